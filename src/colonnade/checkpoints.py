@@ -1,0 +1,260 @@
+"""Checkpoints: the state of a whole federation between two rounds, on disk, or not at all.
+
+A checkpoint is a folder ``round-00000120`` that holds one safetensors file a role, the ledger so
+far and ``manifest.json`` with the digest of every file. It is written beside its final place,
+flushed to the disk, and renamed: a process killed at any moment leaves the previous checkpoint
+whole. States are nested containers of tensors, numbers and strings; no pickle is involved.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+
+from colonnade.errors import CheckpointError
+
+__all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
+
+FORMAT = 1
+State = dict[str, Any]
+
+
+def encode_state(state: State) -> bytes:
+    """Encode nested dicts, lists and tuples of tensors, arrays, numbers, strings and bytes.
+
+    The result is a safetensors file: its tensors, and a JSON skeleton that says where they go.
+
+    >>> state = {"round": 3, "moments": [torch.zeros(2)], "betas": (0.9, 0.999)}
+    >>> decode_state(encode_state(state))
+    {'round': 3, 'moments': [tensor([0., 0.])], 'betas': (0.9, 0.999)}
+    """
+    tensors: dict[str, torch.Tensor] = {}
+
+    def hold(tensor: torch.Tensor) -> str:
+        # A copy of our own: safetensors refuses tensors that share memory, as tied weights do.
+        tensors[f"t{len(tensors)}"] = tensor.detach().cpu().clone().contiguous()
+        return f"t{len(tensors) - 1}"
+
+    def skeleton(value: Any) -> Any:
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        match value:
+            case torch.Tensor():
+                return {"tensor": hold(value)}
+            case np.ndarray():
+                return {"array": hold(torch.from_numpy(np.ascontiguousarray(value)))}
+            case bytes():
+                return {"bytes": base64.b64encode(value).decode()}
+            case dict():
+                return {"dict": [[skeleton(k), skeleton(v)] for k, v in value.items()]}
+            case list():
+                return [skeleton(item) for item in value]
+            case tuple():
+                return {"tuple": [skeleton(item) for item in value]}
+        raise CheckpointError(f"a state holds a {type(value).__name__}, which cannot be saved")
+
+    text = json.dumps(skeleton(state))
+    return bytes(safetensors.torch.save(tensors | {"skeleton": _text_tensor(text)}))
+
+
+def decode_state(data: bytes) -> State:
+    """Decode what ``encode_state`` wrote.
+
+    Raises
+    ------
+    CheckpointError
+        If the bytes are not such a state.
+    """
+    try:
+        tensors = safetensors.torch.load(data)
+        root = json.loads(tensors["skeleton"].numpy().tobytes())
+        state = _filled(root, tensors)
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"a saved state cannot be read: {error}") from None
+    if not isinstance(state, dict):
+        raise CheckpointError("a saved state is not a dictionary")
+    return state
+
+
+def _text_tensor(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+
+
+def _filled(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_filled(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    match kind:
+        case "tensor":
+            return tensors[content]
+        case "array":
+            return tensors[content].numpy()
+        case "bytes":
+            return base64.b64decode(content, validate=True)
+        case "dict":
+            return {_filled(k, tensors): _filled(v, tensors) for k, v in content}
+        case "tuple":
+            return tuple(_filled(item, tensors) for item in content)
+    raise ValueError(f"unknown entry {kind!r}")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint on disk.
+
+    Parameters
+    ----------
+    folder
+        Where it lies.
+    manifest
+        Its round, the fingerprint of its run, the digest of each file, and the driver's account.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def round(self) -> int:
+        """The round that comes next."""
+        return int(self.manifest["round"])
+
+    @property
+    def account(self) -> dict[str, Any]:
+        """What the driver noted besides the roles' own states."""
+        account: dict[str, Any] = self.manifest["account"]
+        return account
+
+    def read(self, file: str) -> bytes:
+        """Return the content of one of its files."""
+        return (self.folder / file).read_bytes()
+
+    def state(self, role: str) -> State:
+        """Return the state of ``role``."""
+        if f"{role}.safetensors" not in self.manifest["files"]:
+            raise CheckpointError(f"{self.folder} has no state of {role!r}")
+        return decode_state(self.read(f"{role}.safetensors"))
+
+
+class Draft:
+    """A checkpoint being written; it does not exist for anyone until ``commit``."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self.folder = target.with_name(f"writing-{target.name}")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+
+    def write(self, file: str, data: bytes) -> None:
+        """Write one file and flush it to the disk."""
+        with (self.folder / file).open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+
+    def commit(self, round: int, fingerprint: str, account: dict[str, Any]) -> None:
+        """Write the manifest, and move the checkpoint to its place in one step."""
+        files = {
+            path.name: hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+            for path in sorted(self.folder.iterdir())
+        }
+        manifest = {
+            "format": FORMAT,
+            "round": round,
+            "fingerprint": fingerprint,
+            "files": files,
+            "account": account,
+        }
+        self.write("manifest.json", json.dumps(manifest).encode())
+        _sync_folder(self.folder)
+        if self._target.exists():
+            shutil.rmtree(self._target)
+        self.folder.rename(self._target)
+        _sync_folder(self._target.parent)
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    Parameters
+    ----------
+    folder
+        Where they lie; made when the first is written.
+    fingerprint
+        Names the run's configuration; a checkpoint of another run is refused.
+    keep
+        How many to keep, the newest ones.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str, keep: int = 2) -> None:
+        self.folder = folder
+        self.fingerprint = fingerprint
+        self._keep = keep
+
+    def draft(self, round: int) -> Draft:
+        """Begin to write the checkpoint before ``round``."""
+        return Draft(self.folder / f"round-{round:08d}")
+
+    def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
+        """Finish a draft, and remove checkpoints that are no longer needed."""
+        draft.commit(round, self.fingerprint, account)
+        for old in self._folders()[: -self._keep]:
+            shutil.rmtree(old)
+
+    def latest(self) -> Checkpoint | None:
+        """Return the newest complete checkpoint, or None when there is none.
+
+        Raises
+        ------
+        CheckpointError
+            If it belongs to a run of another configuration, or all that exist are damaged.
+        """
+        damaged = []
+        for folder in reversed(self._folders()):
+            try:
+                manifest = json.loads((folder / "manifest.json").read_bytes())
+                whole = manifest["format"] == FORMAT and all(
+                    hashlib.blake2b((folder / file).read_bytes(), digest_size=16).hexdigest()
+                    == digest
+                    for file, digest in manifest["files"].items()
+                )
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                whole = False
+            if not whole:
+                damaged.append(folder.name)
+                continue
+            if manifest["fingerprint"] != self.fingerprint:
+                raise CheckpointError(
+                    f"{folder} was written by a run of another configuration; "
+                    "resume with the configuration in the run's own folder"
+                )
+            return Checkpoint(folder, manifest)
+        if damaged:
+            raise CheckpointError(
+                f"no checkpoint in {self.folder} is whole ({', '.join(damaged)} damaged); "
+                "start the run again in a new folder"
+            )
+        return None
+
+    def _folders(self) -> list[Path]:
+        return sorted(self.folder.glob("round-*")) if self.folder.is_dir() else []
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""What a codec is: array to bytes to array, and the law its error obeys.
+
+A codec is a frozen value that holds its configuration and nothing else; randomness comes in as a
+key. The law is both documentation and the oracle of the conformance tests, and it decides what
+may be composed: error feedback, for one, needs a contraction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from colonnade.errors import LocalProtocolError
+from colonnade.streams import StreamKey
+
+__all__ = ["Bounded", "Codec", "Contractive", "Exact", "Law", "Unbiased", "checked"]
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Decoding returns what was encoded, bit for bit."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Each component's error is bounded, but neither unbiased nor a contraction.
+
+    ``relative`` bounds it in units of the component's own magnitude, ``step`` in units of the
+    quantiser's step: |error| <= relative |x| + step * (size of a step).
+    """
+
+    relative: float = 0.0
+    step: float = 0.0
+
+
+@dataclass(frozen=True)
+class Unbiased:
+    """The error is independent of the value, uniform within half a ``step``, with mean zero."""
+
+    step: float = 0.5
+
+
+@dataclass(frozen=True)
+class Contractive:
+    """E ||x - C(x)||^2 <= (1 - alpha) ||x||^2 for every x."""
+
+    alpha: float
+
+
+Law = Exact | Bounded | Unbiased | Contractive
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """Turns an array of ``[rows, width]`` float32 into bytes and back."""
+
+    @property
+    def law(self) -> Law:
+        """The law that the error of a round trip obeys."""
+        ...
+
+    def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
+        """Encode ``x`` of shape ``[rows, width]``; only finite values are accepted."""
+        ...
+
+    def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
+        """Decode into a new float32 tensor of ``shape``.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the body cannot be the encoding of an array of this shape.
+        """
+        ...
+
+    def at(self, round: int) -> Self:
+        """Return the codec that is used in ``round``; a codec without a schedule returns itself."""
+        ...
+
+    def bytes_at_most(self, shape: tuple[int, int]) -> int:
+        """Return the largest number of bytes that a body for ``shape`` can have."""
+        ...
+
+
+def checked(x: Tensor) -> Tensor:
+    """Return ``x`` as a contiguous float32 matrix on the CPU, or say why it cannot be sent."""
+    if x.dim() != 2:
+        raise LocalProtocolError(
+            f"a codec encodes a matrix [rows, width], but was given shape {tuple(x.shape)}"
+        )
+    return x.detach().to(device="cpu", dtype=torch.float32).contiguous()

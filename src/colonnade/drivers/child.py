@@ -1,0 +1,337 @@
+"""The process of one role: sockets to its peers, a pipe to its parent, and the role between them.
+
+The role runs in the main thread. One thread reads all sockets and the pipe and only fills the
+mailbox; one thread for each peer writes what the role sends, from a bounded queue, so that a role
+can compute while its messages fly and two roles that send at once cannot block each other.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+
+from colonnade.checkpoints import encode_state
+from colonnade.drivers import control
+from colonnade.drivers.cut import Account
+from colonnade.drivers.driver import Outbox, identities, perform
+from colonnade.drivers.mailbox import Mailbox
+from colonnade.effects import Arrivals, Boundary, Expect, Ready, Receive, Report, Role, Send, Work
+from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError
+from colonnade.ledger import Ledger
+from colonnade.wire import Message, decode_frame
+
+__all__ = ["ChildTask", "play"]
+
+_HEADROOM = 256  # bytes of a frame besides its body, at most
+
+
+@dataclass
+class ChildTask:
+    """What a child is given: a role, where it stands, and the limits.
+
+    ``origin`` is the reading of the machine-wide monotonic clock, in nanoseconds, that counts as
+    the start of the run.
+    """
+
+    role: Role
+    account: Account
+    mail: list[tuple[Message, int]]
+    gate: int
+    origin: int
+    seed: int
+    threads: int
+    queue: int
+    max_body_bytes: int
+
+
+class _Stopped(Exception):
+    """The run ends at this boundary."""
+
+
+def play(
+    task: ChildTask,
+    peers: Mapping[str, Connection],
+    parent: Connection,
+    strangers: list[Connection],
+) -> None:
+    """Be the process of a role; ``strangers`` are inherited connections that belong to others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
+    for connection in strangers:
+        connection.close()
+    torch.set_num_threads(task.threads)
+    child = _Child(task, peers, parent)
+    try:
+        child.play()
+    except Aborted:
+        pass
+    except BaseException as error:
+        with suppress(OSError):
+            trace = "".join(traceback.format_exception(error))
+            control.tell(parent, control.Failed(type(error).__name__, str(error), trace))
+    # Threads may be blocked in a socket or a pipe that only the end of the process will close.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+class _Child:
+    def __init__(
+        self, task: ChildTask, peers: Mapping[str, Connection], parent: Connection
+    ) -> None:
+        self.task = task
+        self.role = task.role
+        self.account = task.account
+        self.parent = parent
+        self.peers = peers
+        self.ledger = Ledger()
+        self.shipped = 0
+        self.outbox = Outbox(self.role.name, self.ledger, self.account.sequence)
+        self.decisions: control.Decisions = []
+        self.sent = dict.fromkeys(peers, 0)
+        # Everything below is shared with the reading thread, under ``changed``.
+        self.changed = threading.Condition()
+        self.mailbox = Mailbox()
+        for message, arrival in task.mail:
+            self.mailbox.put(message, arrival)
+        self.received = dict.fromkeys(peers, 0)
+        self.gate = task.gate
+        self.save: dict[str, int] | None = None
+        self.stop = False
+        self.failure: Exception | None = None
+        self.queues: dict[str, queue.Queue[tuple[bytes, bytes] | None]] = {}
+        self.writers = []
+        for name, connection in peers.items():
+            self.queues[name] = queue.Queue(maxsize=task.queue)
+            self.writers.append(_start(self._write, name, connection, self.queues[name]))
+        _start(self._read)
+
+    def now(self) -> int:
+        """Nanoseconds since the start of the run."""
+        return time.monotonic_ns() - self.task.origin
+
+    # The role's own thread
+
+    def play(self) -> None:
+        finished = True
+        coroutine = self.role.run()
+        try:
+            answer = None
+            while True:
+                effect = coroutine.send(answer)
+                answer = self._handle(effect)
+        except StopIteration:
+            pass
+        except _Stopped:
+            finished = False
+            coroutine.close()
+        except Aborted as abort:
+            with suppress(StopIteration, Aborted):
+                coroutine.throw(abort)
+            raise
+        self._flush()
+        self.account.sequence = self.outbox.sequence
+        control.tell(
+            self.parent,
+            control.Played(
+                finished,
+                self.role.round,
+                encode_state(self.role.state_dict()),
+                self.account.as_json(),
+                self._new_entries(),
+                self.decisions,
+            ),
+        )
+        self._wait(lambda: self.stop)
+        control.tell(
+            self.parent,
+            control.Left(
+                {name: _bytes_received(peer) for name, peer in self.peers.items()},
+                time.process_time(),
+            ),
+        )
+
+    def _handle(self, effect: object) -> Any:
+        if self.failure is not None:
+            raise self.failure
+        if isinstance(effect, Work):
+            start = time.monotonic_ns()
+            answer, cpu = perform(effect, self.role.name, self.task.seed)
+            elapsed = time.monotonic_ns() - start
+            self.account.spend(effect.purpose, effect.kind, elapsed, cpu)
+            return answer
+        if isinstance(effect, Send):
+            return self._send(effect)
+        if isinstance(effect, Receive):
+            return self._receive(effect.expect)
+        if isinstance(effect, Ready):
+            with self.changed:
+                now = self.now()
+                ready = self.mailbox.satisfied(effect.expect, now, now)
+            self.decisions.append(ready)
+            return ready
+        if isinstance(effect, Report):
+            values = dict(effect.values) | {"seconds": self.now() / 1e9}
+            self.account.history.append(values)
+            return control.tell(self.parent, control.Reported(values))
+        if isinstance(effect, Boundary):
+            return self._boundary(effect.round)
+        raise LocalProtocolError(f"{self.role.name} awaited {effect!r}, which is no effect")
+
+    def _send(self, send: Send) -> None:
+        if send.receiver not in self.queues:
+            raise LocalProtocolError(f"{self.role.name} sent {send.kind!r} to {send.receiver!r}")
+        start = self.now()
+        message, header = self.outbox.stamp(send, start)
+        self.queues[send.receiver].put((header, message.body))
+        self.sent[send.receiver] += 1
+        waited = self.now() - start
+        if waited > 1_000_000:
+            self.account.spend(send.purpose, "wait", waited)
+
+    def _receive(self, expect: Expect) -> Arrivals:
+        with self.changed:
+            since = now = self.now()
+            while not self.mailbox.satisfied(expect, since, now):
+                deadline = self.mailbox.deadline(expect, since)
+                # A deadline may pass long before the quorum that the wait also needs is there.
+                timed = deadline is not None and deadline > now
+                self.changed.wait((deadline - now) / 1e9 if deadline and timed else None)
+                if self.failure is not None:
+                    raise self.failure
+                now = self.now()
+            arrivals = self.mailbox.take(expect)
+        self.account.spend(expect.purpose, "wait", now - since)
+        self.decisions.append(identities(arrivals))
+        return arrivals
+
+    def _boundary(self, round: int) -> None:
+        control.tell(self.parent, control.Reached(round, self.sent))
+        while round >= self.gate:
+            self._wait(lambda: self.stop or self.save is not None or round < self.gate)
+            if self.stop:
+                raise _Stopped
+            if self.save is not None:
+                self._save(self.save)
+
+    def _save(self, expected: dict[str, int]) -> None:
+        self.save = None
+        self._wait(lambda: all(self.received[name] >= count for name, count in expected.items()))
+        self.account.sequence = self.outbox.sequence
+        with self.changed:
+            mail = list(self.mailbox)
+        control.tell(
+            self.parent,
+            control.Saved(
+                encode_state(self.role.state_dict()),
+                self.account.as_json(),
+                mail,
+                self._new_entries(),
+            ),
+        )
+
+    def _new_entries(self) -> list[Any]:
+        entries = self.ledger.since(self.shipped)
+        self.shipped += len(entries)
+        return entries
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.failure is not None or condition())
+        if self.failure is not None:
+            raise self.failure
+
+    def _flush(self) -> None:
+        """Wait until all that the role sent is with the operating system."""
+        for pending in self.queues.values():
+            pending.put(None)
+        for writer in self.writers:
+            writer.join()
+
+    # The other threads
+
+    def _fail(self, error: Exception) -> None:
+        with self.changed:
+            self.failure = self.failure or error
+            self.changed.notify_all()
+
+    def _write(
+        self, name: str, connection: Connection, pending: queue.Queue[tuple[bytes, bytes] | None]
+    ) -> None:
+        while (item := pending.get()) is not None:
+            header, body = item
+            try:
+                connection.send_bytes(header + body)
+            except OSError as error:
+                self._fail(RemoteProtocolError(f"the connection to {name!r} broke: {error}"))
+                return
+
+    def _read(self) -> None:
+        names = {connection: name for name, connection in self.peers.items()}
+        open_ones = [self.parent, *names]
+        while True:
+            for connection in wait(open_ones):
+                assert isinstance(connection, Connection)
+                try:
+                    if connection is self.parent:
+                        self._obey(control.hear_parent(connection))
+                    else:
+                        self._accept(names[connection], connection)
+                except EOFError:
+                    if connection is self.parent:
+                        os._exit(1)  # the parent is gone, and with it the run
+                    open_ones.remove(connection)
+                except (OSError, RemoteProtocolError) as error:
+                    self._fail(RemoteProtocolError(str(error)))
+                    open_ones.remove(connection)
+
+    def _accept(self, name: str, connection: Connection) -> None:
+        limit = self.task.max_body_bytes
+        frame = connection.recv_bytes(limit + _HEADROOM)
+        message = decode_frame(frame, name, self.role.name, limit)
+        with self.changed:
+            self.mailbox.put(message, self.now())
+            self.received[name] += 1
+            self.changed.notify_all()
+
+    def _obey(self, message: control.FromParent) -> None:
+        with self.changed:
+            match message:
+                case control.Gate(round):
+                    self.gate = round
+                case control.Save(received):
+                    self.save = received
+                case control.Stop():
+                    self.stop = True
+                case control.Abort(reason):
+                    self.failure = self.failure or Aborted(reason)
+            self.changed.notify_all()
+
+
+def _start(function: Callable[..., None], *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def _bytes_received(connection: Connection) -> int:
+    """Return what the operating system counted as received, or -1 where it does not count."""
+    if sys.platform != "linux":
+        return -1
+    with socket.socket(fileno=os.dup(connection.fileno())) as endpoint:
+        info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+    received: int = struct.unpack_from("=Q", info, 128)[0]  # tcpi_bytes_received
+    return received

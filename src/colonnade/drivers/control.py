@@ -1,0 +1,128 @@
+"""What a role's process and its parent tell each other over the control pipe.
+
+Both ends are processes of one user on one machine. The messages are msgpack all the same: what
+crosses a pipe is data, never code.
+"""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from colonnade.ledger import Entry
+from colonnade.wire import Message
+
+__all__ = [
+    "Abort",
+    "Failed",
+    "FromChild",
+    "FromParent",
+    "Gate",
+    "Left",
+    "Played",
+    "Reached",
+    "Reported",
+    "Save",
+    "Saved",
+    "Stop",
+    "hear_child",
+    "hear_parent",
+    "tell",
+]
+
+Decisions = list[bool | tuple[tuple[str, int], ...]]
+
+
+class Gate(msgspec.Struct, tag=True):
+    """Nobody may enter this round yet."""
+
+    round: int
+
+
+class Save(msgspec.Struct, tag=True):
+    """All roles are at the gate: wait for these numbers of messages by sender, then save."""
+
+    received: dict[str, int]
+
+
+class Stop(msgspec.Struct, tag=True):
+    """The run ends at this gate, or every role has played to its end: nothing more will come."""
+
+
+class Abort(msgspec.Struct, tag=True):
+    """Another role failed."""
+
+    reason: str
+
+
+class Reached(msgspec.Struct, tag=True):
+    """The role is at the boundary before this round, having sent so many messages to each role."""
+
+    round: int
+    sent: dict[str, int]
+
+
+class Reported(msgspec.Struct, tag=True):
+    """The role reported something for the history."""
+
+    values: dict[str, float | int | str]
+
+
+class Saved(msgspec.Struct, tag=True):
+    """What the role contributes to the cut at the gate."""
+
+    state: bytes
+    account: dict[str, Any]
+    mail: list[tuple[Message, int]]
+    entries: list[Entry]
+
+
+class Played(msgspec.Struct, tag=True):
+    """The role has played to its end, or stopped at the gate; all it sent is with the sockets."""
+
+    finished: bool
+    round: int
+    state: bytes
+    account: dict[str, Any]
+    entries: list[Entry]
+    decisions: Decisions
+
+
+class Left(msgspec.Struct, tag=True):
+    """The process is about to exit: bytes that its sockets received, and its CPU seconds."""
+
+    socket_bytes: dict[str, int]
+    cpu_seconds: float
+
+
+class Failed(msgspec.Struct, tag=True):
+    """The role raised an error."""
+
+    error: str
+    message: str
+    traceback: str
+
+
+FromParent = Gate | Save | Stop | Abort
+FromChild = Reached | Reported | Saved | Played | Left | Failed
+
+_encode = msgspec.msgpack.Encoder().encode
+_from_parent: msgspec.msgpack.Decoder[FromParent] = msgspec.msgpack.Decoder(FromParent)
+_from_child: msgspec.msgpack.Decoder[FromChild] = msgspec.msgpack.Decoder(FromChild)
+
+
+def tell(pipe: Connection, message: FromParent | FromChild) -> None:
+    """Send a control message."""
+    pipe.send_bytes(_encode(message))
+
+
+def hear_parent(pipe: Connection) -> FromParent:
+    """Receive the parent's next message; raises EOFError when it is gone."""
+    return _from_parent.decode(pipe.recv_bytes())
+
+
+def hear_child(pipe: Connection) -> FromChild:
+    """Receive a child's next message; raises EOFError when it is gone."""
+    return _from_child.decode(pipe.recv_bytes())

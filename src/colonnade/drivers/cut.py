@@ -1,0 +1,149 @@
+"""A consistent cut through a running federation: what a checkpoint holds.
+
+Roles do not stop together. The cut before round r takes each role's state at its own boundary of
+r, and every message that was sent before its sender's boundary but not yet taken at its receiver's
+(Chandy and Lamport, "Distributed snapshots", 1985). Going on from a cut is therefore going on from
+a state that the federation could have been in, whatever the order in which roles reached it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from colonnade.checkpoints import Checkpoint, CheckpointStore, decode_state, encode_state
+from colonnade.drivers.driver import Activity, Values
+from colonnade.errors import CheckpointError
+from colonnade.ledger import Ledger
+from colonnade.wire import Message, Purpose
+
+__all__ = ["Account", "Cut"]
+
+_MAIL = "mail.safetensors"
+_LEDGER = "ledger.parquet"
+
+
+@dataclass
+class Account:
+    """What a driver keeps about one role besides the role's own state.
+
+    Parameters
+    ----------
+    sequence
+        The number of its next message.
+    clock
+        Its virtual clock, in nanoseconds.
+    history
+        Its reports.
+    activities
+        Its time by (purpose, kind).
+    occupancy
+        For each receiver, when each message still in the channel has been transmitted.
+    """
+
+    sequence: int = 0
+    clock: int = 0
+    history: list[Values] = field(default_factory=list)
+    activities: dict[tuple[str, str], Activity] = field(default_factory=dict)
+    occupancy: dict[str, deque[int]] = field(default_factory=dict)
+
+    def spend(self, purpose: Purpose, kind: str, nanoseconds: int, cpu: int = 0) -> None:
+        """Enter time spent."""
+        key = (purpose.label, kind)
+        activity = self.activities.get(key)
+        if activity is None:
+            activity = self.activities[key] = Activity()
+        activity.add(nanoseconds, cpu)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain containers."""
+        return {
+            "sequence": self.sequence,
+            "clock": self.clock,
+            "history": [dict(values) for values in self.history],
+            "activities": [
+                [*key, a.count, a.nanoseconds, a.cpu_nanoseconds]
+                for key, a in self.activities.items()
+            ],
+            "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Account:
+        """Restore what ``as_json`` returned."""
+        return cls(
+            sequence=data["sequence"],
+            clock=data["clock"],
+            history=data["history"],
+            activities={(row[0], row[1]): Activity(*row[2:]) for row in data["activities"]},
+            occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
+        )
+
+
+@dataclass
+class Cut:
+    """The state of every role, its account, and the messages under way to it.
+
+    ``mail`` holds each message with its time of arrival in nanoseconds.
+    """
+
+    round: int
+    states: dict[str, bytes] = field(default_factory=dict)
+    accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    mail: dict[str, list[tuple[Message, int]]] = field(default_factory=dict)
+
+    def write(
+        self, store: CheckpointStore, ledger: Ledger, seconds_wall: float, seconds_cpu: float
+    ) -> None:
+        """Write the cut as a checkpoint, with the part of ``ledger`` that belongs to it."""
+        draft = store.draft(self.round)
+        for name, state in self.states.items():
+            draft.write(f"{name}.safetensors", state)
+        mail = {
+            name: [
+                (m.sender, m.kind, int(m.purpose), m.round, m.sequence, m.body, arrival)
+                for m, arrival in messages
+            ]
+            for name, messages in self.mail.items()
+        }
+        draft.write(_MAIL, encode_state(mail))
+        sequences = {name: account["sequence"] for name, account in self.accounts.items()}
+        parquet = io.BytesIO()
+        ledger.before(sequences).frame().write_parquet(parquet)
+        draft.write(_LEDGER, parquet.getvalue())
+        account = {
+            "roles": self.accounts,
+            "seconds_wall": seconds_wall,
+            "seconds_cpu": seconds_cpu,
+        }
+        store.commit(draft, self.round, account)
+
+    @classmethod
+    def read(cls, checkpoint: Checkpoint, names: list[str]) -> tuple[Cut, Ledger]:
+        """Read a checkpoint of the roles ``names``, and its ledger.
+
+        Raises
+        ------
+        CheckpointError
+            If it was written for other roles.
+        """
+        accounts = checkpoint.account["roles"]
+        if sorted(accounts) != sorted(names):
+            raise CheckpointError(
+                f"{checkpoint.folder} holds the roles {', '.join(sorted(accounts))}, "
+                f"but this run has {', '.join(sorted(names))}"
+            )
+        mail = {
+            name: [
+                (Message(sender, name, kind, Purpose(purpose), round, sequence, body), arrival)
+                for sender, kind, purpose, round, sequence, body, arrival in messages
+            ]
+            for name, messages in decode_state(checkpoint.read(_MAIL)).items()
+        }
+        states = {name: checkpoint.read(f"{name}.safetensors") for name in names}
+        ledger = Ledger.from_frame(pl.read_parquet(io.BytesIO(checkpoint.read(_LEDGER))))
+        return cls(checkpoint.round, states, accounts, mail), ledger

@@ -1,0 +1,239 @@
+"""What all drivers share: the run they are given, the record they return, and how work is done.
+
+A driver steps the coroutines of roles and answers their effects. Drivers differ only in where time
+and messages come from: ``simulate`` has a virtual clock, ``processes`` a process for each role and
+sockets between them, ``replay`` the trace of an earlier run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from colonnade.checkpoints import Checkpoint, CheckpointStore
+from colonnade.effects import Arrivals, Role, Send, Work
+from colonnade.ledger import Entry, Ledger
+from colonnade.streams import StreamKey
+from colonnade.wire import MAX_BODY_BYTES, Message, encode_header
+
+__all__ = [
+    "Activity",
+    "Assignment",
+    "Driver",
+    "Outbox",
+    "RunRecord",
+    "Trace",
+    "identities",
+    "perform",
+    "threads",
+]
+
+Values = Mapping[str, float | int | str]
+
+
+def _ignore(*_: Any) -> None:
+    """Do nothing with what is reported."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a driver is asked to do besides stepping the roles.
+
+    Parameters
+    ----------
+    seed
+        The run's seed.
+    threads
+        Threads of torch's own operations, in every role. Results depend on it in the last bits,
+        so it is part of a run's configuration.
+    store
+        Where checkpoints go; None for a run that keeps none.
+    checkpoint_every
+        Rounds between checkpoints; 0 for none but at an interruption and at the end.
+    resume
+        The checkpoint to go on from.
+    stop_before
+        Stop at the boundary of this round, as an interruption would.
+    interrupted
+        Asked between rounds; once it says yes, the run stops at the next boundary that every role
+        can still reach.
+    on_round, on_report
+        Called as the roles go: with a role's name and round, and with a report's values.
+    max_body_bytes
+        The largest body that is accepted from another role.
+    """
+
+    seed: int = 0
+    threads: int = 1
+    store: CheckpointStore | None = None
+    checkpoint_every: int = 0
+    resume: Checkpoint | None = None
+    stop_before: int | None = None
+    interrupted: Callable[[], bool] = _never
+    on_round: Callable[[str, int], None] = _ignore
+    on_report: Callable[[Values], None] = _ignore
+    max_body_bytes: int = MAX_BODY_BYTES
+
+    @property
+    def first_round(self) -> int:
+        """The round that the roles start from."""
+        return self.resume.round if self.resume else 0
+
+    def checkpoint_due(self, round: int) -> bool:
+        """Whether the boundary before ``round`` is one at which a checkpoint is planned."""
+        return (
+            self.store is not None
+            and self.checkpoint_every > 0
+            and round > self.first_round
+            and round % self.checkpoint_every == 0
+        )
+
+
+@dataclass(slots=True)
+class Activity:
+    """Time that a role spent on one kind of activity, and how often it did."""
+
+    count: int = 0
+    nanoseconds: int = 0
+    cpu_nanoseconds: int = 0
+
+    def add(self, nanoseconds: int, cpu_nanoseconds: int = 0) -> None:
+        """Add one occurrence."""
+        self.count += 1
+        self.nanoseconds += nanoseconds
+        self.cpu_nanoseconds += cpu_nanoseconds
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Which messages each await was given: all that a run's course depends on besides its seed.
+
+    Parameters
+    ----------
+    decisions
+        For each role, in the order of its awaits: a bool for each ``Ready``, and for each
+        ``Receive`` the (sender, sequence) of every message it took.
+    """
+
+    decisions: Mapping[str, Sequence[bool | tuple[tuple[str, int], ...]]]
+
+
+@dataclass
+class RunRecord:
+    """What happened in a run.
+
+    Parameters
+    ----------
+    round
+        The round that would come next.
+    completed
+        Whether every role played to its end.
+    ledger
+        Every message.
+    history
+        Every report, with ``seconds`` on the driver's clock where it has one.
+    trace
+        What each await was given, since the start or the resume.
+    activities
+        Time by (role, purpose, kind of work, or ``"wait"``).
+    seconds_virtual
+        The last role's virtual clock, in seconds; None under a driver with no virtual clock.
+    seconds_wall, seconds_cpu
+        Measured seconds of the driver and all its roles, resumed parts added.
+    socket_bytes
+        Bytes that the operating system counted on each connection, by (sender, receiver), in
+        this part of the run; empty where there are no sockets.
+    """
+
+    round: int
+    completed: bool
+    ledger: Ledger
+    history: list[dict[str, float | int | str]]
+    trace: Trace
+    activities: dict[tuple[str, str, str], Activity]
+    seconds_virtual: float | None
+    seconds_wall: float
+    seconds_cpu: float
+    socket_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+class Driver(Protocol):
+    """Runs roles to their end, or to an interruption."""
+
+    @property
+    def label(self) -> str:
+        """The name that summaries use."""
+        ...
+
+    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
+        """Step ``roles``; afterwards their attributes hold the final state."""
+        ...
+
+
+class Outbox:
+    """Numbers a role's messages and enters them in its ledger."""
+
+    def __init__(self, name: str, ledger: Ledger, sequence: int = 0) -> None:
+        self.name = name
+        self.sequence = sequence
+        self._ledger = ledger
+
+    def stamp(self, send: Send, now: int | None) -> tuple[Message, bytes]:
+        """Return the message for ``send`` and its header, and enter it in the ledger."""
+        header = encode_header(send.kind, send.purpose, send.round, self.sequence)
+        message = Message(
+            self.name, send.receiver, send.kind, send.purpose, send.round, self.sequence, send.body
+        )
+        size = len(send.body)
+        self._ledger.append(
+            Entry(
+                self.name,
+                send.receiver,
+                send.kind,
+                send.purpose,
+                send.round,
+                self.sequence,
+                size,
+                size + len(header),
+                now,
+            )
+        )
+        self.sequence += 1
+        return message, header
+
+
+def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
+    """Seed torch for this piece of work, do it, and return its result and its CPU nanoseconds."""
+    purpose = work.purpose.label
+    words = StreamKey(seed, role, purpose, work.round, work.step).torch_seed()
+    torch.default_generator.manual_seed(words)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        torch.cuda.manual_seed_all(words)
+    start = time.thread_time_ns()
+    result = work.function()
+    return result, time.thread_time_ns() - start
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch use ``count`` threads within an operation, as long as the context lasts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def identities(arrivals: Arrivals) -> tuple[tuple[str, int], ...]:
+    """Return what a trace records of a ``Receive``."""
+    return tuple((message.sender, message.sequence) for message in arrivals)

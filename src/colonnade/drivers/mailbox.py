@@ -1,0 +1,117 @@
+"""Messages that have arrived at a role and were not taken yet, and when an Expect is satisfied."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from colonnade.channels import nanoseconds
+from colonnade.effects import Arrivals, Expect, Since
+from colonnade.errors import LocalProtocolError
+from colonnade.wire import Message, Purpose
+
+__all__ = ["Mailbox"]
+
+_Shelf = tuple[str, str, int, Purpose]
+
+
+class Mailbox:
+    """Arrived messages by sender, kind, round and purpose, each with its time of arrival.
+
+    All times are nanoseconds on the clock of whoever calls.
+    """
+
+    def __init__(self) -> None:
+        self._shelves: dict[_Shelf, deque[tuple[Message, int]]] = {}
+
+    def put(self, message: Message, now: int) -> None:
+        """Add a message that arrives ``now``."""
+        shelf = (message.sender, message.kind, message.round, message.purpose)
+        self._shelves.setdefault(shelf, deque()).append((message, now))
+
+    def satisfied(self, expect: Expect, since: int, now: int) -> bool:
+        """Whether a wait for ``expect`` that began at ``since`` is over at ``now``."""
+        if expect.quorum is None and expect.within is None:
+            # From the end: messages tend to arrive in order, so the last source tells most often.
+            return all(self._first(expect, source) for source in reversed(expect.sources))
+        arrivals = [self._first(expect, source) for source in expect.sources]
+        here = sum(arrival is not None for arrival in arrivals)
+        if here == len(expect.sources):
+            return True
+        if here < (expect.quorum or 0):
+            return False
+        if expect.within is None:
+            return True
+        deadline = self.deadline(expect, since)
+        return deadline is not None and now >= deadline
+
+    def deadline(self, expect: Expect, since: int) -> int | None:
+        """Return when the seconds of ``expect.within`` are over, None while that is not known."""
+        if expect.quorum is not None and not 0 < expect.quorum <= len(expect.sources):
+            raise LocalProtocolError(
+                f"a quorum of {expect.quorum} of {len(expect.sources)} sources cannot be: {expect}"
+            )
+        if expect.within is None:
+            return None
+        if expect.since is Since.NOW:
+            return since + nanoseconds(expect.within)
+        arrivals = (self._first(expect, source) for source in expect.sources)
+        times = [arrival[1] for arrival in arrivals if arrival is not None]
+        return min(times) + nanoseconds(expect.within) if times else None
+
+    def holds(self, expect: Expect, source: str) -> bool:
+        """Whether the message of ``source`` for ``expect`` is here."""
+        return self._first(expect, source) is not None
+
+    def take(self, expect: Expect) -> Arrivals:
+        """Remove and return the messages for ``expect`` that are here, in order of the sources."""
+        messages, missing = [], []
+        for source in expect.sources:
+            first = self._first(expect, source)
+            if first is None:
+                missing.append(source)
+                continue
+            messages.append(first[0])
+            self._remove(first[0])
+        return Arrivals(tuple(messages), tuple(missing))
+
+    def take_exactly(
+        self, identities: Iterable[tuple[str, int]], expect: Expect
+    ) -> Arrivals | None:
+        """Remove and return the messages of these (sender, sequence); None if one is not here."""
+        here = {(m.sender, m.sequence): m for m, _ in self if m.sender in expect.sources}
+        wanted = list(identities)
+        if not all(identity in here for identity in wanted):
+            return None
+        taken = tuple(here[identity] for identity in wanted)
+        for message in taken:
+            self._remove(message)
+        senders = {message.sender for message in taken}
+        return Arrivals(taken, tuple(s for s in expect.sources if s not in senders))
+
+    def __iter__(self) -> Iterator[tuple[Message, int]]:
+        """Go through all messages and the times they arrived."""
+        for shelf in self._shelves.values():
+            yield from shelf
+
+    def _first(self, expect: Expect, source: str) -> tuple[Message, int] | None:
+        """Return the earliest message of the source that will do."""
+        if isinstance(expect.kind, str):
+            shelf = self._shelves.get((source, expect.kind, expect.round, expect.purpose))
+            return shelf[0] if shelf else None
+        shelves = (
+            self._shelves.get((source, kind, expect.round, expect.purpose)) for kind in expect.kind
+        )
+        return min(
+            (shelf[0] for shelf in shelves if shelf),
+            key=lambda arrival: arrival[0].sequence,
+            default=None,
+        )
+
+    def _remove(self, message: Message) -> None:
+        shelf = (message.sender, message.kind, message.round, message.purpose)
+        messages = self._shelves[shelf]
+        if len(messages) == 1:
+            del self._shelves[shelf]
+        else:
+            messages.remove(next(entry for entry in messages if entry[0] is message))

@@ -1,0 +1,330 @@
+"""Real time on one machine: a process for each role, sockets between them.
+
+The parent connects every pair of roles by a TCP connection on the loopback interface, forks a
+process for each role, and afterwards only watches: training messages never pass through it. Over a
+control pipe it hears which round each role has reached, and answers with a *gate*, the round that
+nobody may enter yet. Checkpoints and interruptions happen at a gate: every role waits there, has
+received all that was sent to it before, and saves its state, so that what lies in the mailboxes
+completes a consistent cut. All bytes on sockets and pipes are frames or msgpack, never pickle.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+
+from colonnade import errors
+from colonnade.checkpoints import decode_state
+from colonnade.drivers import control
+from colonnade.drivers.child import ChildTask, play
+from colonnade.drivers.cut import Account, Cut
+from colonnade.drivers.driver import Assignment, RunRecord, Trace
+from colonnade.effects import Role
+from colonnade.errors import RoleFailed
+from colonnade.ledger import Ledger
+
+__all__ = ["Processes"]
+
+_GATE_AHEAD = 32  # rounds that roles may run before they hear from the parent again
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Run each role in a process of its own on this machine, in real time.
+
+    Parameters
+    ----------
+    queue
+        Messages that may wait to be sent to one receiver; sending one more waits.
+
+    Notes
+    -----
+    Processes are forked where that is possible and torch uses one thread; elsewhere they are
+    spawned, and the models and optimiser factories must then be importable by name.
+    """
+
+    queue: int = 64
+
+    @property
+    def label(self) -> str:
+        """The name that summaries use."""
+        return "processes"
+
+    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
+        """Run ``roles`` to their end or to an interruption, and bring their states back.
+
+        Raises
+        ------
+        RoleFailed
+            If a role's process died.
+        """
+        return _Parent(self.queue, roles, assignment).run()
+
+
+class _Parent:
+    """Starts the children, keeps the gate, collects the cuts."""
+
+    def __init__(self, queue: int, roles: Sequence[Role], assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.roles = {role.name: role for role in roles}
+        self.ledger = Ledger()
+        self.wall, self.cpu = -time.perf_counter(), -time.process_time()
+        cut = Cut(0)
+        if assignment.resume is not None:
+            cut, self.ledger = Cut.read(assignment.resume, list(self.roles))
+            self.wall += assignment.resume.account["seconds_wall"]
+            self.cpu += assignment.resume.account["seconds_cpu"]
+            for name, role in self.roles.items():
+                role.load_state_dict(decode_state(cut.states[name]))
+        self.due = self._next_due(assignment.first_round)
+        self.gate = self._gate_from(assignment.first_round)
+        self.stop_at = assignment.stop_before
+        self.reached = dict.fromkeys(self.roles, assignment.first_round)
+        self.sent: dict[str, dict[str, int]] = {}
+        self.saving: Cut | None = None
+        self.played: dict[str, control.Played] = {}
+        self.socket_bytes: dict[tuple[str, str], int] = {}
+        self.tasks = {
+            name: ChildTask(
+                role,
+                Account.from_json(cut.accounts[name]) if name in cut.accounts else Account(),
+                cut.mail.get(name, []),
+                gate=self.gate,
+                origin=time.monotonic_ns() - round((self.wall + time.perf_counter()) * 1e9),
+                seed=assignment.seed,
+                threads=assignment.threads,
+                queue=queue,
+                max_body_bytes=assignment.max_body_bytes,
+            )
+            for name, role in self.roles.items()
+        }
+        self.pipes: dict[str, Connection] = {}
+        self.processes: dict[str, BaseProcess] = {}
+
+    def run(self) -> RunRecord:
+        try:
+            self._start()
+            self._watch(until=lambda: len(self.played) == len(self.roles))
+            self._broadcast(control.Stop())
+            self._watch(until=lambda: not self.pipes)
+        except BaseException as error:
+            self._broadcast(control.Abort(f"{type(error).__name__}: {error}"))
+            raise
+        finally:
+            self._end()
+        for name, role in self.roles.items():
+            role.load_state_dict(decode_state(self.played[name].state))
+        completed = all(played.finished for played in self.played.values())
+        round = min((played.round for played in self.played.values()), default=0)
+        seconds_wall, seconds_cpu = self._seconds()
+        if completed and self.assignment.store is not None:
+            final = Cut(
+                round,
+                {name: played.state for name, played in self.played.items()},
+                {name: played.account for name, played in self.played.items()},
+            )
+            final.write(self.assignment.store, self.ledger, seconds_wall, seconds_cpu)
+        accounts = {n: Account.from_json(self.played[n].account) for n in self.roles}
+        return RunRecord(
+            round=round,
+            completed=completed,
+            ledger=self.ledger,
+            history=[dict(v) for account in accounts.values() for v in account.history],
+            trace=Trace({name: self.played[name].decisions for name in self.roles}),
+            activities={
+                (name, *key): activity
+                for name, account in accounts.items()
+                for key, activity in account.activities.items()
+            },
+            seconds_virtual=None,
+            seconds_wall=seconds_wall,
+            seconds_cpu=seconds_cpu,
+            socket_bytes=self.socket_bytes,
+        )
+
+    # Starting and ending
+
+    def _start(self) -> None:
+        context, inherits = _context(self.assignment.threads)
+        sockets: dict[str, dict[str, Connection]] = {name: {} for name in self.roles}
+        for one, other in combinations(self.roles, 2):
+            if other in self.roles[one].peers or one in self.roles[other].peers:
+                sockets[one][other], sockets[other][one] = _connected_pair()
+        children = {}
+        for name in self.roles:
+            self.pipes[name], children[name] = multiprocessing.Pipe()
+        everything = [*self.pipes.values(), *children.values()]
+        everything += [connection for ends in sockets.values() for connection in ends.values()]
+        for name, task in self.tasks.items():
+            own = {children[name], *sockets[name].values()}
+            strangers = [c for c in everything if c not in own] if inherits else []
+            process = context.Process(
+                target=play,
+                args=(task, sockets[name], children[name], strangers),
+                name=f"colonnade {name}",
+                daemon=True,
+            )
+            with warnings.catch_warnings():
+                # Other threads hold no lock that a child needs: it runs one role and exits.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            self.processes[name] = process
+        for connection in everything:
+            if connection not in self.pipes.values():
+                connection.close()
+
+    def _end(self) -> None:
+        for process in self.processes.values():
+            process.join(timeout=5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        for pipe in self.pipes.values():
+            pipe.close()
+
+    def _broadcast(self, message: control.FromParent) -> None:
+        for pipe in self.pipes.values():
+            with suppress(OSError):
+                control.tell(pipe, message)
+
+    # Watching
+
+    def _watch(self, until: Callable[[], bool]) -> None:
+        while not until():
+            names = {pipe: name for name, pipe in self.pipes.items()}
+            for pipe in wait(list(names), timeout=0.2):
+                assert isinstance(pipe, Connection)
+                name = names[pipe]
+                try:
+                    message = control.hear_child(pipe)
+                except (EOFError, OSError):
+                    self.processes[name].join(timeout=5)
+                    code = self.processes[name].exitcode
+                    raise RoleFailed(f"the process of {name!r} died (exit code {code})") from None
+                self._heed(name, message)
+            self._keep_gate()
+
+    def _heed(self, name: str, message: control.FromChild) -> None:
+        match message:
+            case control.Reached(round, sent):
+                self.reached[name] = round
+                self.sent[name] = sent
+                self.assignment.on_round(name, round)
+            case control.Reported(values):
+                self.assignment.on_report(values)
+            case control.Saved():
+                assert self.saving is not None
+                self.saving.states[name] = message.state
+                self.saving.accounts[name] = message.account
+                self.saving.mail[name] = message.mail
+                self.ledger.extend(message.entries)
+                if len(self.saving.states) == len(self.roles):
+                    self._finish_cut(self.saving)
+            case control.Played():
+                self.played[name] = message
+                self.ledger.extend(message.entries)
+            case control.Left(received, cpu_seconds):
+                self.cpu += cpu_seconds
+                for sender, count in received.items():
+                    self.socket_bytes[sender, name] = count
+                self.pipes.pop(name).close()
+            case control.Failed():
+                raise _rebuilt(name, message)
+
+    # The gate
+
+    def _next_due(self, round: int) -> int | None:
+        """Return the next round after ``round`` at whose boundary something is planned."""
+        every = self.assignment.checkpoint_every
+        planned = []
+        if self.assignment.store is not None and every > 0:
+            planned.append((round // every + 1) * every)
+        stop = self.assignment.stop_before
+        if stop is not None and stop >= round:
+            planned.append(stop)
+        return min(planned, default=None)
+
+    def _gate_from(self, round: int) -> int:
+        ahead = round + _GATE_AHEAD
+        return ahead if self.due is None else min(ahead, self.due)
+
+    def _keep_gate(self) -> None:
+        """Move the gate ahead of the roles, or act when all of them are at it."""
+        if self.saving is not None or self.played:
+            return
+        if self.stop_at is None and self.assignment.interrupted():
+            self.stop_at = self.due = self.gate
+        if self.gate != self.due:
+            gate = self._gate_from(max(self.reached.values()))
+            if gate == self.due or gate >= self.gate + _GATE_AHEAD // 2:
+                self.gate = gate
+                self._broadcast(control.Gate(gate))
+        elif len(self.sent) == len(self.roles) and min(self.reached.values()) >= self.gate:
+            self.saving = Cut(self.gate)
+            for receiver, pipe in self.pipes.items():
+                expected = {
+                    sender: counts[receiver]
+                    for sender, counts in self.sent.items()
+                    if receiver in counts
+                }
+                control.tell(pipe, control.Save(expected))
+
+    def _finish_cut(self, cut: Cut) -> None:
+        if self.assignment.store is not None:
+            cut.write(self.assignment.store, self.ledger, *self._seconds())
+        if self.stop_at == cut.round:
+            self._broadcast(control.Stop())
+            return
+        self.saving = None
+        self.due = self._next_due(cut.round)
+        self.gate = self._gate_from(cut.round)
+        self._broadcast(control.Gate(self.gate))
+
+    def _seconds(self) -> tuple[float, float]:
+        return self.wall + time.perf_counter(), self.cpu + time.process_time()
+
+
+def _context(threads: int) -> tuple[Any, bool]:
+    """Return how to start processes, and whether children inherit what the parent has open.
+
+    Forking is safe only while torch uses one thread (its thread pool does not survive a fork) and
+    no GPU (nor does its context).
+    """
+    if sys.platform == "linux" and threads == 1 and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # untyped in torch
+        return multiprocessing.get_context("fork"), True
+    return multiprocessing.get_context("spawn"), False
+
+
+def _connected_pair() -> tuple[Connection, Connection]:
+    """Return two ends of a TCP connection over the loopback interface."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
+        one = socket.create_connection(listener.getsockname())
+        other, address = listener.accept()
+    if address != one.getsockname():
+        raise RoleFailed("another program connected to a socket of this run")
+    for end in (one, other):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Connection(one.detach()), Connection(other.detach())
+
+
+def _rebuilt(name: str, failed: control.Failed) -> Exception:
+    """Return the error of a child as one of ours."""
+    kind = getattr(errors, failed.error, None) if failed.error in errors.__all__ else None
+    if kind is None:
+        error: Exception = RoleFailed(f"{name} failed: {failed.error}: {failed.message}")
+    else:
+        error = kind(failed.message)
+    error.add_note(f"in the process of {name!r}:\n{failed.traceback}")
+    return error

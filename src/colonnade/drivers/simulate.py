@@ -1,0 +1,367 @@
+"""The simulator: all roles in one process, on a virtual clock.
+
+Discrete events in one queue, ordered by (time, rank, role). Ranks at equal times: deliveries come
+first, then the roles' own steps, then the answers to waiting roles — so whoever looks into its
+mailbox at some time sees everything that arrives at that time. Each role has its own clock. Its
+step runs until it works (the rest of the step is queued for when the work is done) or waits; the
+queue always yields the role whose clock is earliest, and a ``Receive`` is answered when time
+reaches it, never when a message is sent.
+
+Messages pass through the modelled channels of a ``Network``; work takes what a ``CostModel`` says.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from colonnade.channels import Network
+from colonnade.checkpoints import decode_state, encode_state
+from colonnade.costs import CostModel, Measured
+from colonnade.drivers.cut import Account, Cut
+from colonnade.drivers.driver import (
+    Assignment,
+    Outbox,
+    RunRecord,
+    Trace,
+    identities,
+    perform,
+    threads,
+)
+from colonnade.drivers.mailbox import Mailbox
+from colonnade.effects import Boundary, Effect, Expect, Ready, Receive, Report, Role, Send, Work
+from colonnade.errors import Aborted, Deadlock, LocalProtocolError
+from colonnade.ledger import Ledger
+from colonnade.wire import Message
+
+__all__ = ["Simulate"]
+
+_DELIVER, _STEP, _ANSWER = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """Run all roles in this process, on a virtual clock.
+
+    Parameters
+    ----------
+    network
+        The modelled channels; by default infinitely fast.
+    costs
+        What work costs on the virtual clock; by default the CPU time measured here.
+
+    Examples
+    --------
+    >>> from colonnade.channels import Channel
+    >>> slow = Simulate(Network(Channel(bandwidth=300e6, latency=0.01)))
+    """
+
+    network: Network = field(default_factory=Network)
+    costs: CostModel = field(default_factory=Measured)
+
+    @property
+    def label(self) -> str:
+        """The name that summaries use."""
+        return "simulate"
+
+    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
+        """Step ``roles`` to their end or to an interruption.
+
+        Raises
+        ------
+        Deadlock
+            If every unfinished role waits and no message is under way.
+        """
+        with threads(assignment.threads):
+            return _Simulation(self.network, self.costs, roles, assignment).run()
+
+
+class _Actor:
+    """A role on the virtual clock."""
+
+    def __init__(self, index: int, role: Role, account: Account, ledger: Ledger) -> None:
+        self.index = index
+        self.name = role.name
+        self.role = role
+        self.account = account
+        self.outbox = Outbox(role.name, ledger, account.sequence)
+        self.mailbox = Mailbox()
+        self.coroutine: Coroutine[Effect[Any], Any, None] = role.run()
+        self.trace: list[bool | tuple[tuple[str, int], ...]] = []
+        self.boundary = -1  # the last one passed
+        self.answer: Any = None  # of the work that is done when its step comes
+        self.blocked: Send | None = None  # waits for room in a full queue
+        self.waiting: Receive | Ready | None = None
+        self.finished = False
+        self.parked = False
+        # Messages to this role that it has not taken: arrival, and the sender's boundary then.
+        self.unread: dict[tuple[str, int], tuple[Message, int, int]] = {}
+
+    def snapshot(self) -> dict[str, Any]:
+        self.account.sequence = self.outbox.sequence
+        return self.account.as_json()
+
+
+class _Simulation:
+    """One run: the event queue and everything it moves."""
+
+    def __init__(
+        self, network: Network, costs: CostModel, roles: Sequence[Role], assignment: Assignment
+    ) -> None:
+        self.network = network
+        self.costs = costs
+        self.assignment = assignment
+        self.ledger = Ledger()
+        self.events: list[tuple[int, int, int, int, Message | None]] = []
+        self.serial = 0
+        self.cuts: dict[int, Cut] = {}
+        self.stop_at = assignment.stop_before
+        self.wall, self.cpu = -time.perf_counter(), -time.process_time()
+        accounts: dict[str, Account] = {}
+        resumed = None
+        if assignment.resume is not None:
+            resumed, self.ledger = Cut.read(assignment.resume, [role.name for role in roles])
+            self.wall += assignment.resume.account["seconds_wall"]
+            self.cpu += assignment.resume.account["seconds_cpu"]
+            for role in roles:
+                role.load_state_dict(decode_state(resumed.states[role.name]))
+                accounts[role.name] = Account.from_json(resumed.accounts[role.name])
+        self.actors = [
+            _Actor(index, role, accounts.get(role.name) or Account(), self.ledger)
+            for index, role in enumerate(roles)
+        ]
+        self.by_name = {actor.name: actor for actor in self.actors}
+        for actor in self.actors:
+            self._at(actor.account.clock, _STEP, actor)
+            if resumed is not None:
+                for message, arrival in resumed.mail.get(actor.name, []):
+                    self._post(actor, message, arrival, epoch=-1)
+
+    def run(self) -> RunRecord:
+        try:
+            self._play()
+        except BaseException as error:
+            self._abort(error)
+            raise
+        unfinished = [a for a in self.actors if not a.finished and not a.parked]
+        if unfinished:
+            raise Deadlock(self._who_waits(unfinished))
+        completed = all(actor.finished for actor in self.actors)
+        if completed and self.assignment.store is not None:
+            self._final_checkpoint()
+        for actor in self.actors:
+            actor.coroutine.close()
+        return RunRecord(
+            round=min((actor.role.round for actor in self.actors), default=0),
+            completed=completed,
+            ledger=self.ledger,
+            history=[dict(v) for actor in self.actors for v in actor.account.history],
+            trace=Trace({actor.name: actor.trace for actor in self.actors}),
+            activities={
+                (actor.name, *key): activity
+                for actor in self.actors
+                for key, activity in actor.account.activities.items()
+            },
+            seconds_virtual=max((a.account.clock for a in self.actors), default=0) / 1e9,
+            seconds_wall=self.wall + time.perf_counter(),
+            seconds_cpu=self.cpu + time.process_time(),
+        )
+
+    def _play(self) -> None:
+        actors, events = self.actors, self.events
+        while events:
+            now, rank, index, _, message = heapq.heappop(events)
+            actor = actors[index]
+            if message is not None:
+                self._deliver(actor, message, now)
+            elif rank == _STEP:
+                self._step(actor, now)
+            elif actor.waiting is not None:
+                self._resolve(actor, actor.waiting, now)
+
+    def _at(self, when: int, rank: int, actor: _Actor, message: Message | None = None) -> None:
+        self.serial += 1
+        heapq.heappush(self.events, (when, rank, actor.index, self.serial, message))
+
+    # What happens to a role
+
+    def _step(self, actor: _Actor, now: int) -> None:
+        """Let a role go on at ``now`` until it works, waits, parks or ends."""
+        account = actor.account
+        account.clock = now
+        answer, actor.answer = actor.answer, None
+        if actor.blocked is not None:
+            send, actor.blocked = actor.blocked, None
+            if not self._send(actor, send, now):
+                return
+        step = actor.coroutine.send
+        while True:
+            try:
+                effect = step(answer)
+            except StopIteration:
+                actor.finished = True
+                return
+            answer = None
+            if isinstance(effect, Work):
+                answer, cpu = perform(effect, actor.name, self.assignment.seed)
+                cost = self.costs.nanoseconds(actor.name, effect.kind, effect.rows, cpu)
+                account.spend(effect.purpose, effect.kind, cost, cpu)
+                if cost:
+                    actor.answer = answer
+                    self._at(now + cost, _STEP, actor)
+                    return
+            elif isinstance(effect, Send):
+                if not self._send(actor, effect, now):
+                    return
+            elif isinstance(effect, (Receive, Ready)):
+                actor.waiting = effect
+                self._at(now, _ANSWER, actor)
+                deadline = actor.mailbox.deadline(effect.expect, now)
+                if deadline is not None and deadline > now:
+                    self._at(deadline, _ANSWER, actor)
+                return
+            elif isinstance(effect, Report):
+                values = dict(effect.values) | {"seconds": now / 1e9}
+                account.history.append(values)
+                self.assignment.on_report(values)
+            elif isinstance(effect, Boundary):
+                if not self._boundary(actor, effect.round):
+                    return
+            else:
+                raise LocalProtocolError(f"{actor.name} awaited {effect!r}, which is no effect")
+
+    def _send(self, actor: _Actor, send: Send, now: int) -> bool:
+        """Put a message into its channel; False if the role must wait for room."""
+        receiver = self.by_name.get(send.receiver)
+        if receiver is None or receiver is actor:
+            raise LocalProtocolError(f"{actor.name} sent {send.kind!r} to {send.receiver!r}")
+        queue = actor.account.occupancy.setdefault(send.receiver, deque())
+        while queue and queue[0] <= now:
+            queue.popleft()
+        if len(queue) >= self.network.queue:
+            actor.blocked = send
+            actor.account.spend(send.purpose, "wait", queue[0] - now)
+            self._at(queue[0], _STEP, actor)
+            return False
+        message, header = actor.outbox.stamp(send, now)
+        channel = self.network.channel(actor.name, send.receiver)
+        occupied = channel.transmission_nanoseconds(len(header) + len(send.body))
+        sent = (queue[-1] if queue else now) + occupied
+        queue.append(sent)
+        arrival = sent + channel.latency_nanoseconds
+        self._post(receiver, message, arrival, actor.boundary)
+        for round, cut in self.cuts.items():
+            if actor.boundary < round <= receiver.boundary:
+                cut.mail[receiver.name].append((message, arrival))
+        return True
+
+    def _post(self, receiver: _Actor, message: Message, arrival: int, epoch: int) -> None:
+        receiver.unread[message.sender, message.sequence] = (message, arrival, epoch)
+        self._at(arrival, _DELIVER, receiver, message)
+
+    def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
+        actor.mailbox.put(message, now)
+        waiting = actor.waiting
+        if waiting is None:
+            return
+        expect, since = waiting.expect, actor.account.clock
+        if actor.mailbox.satisfied(expect, since, now):
+            self._at(now, _ANSWER, actor)
+        elif expect.within is not None:
+            deadline = actor.mailbox.deadline(expect, since)
+            if deadline is not None and deadline > now:
+                self._at(deadline, _ANSWER, actor)
+
+    def _resolve(self, actor: _Actor, waiting: Receive | Ready, now: int) -> None:
+        """Answer a waiting role, if what it waits for is there by ``now``."""
+        expect = waiting.expect
+        since = actor.account.clock
+        satisfied = actor.mailbox.satisfied(expect, since, now)
+        if isinstance(waiting, Ready):
+            actor.answer = satisfied
+            actor.trace.append(satisfied)
+        elif satisfied:
+            arrivals = actor.mailbox.take(expect)
+            for message in arrivals:
+                del actor.unread[message.sender, message.sequence]
+            actor.account.spend(expect.purpose, "wait", now - since)
+            actor.answer = arrivals
+            actor.trace.append(identities(arrivals))
+        else:
+            return
+        actor.waiting = None
+        self._step(actor, now)
+
+    # Between rounds
+
+    def _boundary(self, actor: _Actor, round: int) -> bool:
+        """Pass a boundary; False if the run stops here."""
+        assignment = self.assignment
+        actor.boundary = round
+        assignment.on_round(actor.name, round)
+        if self.stop_at is None and assignment.interrupted():
+            # Nobody has passed the next boundary yet, so everybody can stop there.
+            self.stop_at = max(other.boundary for other in self.actors) + 1
+        stops = round == self.stop_at
+        if assignment.store is not None and (stops or assignment.checkpoint_due(round)):
+            self._enter_cut(actor, round)
+        actor.parked = stops
+        return not stops
+
+    def _enter_cut(self, actor: _Actor, round: int) -> None:
+        cut = self.cuts.setdefault(round, Cut(round))
+        cut.states[actor.name] = encode_state(actor.role.state_dict())
+        cut.accounts[actor.name] = actor.snapshot()
+        cut.mail[actor.name] = [
+            (message, arrival) for message, arrival, epoch in actor.unread.values() if epoch < round
+        ]
+        if len(cut.states) == len(self.actors):
+            del self.cuts[round]
+            self._commit(cut)
+
+    def _final_checkpoint(self) -> None:
+        round = max(actor.boundary for actor in self.actors)
+        cut = Cut(round)
+        for actor in self.actors:
+            cut.states[actor.name] = encode_state(actor.role.state_dict())
+            cut.accounts[actor.name] = actor.snapshot()
+        self._commit(cut)
+
+    def _commit(self, cut: Cut) -> None:
+        assert self.assignment.store is not None
+        cut.write(
+            self.assignment.store,
+            self.ledger,
+            self.wall + time.perf_counter(),
+            self.cpu + time.process_time(),
+        )
+
+    # When it goes wrong
+
+    def _abort(self, error: BaseException) -> None:
+        """Tell every unfinished role that the run is over."""
+        for actor in self.actors:
+            if actor.finished:
+                continue
+            with suppress(Exception):
+                actor.coroutine.throw(Aborted(f"{type(error).__name__}: {error}"))
+            actor.coroutine.close()
+
+    def _who_waits(self, unfinished: list[_Actor]) -> str:
+        lines = []
+        for actor in unfinished:
+            assert actor.waiting is not None
+            expect: Expect = actor.waiting.expect
+            missing = [s for s in expect.sources if not actor.mailbox.holds(expect, s)]
+            lines.append(
+                f"{actor.name} waits for {expect}, of which {', '.join(missing)} is missing"
+            )
+        finished = [actor.name for actor in self.actors if actor.finished]
+        if finished:
+            lines.append(f"finished: {', '.join(finished)}")
+        return "no message is under way, but " + "; ".join(lines)

@@ -1,0 +1,84 @@
+"""Every error that Colonnade raises, in one tree.
+
+::
+
+    ColonnadeError
+    ├── InvalidInput            what a user gave cannot be used; the command exits with 2
+    │   ├── ConfigurationError  a setting, or a combination of settings
+    │   └── DataError           a file, a table, a label, a value
+    ├── ProtocolError
+    │   ├── LocalProtocolError  our own code broke the protocol: a bug here
+    │   └── RemoteProtocolError bytes from another party do not parse or do not fit
+    ├── Diverged                training left the finite numbers
+    ├── CheckpointError         a checkpoint is missing, damaged, or of another run
+    ├── Deadlock                every role waits, and no message is under way
+    ├── RoleFailed              a role's process died
+    └── Aborted                 thrown into a role because another one failed
+
+A message says what was found, what was expected, where, and what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Aborted",
+    "CheckpointError",
+    "ColonnadeError",
+    "ConfigurationError",
+    "DataError",
+    "Deadlock",
+    "Diverged",
+    "InvalidInput",
+    "LocalProtocolError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RoleFailed",
+]
+
+
+class ColonnadeError(Exception):
+    """Base of every error that Colonnade raises on purpose."""
+
+
+class InvalidInput(ColonnadeError):
+    """Something the user gave cannot be used; nothing was written."""
+
+
+class ConfigurationError(InvalidInput):
+    """A setting, or a combination of settings, that cannot work."""
+
+
+class DataError(InvalidInput):
+    """A file, table, label or value that cannot be trained on."""
+
+
+class ProtocolError(ColonnadeError):
+    """A message that the protocol does not allow."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own side broke the protocol: a bug in a role, never the other party's fault."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """Bytes from another party that do not parse, or do not fit what was agreed."""
+
+
+class Diverged(ColonnadeError):
+    """Training left the finite numbers: a loss, embedding or derivative is NaN or infinite."""
+
+
+class CheckpointError(ColonnadeError):
+    """A checkpoint that is missing, damaged, or belongs to another run."""
+
+
+class Deadlock(ColonnadeError):
+    """Every unfinished role waits for a message, and none is under way."""
+
+
+class RoleFailed(ColonnadeError):
+    """The process of a role ended without finishing its work."""
+
+
+class Aborted(ColonnadeError):
+    """Thrown into a role, at its next await, because another role failed."""

@@ -1,0 +1,79 @@
+"""PNG pictures of a run, and of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from colonnade.runs import Run
+
+__all__ = ["draw_comparison", "draw_run"]
+
+_COLOURS = ("#2563a8", "#c2571a", "#3a8a4d", "#8a3f8f", "#a88b1f", "#4d5966")
+
+
+def draw_run(run: Run, path: Path) -> None:
+    """Draw the metric of a run against epochs, bytes and time, and its loss."""
+    draw_comparison({str(run.summary["method"]): run}, path)
+
+
+def draw_comparison(runs: Mapping[str, Run], path: Path) -> None:
+    """Draw the metric of several runs against epochs, bytes sent and time, and their losses.
+
+    Parameters
+    ----------
+    runs
+        The runs, by the name the legend gives them.
+    path
+        The PNG file.
+    """
+    first = next(iter(runs.values()))
+    metric = str(first.summary["metric"])
+    virtual = first.summary["seconds_virtual"] is not None
+    # Figures of our own rather than pyplot's: no global state, no window system.
+    figure = Figure(figsize=(11, 7), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes: Any = figure.subplots(2, 2)
+    panels: list[tuple[Axes, str, str, str]] = [
+        (axes[0, 0], "epoch", metric, "epochs"),
+        (axes[0, 1], "megabytes", metric, "training bytes sent, both directions (MB)"),
+        (axes[1, 0], "seconds", metric, f"{'modelled' if virtual else 'wall'} time (s)"),
+        (axes[1, 1], "epoch", "train_loss", "epochs"),
+    ]
+    for ax, x, y, label in panels:
+        for colour, (name, run) in zip(_cycle(len(runs)), runs.items(), strict=True):
+            history = _with_megabytes(run.history)
+            if x in history.columns and y in history.columns:
+                ax.plot(history[x], history[y], marker=".", color=colour, label=name)
+        ax.set_xlabel(label)
+        ax.set_ylabel(_words(y))
+        ax.grid(visible=True, color="#e3e6ea", linewidth=0.8)
+        ax.spines[["top", "right"]].set_visible(False)
+    if len(runs) > 1 and runs:
+        spread = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in runs.values()]
+        if max(spread) > 5 * max(min(spread), 1):
+            axes[0, 1].set_xscale("log")
+    figure.suptitle(first.summary.get("title", "Colonnade"), fontsize=12)
+    axes[0, 0].legend(frameon=False)
+    figure.savefig(path, format="png")
+
+
+def _cycle(count: int) -> list[str]:
+    return [_COLOURS[index % len(_COLOURS)] for index in range(count)]
+
+
+def _with_megabytes(history: pl.DataFrame) -> pl.DataFrame:
+    if "bytes_up" not in history.columns:
+        return history
+    return history.with_columns(megabytes=(pl.col("bytes_up") + pl.col("bytes_down")) / 1e6)
+
+
+def _words(column: str) -> str:
+    unit = " (nats)" if column in ("train_loss", "test_log_loss") else ""
+    return column.replace("_", " ") + unit

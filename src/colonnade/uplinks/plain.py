@@ -1,0 +1,133 @@
+"""The plain uplink: every party's embedding goes to the label holder through a link.
+
+The label holder sees each party's embedding (as the codec leaves it). Nothing hides it: embeddings
+betray data, and the summary of a run says that this protection is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from colonnade.effects import Arrivals, Expect, Purpose, Receive, Send, Work
+from colonnade.links import Direct, Link, LinkReceiver, LinkSender, Rows
+from colonnade.models import Features, Fusion, Learner, take
+from colonnade.uplinks.uplink import Fused, Moment
+
+__all__ = ["Plain", "PlainCollector", "PlainUploader"]
+
+KIND = "embedding"
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Embeddings in the clear to the label holder, through ``link``.
+
+    Parameters
+    ----------
+    link
+        How embeddings travel, by default exactly.
+
+    Examples
+    --------
+    >>> from colonnade.codecs import Scalar
+    >>> four_bits = Plain(Direct(Scalar(bits=4)))
+    """
+
+    link: Link = field(default_factory=Direct)
+
+    def uploader(
+        self, party: str, label_holder: str, rows: int, width: int, seed: int
+    ) -> PlainUploader:
+        """Make the half of ``party`` for a table of ``rows`` rows and embeddings ``width`` wide."""
+        return PlainUploader(party, label_holder, self.link.sender(rows, width), seed)
+
+    def collector(
+        self, widths: Mapping[str, int], rows: int, fusion: Fusion, seed: int
+    ) -> PlainCollector:
+        """Make the label holder's half for parties with embeddings of these ``widths``."""
+        receivers = {party: self.link.receiver(rows, width) for party, width in widths.items()}
+        return PlainCollector(receivers, fusion, seed)
+
+
+class PlainUploader:
+    """The party's half of ``Plain``."""
+
+    def __init__(self, party: str, label_holder: str, link: LinkSender, seed: int) -> None:
+        self._party = party
+        self._label_holder = label_holder
+        self._link = link
+        self._seed = seed
+
+    async def upload(
+        self, bottom: Learner, features: Features, rows: Rows, moment: Moment
+    ) -> Tensor:
+        """Evaluate the bottom model on ``rows``, send its embedding, and return it."""
+        training = moment.purpose is Purpose.TRAINING
+        embedding = await Work(
+            "forward",
+            lambda: bottom(take(features, rows), training),
+            moment.round,
+            moment.purpose,
+            rows=len(rows),
+        )
+        key = moment.key(self._seed, self._party, KIND)
+        body = await Work(
+            "encode",
+            lambda: self._link.send(embedding.detach(), rows, key),
+            moment.round,
+            moment.purpose,
+            rows=len(rows),
+        )
+        await Send(self._label_holder, KIND, moment.round, body, moment.purpose)
+        return embedding
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the link's state."""
+        return {"link": self._link.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the link's state."""
+        self._link.load_state_dict(state["link"])
+
+
+class PlainCollector:
+    """The label holder's half of ``Plain``."""
+
+    def __init__(self, links: Mapping[str, LinkReceiver], fusion: Fusion, seed: int) -> None:
+        self._links = links
+        self._fusion = fusion
+        self._seed = seed
+
+    async def collect(self, rows: Rows, own: Tensor | None, moment: Moment) -> Fused:
+        """Receive every party's embedding of ``rows``, and fuse them, the own one last."""
+        arrivals = await Receive(Expect(KIND, moment.round, tuple(self._links), moment.purpose))
+        return await Work(
+            "decode",
+            lambda: self._fuse(arrivals, rows, own, moment),
+            moment.round,
+            moment.purpose,
+            rows=len(rows),
+        )
+
+    def _fuse(self, arrivals: Arrivals, rows: Rows, own: Tensor | None, moment: Moment) -> Fused:
+        training = moment.purpose is Purpose.TRAINING
+        received = {}
+        for message in arrivals:
+            key = moment.key(self._seed, message.sender, KIND)
+            embedding = self._links[message.sender].receive(message.body, rows, key)
+            received[message.sender] = embedding.requires_grad_(training)
+        embeddings: Sequence[Tensor] = [*received.values(), *([] if own is None else [own])]
+        return Fused(self._fusion(embeddings), received)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of each party's link."""
+        return {party: link.state_dict() for party, link in self._links.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state of each party's link."""
+        for party, link in self._links.items():
+            link.load_state_dict(state[party])

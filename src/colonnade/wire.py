@@ -1,0 +1,118 @@
+"""The envelope around every message, and its strict reading.
+
+A frame is ``length of header (2 bytes, little endian) | header (msgpack array) | body``. The
+header says how to read the body and where it belongs; it does not say who sent it, because the
+driver knows that from the connection, and a claim in the bytes could be forged. Reading copies
+nothing and allocates nothing in proportion to a number found in the bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated
+
+import msgspec
+
+from colonnade.errors import RemoteProtocolError
+
+__all__ = ["MAX_BODY_BYTES", "VERSION", "Message", "Purpose", "decode_frame", "encode_header"]
+
+VERSION = 1
+MAX_BODY_BYTES = 2**30
+_MAX_HEADER_BYTES = 96
+
+
+class Purpose(IntEnum):
+    """Why a message is sent; the ledger never mixes them."""
+
+    TRAINING = 0
+    EVALUATION = 1
+    SETUP = 2
+    PREDICTION = 3
+    RELAY = 4
+
+    @property
+    def label(self) -> str:
+        """The lower-case word that tables and files use."""
+        return self.name.lower()
+
+
+@dataclass(slots=True)
+class Message:
+    """A message as a driver holds it: the header's fields, both ends, and the body.
+
+    ``(sender, sequence)`` identifies it: a sender numbers all its messages from 0.
+    """
+
+    sender: str
+    receiver: str
+    kind: str
+    purpose: Purpose
+    round: int
+    sequence: int
+    body: bytes
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+
+
+class _Header(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    version: int
+    kind: Annotated[str, msgspec.Meta(max_length=32, pattern="^[a-z][a-z0-9_]*$")]
+    purpose: Purpose
+    round: _Count
+    sequence: _Count
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Header).decode
+
+
+def encode_header(kind: str, purpose: Purpose, round: int, sequence: int) -> bytes:
+    """Return all bytes of a frame that precede its body.
+
+    >>> encode_header("embedding", Purpose.TRAINING, 3, 12).hex()
+    '0e009501a9656d62656464696e6700030c'
+    """
+    header = _encode((VERSION, kind, int(purpose), round, sequence))
+    return len(header).to_bytes(2, "little") + header
+
+
+def decode_frame(
+    frame: bytes, sender: str, receiver: str, max_body_bytes: int = MAX_BODY_BYTES
+) -> Message:
+    """Read a frame that came over the connection with ``sender``.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If the frame is truncated, of another version, malformed, or its body exceeds
+        ``max_body_bytes``.
+    """
+    length = int.from_bytes(frame[:2], "little")
+    if len(frame) < 2 or length > _MAX_HEADER_BYTES or len(frame) < 2 + length:
+        raise RemoteProtocolError(f"a frame of {len(frame)} bytes from {sender!r} has no header")
+    try:
+        header = _decode(memoryview(frame)[2 : 2 + length])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"a frame from {sender!r} has a bad header: {error}") from None
+    if header.version != VERSION:
+        raise RemoteProtocolError(
+            f"{sender!r} speaks version {header.version} of the wire format, this is {VERSION}; "
+            "install the same release of colonnade on both sides"
+        )
+    size = len(frame) - 2 - length
+    if size > max_body_bytes:
+        raise RemoteProtocolError(
+            f"{sender!r} sent a body of {size} bytes, at most {max_body_bytes} are accepted"
+        )
+    return Message(
+        sender,
+        receiver,
+        header.kind,
+        header.purpose,
+        header.round,
+        header.sequence,
+        frame[2 + length :],
+    )
