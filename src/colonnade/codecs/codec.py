@@ -13,10 +13,20 @@ from typing import Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor
 
-from colonnade.errors import LocalProtocolError
+from colonnade.errors import Diverged, LocalProtocolError, RemoteProtocolError
 from colonnade.streams import StreamKey
 
-__all__ = ["Bounded", "Codec", "Contractive", "Exact", "Law", "Unbiased", "checked"]
+__all__ = [
+    "Bounded",
+    "Codec",
+    "Contractive",
+    "Exact",
+    "Law",
+    "Unbiased",
+    "check_length",
+    "matrix",
+    "refuse_nonfinite",
+]
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,13 @@ class Codec(Protocol):
         ...
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
-        """Encode ``x`` of shape ``[rows, width]``; only finite values are accepted."""
+        """Encode ``x`` of shape ``[rows, width]``.
+
+        Raises
+        ------
+        Diverged
+            If a lossy codec meets a value that is not finite.
+        """
         ...
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
@@ -85,10 +101,36 @@ class Codec(Protocol):
         ...
 
 
-def checked(x: Tensor) -> Tensor:
-    """Return ``x`` as a contiguous float32 matrix on the CPU, or say why it cannot be sent."""
+def matrix(x: Tensor) -> Tensor:
+    """Return ``x`` as a contiguous float32 matrix on the CPU.
+
+    Raises
+    ------
+    LocalProtocolError
+        If it is no matrix.
+    """
     if x.dim() != 2:
         raise LocalProtocolError(
-            f"a codec encodes a matrix [rows, width], but was given shape {tuple(x.shape)}"
+            f"a codec encodes a matrix [rows, width], but was given shape {list(x.shape)}"
         )
     return x.detach().to(device="cpu", dtype=torch.float32).contiguous()
+
+
+def refuse_nonfinite(x: Tensor) -> None:
+    """Raise ``Diverged`` that names the first component of a matrix that is not finite, if any."""
+    places = (~torch.isfinite(x)).nonzero()
+    if len(places):
+        row, column = places[0].tolist()
+        raise Diverged(
+            f"component {column} of row {row} is {float(x[row, column])}, "
+            "which cannot be encoded; training has diverged, try a smaller learning rate"
+        )
+
+
+def check_length(body: bytes, expected: int, shape: tuple[int, int]) -> None:
+    """Raise ``RemoteProtocolError`` unless ``body`` has the bytes that ``shape`` needs."""
+    if len(body) != expected:
+        raise RemoteProtocolError(
+            f"a body of {len(body)} bytes cannot hold {shape[0]} x {shape[1]} values, "
+            f"which take {expected}"
+        )

@@ -60,7 +60,8 @@ def draw_comparison(runs: Mapping[str, Run], path: Path) -> None:
         if max(spread) > 5 * max(min(spread), 1):
             axes[0, 1].set_xscale("log")
     figure.suptitle(first.summary.get("title", "Colonnade"), fontsize=12)
-    axes[0, 0].legend(frameon=False)
+    if axes[0, 0].lines:
+        axes[0, 0].legend(frameon=False)
     figure.savefig(path, format="png")
 
 

@@ -1,0 +1,110 @@
+"""Floating point on the wire: float32 exactly, float16 or bfloat16 rounded to nearest even."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.codecs.codec import (
+    Bounded,
+    Exact,
+    Law,
+    check_length,
+    matrix,
+    refuse_nonfinite,
+)
+from colonnade.errors import ConfigurationError, Diverged
+from colonnade.streams import StreamKey
+
+__all__ = ["Float"]
+
+_FORMATS = {32: torch.float32, 16: torch.float16, "bf16": torch.bfloat16}
+# Half a unit in the last place, relative; and half of float16's smallest step, absolute, below
+# which relative precision is lost: bfloat16 has float32's exponents and all but never meets it.
+_RELATIVE = {16: 2.0**-11, "bf16": 2.0**-8}
+_LARGEST_FLOAT16 = 65504.0
+
+
+@dataclass(frozen=True)
+class Float:
+    """Little-endian floating point: 4 or 2 bytes a component, no header.
+
+    Parameters
+    ----------
+    format
+        32 (exact), 16 (IEEE half, 11 bits of precision, at most 65504) or ``"bf16"`` (8 bits of
+        precision, the range of float32).
+
+    Examples
+    --------
+    >>> key = StreamKey(seed=0, origin="bank", purpose="example", round=0)
+    >>> body = Float("bf16").encode(torch.tensor([[1.0, 3.14159]]), key)
+    >>> len(body), Float("bf16").decode(body, (1, 2), key)
+    (4, tensor([[1.0000, 3.1406]]))
+    """
+
+    format: Literal[16, 32, "bf16"] = 32
+
+    def __post_init__(self) -> None:
+        if self.format not in _FORMATS:
+            raise ConfigurationError(f"float format must be 32, 16 or bf16, not {self.format!r}")
+
+    @property
+    def law(self) -> Law:
+        """Exact for 32; else relative rounding to nearest."""
+        if self.format == 32:
+            return Exact()
+        return Bounded(relative=_RELATIVE[self.format])
+
+    def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
+        """Encode ``x`` of shape ``[rows, width]``.
+
+        Raises
+        ------
+        Diverged
+            If a value is not finite, or becomes infinite in the smaller format; float32 passes
+            everything.
+        """
+        values = matrix(x)
+        if self.format == 32:
+            return _little_endian(values.numpy()).tobytes()
+        rounded = values.to(_FORMATS[self.format])
+        if not bool(torch.isfinite(rounded).all()):
+            refuse_nonfinite(values)
+            raise Diverged(
+                f"a component of magnitude {float(values.abs().max()):g} is too large for "
+                f"float format {self.format}; use bf16 or 32"
+            )
+        return _little_endian(rounded.view(torch.int16).numpy()).tobytes()
+
+    def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
+        """Decode into a new float32 tensor of ``shape``.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the body has another length than ``shape`` needs.
+        """
+        check_length(body, self.bytes_at_most(shape), shape)
+        if self.format == 32:
+            values = np.frombuffer(body, dtype="<f4").astype(np.float32)
+            return torch.from_numpy(values).view(shape)
+        patterns = np.frombuffer(body, dtype="<i2").astype(np.int16)
+        rounded = torch.from_numpy(patterns).view(_FORMATS[self.format])
+        return rounded.to(torch.float32).view(shape)
+
+    def at(self, round: int) -> Self:
+        """Return itself: there is no schedule."""
+        return self
+
+    def bytes_at_most(self, shape: tuple[int, int]) -> int:
+        """Return the number of bytes, which is exact here."""
+        return shape[0] * shape[1] * (4 if self.format == 32 else 2)
+
+
+def _little_endian(values: np.ndarray) -> np.ndarray:
+    return values.astype(values.dtype.newbyteorder("<"), copy=False)

@@ -1,0 +1,1 @@
+"""Hot loops: numba, one thread, no state, compiled once and cached."""
