@@ -18,7 +18,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -60,7 +59,7 @@ def demo(
 ) -> None:
     """Train four parties on real handwritten digits, several ways, in under a minute."""
     # Imported here, as torch takes seconds and --help should not.
-    from colonnade.demo import REAL, VARIANTS, run_demo, same_bits
+    from colonnade.demo import REAL, SIMULATED, VARIANTS, run_demo, same_bits
     from colonnade.reports import comparison_table
 
     folder = out or _unused(Path("runs/demo"))
@@ -75,7 +74,7 @@ def demo(
         _err.print("interrupted")
         raise typer.Exit(INTERRUPTED)
     _out.print(comparison_table(runs))
-    same = same_bits(runs[REAL], runs[REAL.replace(", five processes", "")])
+    same = same_bits(runs[REAL], runs[SIMULATED])
     _out.print(
         f"\nSimulator and real processes ended with {'the same' if same else 'DIFFERENT'} "
         "parameters and bytes, bit for bit."
@@ -170,13 +169,10 @@ class _Watch:
 def _watched(total: int) -> Iterator[_Watch]:
     progress = Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
         TextColumn("[green]{task.fields[metric]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
         console=_err,
     )
     watch = _Watch(progress, total)

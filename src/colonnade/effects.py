@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from colonnade.wire import Message, Purpose
 
@@ -56,8 +56,7 @@ class Since(Enum):
     NOW = "now"
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(NamedTuple):
     """Describes the messages a role waits for: one from each source.
 
     It is satisfied when every source's message is there; or, earlier, when at least ``quorum`` are
@@ -103,7 +102,7 @@ class Expect:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrivals:
     """What a ``Receive`` took: messages in the order of the sources, and who is missing."""
 
@@ -123,7 +122,7 @@ class Arrivals:
         return message
 
 
-# The effects are plain slotted dataclasses: freezing one costs more than handling it.
+# Neither arrivals nor effects are frozen: that would cost more than handling them.
 
 
 @dataclass(slots=True, eq=False)

@@ -32,6 +32,8 @@ class Purpose(IntEnum):
     PREDICTION = 3
     RELAY = 4
 
+    __hash__ = int.__hash__  # an enum's own hash is Python code, and a purpose is part of many keys
+
     @property
     def label(self) -> str:
         """The lower-case word that tables and files use."""

@@ -48,16 +48,18 @@ class Account:
     sequence: int = 0
     clock: int = 0
     history: list[Values] = field(default_factory=list)
-    activities: dict[tuple[str, str], Activity] = field(default_factory=dict)
+    activities: dict[tuple[Purpose, str], Activity] = field(default_factory=dict)
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
 
     def spend(self, purpose: Purpose, kind: str, nanoseconds: int, cpu: int = 0) -> None:
         """Enter time spent."""
-        key = (purpose.label, kind)
+        key = (purpose, kind)
         activity = self.activities.get(key)
         if activity is None:
             activity = self.activities[key] = Activity()
-        activity.add(nanoseconds, cpu)
+        activity.count += 1
+        activity.nanoseconds += nanoseconds
+        activity.cpu_nanoseconds += cpu
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain containers."""
@@ -66,8 +68,8 @@ class Account:
             "clock": self.clock,
             "history": [dict(values) for values in self.history],
             "activities": [
-                [*key, a.count, a.nanoseconds, a.cpu_nanoseconds]
-                for key, a in self.activities.items()
+                [int(purpose), kind, a.count, a.nanoseconds, a.cpu_nanoseconds]
+                for (purpose, kind), a in self.activities.items()
             ],
             "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
         }
@@ -79,7 +81,10 @@ class Account:
             sequence=data["sequence"],
             clock=data["clock"],
             history=data["history"],
-            activities={(row[0], row[1]): Activity(*row[2:]) for row in data["activities"]},
+            activities={
+                (Purpose(purpose), kind): Activity(*row)
+                for purpose, kind, *row in data["activities"]
+            },
             occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
         )
 

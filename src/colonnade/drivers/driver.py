@@ -18,7 +18,7 @@ import torch
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.effects import Arrivals, Role, Send, Work
 from colonnade.ledger import Entry, Ledger
-from colonnade.streams import StreamKey
+from colonnade.streams import work_seed
 from colonnade.wire import MAX_BODY_BYTES, Message, encode_header
 
 __all__ = [
@@ -105,12 +105,6 @@ class Activity:
     count: int = 0
     nanoseconds: int = 0
     cpu_nanoseconds: int = 0
-
-    def add(self, nanoseconds: int, cpu_nanoseconds: int = 0) -> None:
-        """Add one occurrence."""
-        self.count += 1
-        self.nanoseconds += nanoseconds
-        self.cpu_nanoseconds += cpu_nanoseconds
 
 
 @dataclass(frozen=True)
@@ -213,8 +207,7 @@ class Outbox:
 
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     """Seed torch for this piece of work, do it, and return its result and its CPU nanoseconds."""
-    purpose = work.purpose.label
-    words = StreamKey(seed, role, purpose, work.round, work.step).torch_seed()
+    words = work_seed(seed, role, work.purpose.name, work.round, work.step)
     torch.default_generator.manual_seed(words)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         torch.cuda.manual_seed_all(words)
@@ -236,4 +229,4 @@ def threads(count: int) -> Iterator[None]:
 
 def identities(arrivals: Arrivals) -> tuple[tuple[str, int], ...]:
     """Return what a trace records of a ``Receive``."""
-    return tuple((message.sender, message.sequence) for message in arrivals)
+    return tuple([(message.sender, message.sequence) for message in arrivals.messages])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 
 from colonnade.channels import nanoseconds
@@ -22,18 +21,25 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        self._shelves: dict[_Shelf, deque[tuple[Message, int]]] = {}
+        self._shelves: dict[_Shelf, list[tuple[Message, int]]] = {}
 
     def put(self, message: Message, now: int) -> None:
         """Add a message that arrives ``now``."""
-        shelf = (message.sender, message.kind, message.round, message.purpose)
-        self._shelves.setdefault(shelf, deque()).append((message, now))
+        key = (message.sender, message.kind, message.round, message.purpose)
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            self._shelves[key] = [(message, now)]
+        else:
+            shelf.append((message, now))
 
     def satisfied(self, expect: Expect, since: int, now: int) -> bool:
         """Whether a wait for ``expect`` that began at ``since`` is over at ``now``."""
         if expect.quorum is None and expect.within is None:
             # From the end: messages tend to arrive in order, so the last source tells most often.
-            return all(self._first(expect, source) for source in reversed(expect.sources))
+            for source in reversed(expect.sources):
+                if self._first(expect, source) is None:
+                    return False
+            return True
         arrivals = [self._first(expect, source) for source in expect.sources]
         here = sum(arrival is not None for arrival in arrivals)
         if here == len(expect.sources):
@@ -65,14 +71,15 @@ class Mailbox:
 
     def take(self, expect: Expect) -> Arrivals:
         """Remove and return the messages for ``expect`` that are here, in order of the sources."""
-        messages, missing = [], []
+        messages: list[Message] = []
+        missing: list[str] = []
         for source in expect.sources:
             first = self._first(expect, source)
             if first is None:
                 missing.append(source)
-                continue
-            messages.append(first[0])
-            self._remove(first[0])
+            else:
+                messages.append(first[0])
+                self._remove(first[0])
         return Arrivals(tuple(messages), tuple(missing))
 
     def take_exactly(
@@ -109,9 +116,9 @@ class Mailbox:
         )
 
     def _remove(self, message: Message) -> None:
-        shelf = (message.sender, message.kind, message.round, message.purpose)
-        messages = self._shelves[shelf]
-        if len(messages) == 1:
-            del self._shelves[shelf]
+        key = (message.sender, message.kind, message.round, message.purpose)
+        shelf = self._shelves[key]
+        if len(shelf) == 1:
+            del self._shelves[key]
         else:
-            messages.remove(next(entry for entry in messages if entry[0] is message))
+            shelf.remove(next(entry for entry in shelf if entry[0] is message))

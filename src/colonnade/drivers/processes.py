@@ -144,9 +144,9 @@ class _Parent:
             history=[dict(v) for account in accounts.values() for v in account.history],
             trace=Trace({name: self.played[name].decisions for name in self.roles}),
             activities={
-                (name, *key): activity
+                (name, purpose.label, kind): activity
                 for name, account in accounts.items()
-                for key, activity in account.activities.items()
+                for (purpose, kind), activity in account.activities.items()
             },
             seconds_virtual=None,
             seconds_wall=seconds_wall,

@@ -75,9 +75,9 @@ class Replay:
             history=[dict(v) for actor in actors.values() for v in actor.account.history],
             trace=self.trace,
             activities={
-                (actor.name, *key): activity
+                (actor.name, purpose.label, kind): activity
                 for actor in actors.values()
-                for key, activity in actor.account.activities.items()
+                for (purpose, kind), activity in actor.account.activities.items()
             },
             seconds_virtual=None,
             seconds_wall=time.perf_counter() - wall,

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from colonnade.channels import Network
+from colonnade.channels import Channel, Network
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.costs import CostModel, Measured
 from colonnade.drivers.cut import Account, Cut
@@ -34,7 +34,18 @@ from colonnade.drivers.driver import (
     threads,
 )
 from colonnade.drivers.mailbox import Mailbox
-from colonnade.effects import Boundary, Effect, Expect, Ready, Receive, Report, Role, Send, Work
+from colonnade.effects import (
+    Arrivals,
+    Boundary,
+    Effect,
+    Expect,
+    Ready,
+    Receive,
+    Report,
+    Role,
+    Send,
+    Work,
+)
 from colonnade.errors import Aborted, Deadlock, LocalProtocolError
 from colonnade.ledger import Ledger
 from colonnade.wire import Message
@@ -81,6 +92,26 @@ class Simulate:
             return _Simulation(self.network, self.costs, roles, assignment).run()
 
 
+class _Lane:
+    """One direction of a channel, as the simulator sees it."""
+
+    __slots__ = ("_channel", "latency", "queue", "receiver")
+
+    def __init__(self, receiver: _Actor, channel: Channel, queue: deque[int]) -> None:
+        self.receiver = receiver
+        self.queue = queue  # when each message still in the channel has been transmitted
+        self.latency = channel.latency_nanoseconds
+        self._channel = channel
+
+    def enter(self, size: int, now: int) -> int:
+        """Let a message of ``size`` bytes follow those in the channel; return its arrival."""
+        sent = (self.queue[-1] if self.queue else now) + self._channel.transmission_nanoseconds(
+            size
+        )
+        self.queue.append(sent)
+        return sent + self.latency
+
+
 class _Actor:
     """A role on the virtual clock."""
 
@@ -99,12 +130,22 @@ class _Actor:
         self.waiting: Receive | Ready | None = None
         self.finished = False
         self.parked = False
+        self.lanes: dict[str, _Lane] = {}
         # Messages to this role that it has not taken: arrival, and the sender's boundary then.
         self.unread: dict[tuple[str, int], tuple[Message, int, int]] = {}
 
     def snapshot(self) -> dict[str, Any]:
         self.account.sequence = self.outbox.sequence
         return self.account.as_json()
+
+
+def _is_plain(expect: Expect) -> bool:
+    """Whether only the messages waited for decide when the wait is over, and with what.
+
+    Such a wait need not be answered last of all that happens at a time: what else arrives then
+    cannot change the answer.
+    """
+    return expect.quorum is None and expect.within is None
 
 
 class _Simulation:
@@ -163,9 +204,9 @@ class _Simulation:
             history=[dict(v) for actor in self.actors for v in actor.account.history],
             trace=Trace({actor.name: actor.trace for actor in self.actors}),
             activities={
-                (actor.name, *key): activity
+                (actor.name, purpose.label, kind): activity
                 for actor in self.actors
-                for key, activity in actor.account.activities.items()
+                for (purpose, kind), activity in actor.account.activities.items()
             },
             seconds_virtual=max((a.account.clock for a in self.actors), default=0) / 1e9,
             seconds_wall=self.wall + time.perf_counter(),
@@ -207,7 +248,10 @@ class _Simulation:
                 actor.finished = True
                 return
             answer = None
-            if isinstance(effect, Work):
+            if isinstance(effect, Send):
+                if not self._send(actor, effect, now):
+                    return
+            elif isinstance(effect, Work):
                 answer, cpu = perform(effect, actor.name, self.assignment.seed)
                 cost = self.costs.nanoseconds(actor.name, effect.kind, effect.rows, cpu)
                 account.spend(effect.purpose, effect.kind, cost, cpu)
@@ -215,32 +259,31 @@ class _Simulation:
                     actor.answer = answer
                     self._at(now + cost, _STEP, actor)
                     return
-            elif isinstance(effect, Send):
-                if not self._send(actor, effect, now):
+            elif isinstance(effect, Receive) and _is_plain(effect.expect):
+                if not actor.mailbox.satisfied(effect.expect, now, now):
+                    actor.waiting = effect
                     return
+                answer = self._take(actor, effect.expect, waited=0)
             elif isinstance(effect, (Receive, Ready)):
+                # Others may still act at this time: answer when all have.
                 actor.waiting = effect
                 self._at(now, _ANSWER, actor)
-                deadline = actor.mailbox.deadline(effect.expect, now)
-                if deadline is not None and deadline > now:
-                    self._at(deadline, _ANSWER, actor)
+                self._set_timer(actor, effect.expect, now)
                 return
+            elif isinstance(effect, Boundary):
+                if not self._boundary(actor, effect.round):
+                    return
             elif isinstance(effect, Report):
                 values = dict(effect.values) | {"seconds": now / 1e9}
                 account.history.append(values)
                 self.assignment.on_report(values)
-            elif isinstance(effect, Boundary):
-                if not self._boundary(actor, effect.round):
-                    return
             else:
                 raise LocalProtocolError(f"{actor.name} awaited {effect!r}, which is no effect")
 
     def _send(self, actor: _Actor, send: Send, now: int) -> bool:
         """Put a message into its channel; False if the role must wait for room."""
-        receiver = self.by_name.get(send.receiver)
-        if receiver is None or receiver is actor:
-            raise LocalProtocolError(f"{actor.name} sent {send.kind!r} to {send.receiver!r}")
-        queue = actor.account.occupancy.setdefault(send.receiver, deque())
+        lane = actor.lanes.get(send.receiver) or self._lane(actor, send)
+        receiver, queue = lane.receiver, lane.queue
         while queue and queue[0] <= now:
             queue.popleft()
         if len(queue) >= self.network.queue:
@@ -249,19 +292,25 @@ class _Simulation:
             self._at(queue[0], _STEP, actor)
             return False
         message, header = actor.outbox.stamp(send, now)
-        channel = self.network.channel(actor.name, send.receiver)
-        occupied = channel.transmission_nanoseconds(len(header) + len(send.body))
-        sent = (queue[-1] if queue else now) + occupied
-        queue.append(sent)
-        arrival = sent + channel.latency_nanoseconds
+        arrival = lane.enter(len(header) + len(send.body), now)
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:
                 cut.mail[receiver.name].append((message, arrival))
         return True
 
+    def _lane(self, actor: _Actor, send: Send) -> _Lane:
+        receiver = self.by_name.get(send.receiver)
+        if receiver is None or receiver is actor:
+            raise LocalProtocolError(f"{actor.name} sent {send.kind!r} to {send.receiver!r}")
+        channel = self.network.channel(actor.name, receiver.name)
+        queue = actor.account.occupancy.setdefault(receiver.name, deque())
+        lane = actor.lanes[receiver.name] = _Lane(receiver, channel, queue)
+        return lane
+
     def _post(self, receiver: _Actor, message: Message, arrival: int, epoch: int) -> None:
-        receiver.unread[message.sender, message.sequence] = (message, arrival, epoch)
+        if self.assignment.store is not None:
+            receiver.unread[message.sender, message.sequence] = (message, arrival, epoch)
         self._at(arrival, _DELIVER, receiver, message)
 
     def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
@@ -269,33 +318,43 @@ class _Simulation:
         waiting = actor.waiting
         if waiting is None:
             return
-        expect, since = waiting.expect, actor.account.clock
-        if actor.mailbox.satisfied(expect, since, now):
+        expect = waiting.expect
+        if not actor.mailbox.satisfied(expect, actor.account.clock, now):
+            self._set_timer(actor, expect, now)
+        elif isinstance(waiting, Receive) and _is_plain(expect):
+            self._resume(actor, self._take(actor, expect, waited=now - actor.account.clock), now)
+        else:
             self._at(now, _ANSWER, actor)
-        elif expect.within is not None:
-            deadline = actor.mailbox.deadline(expect, since)
-            if deadline is not None and deadline > now:
-                self._at(deadline, _ANSWER, actor)
+
+    def _set_timer(self, actor: _Actor, expect: Expect, now: int) -> None:
+        """Look again at a waiting role when its deadline has come."""
+        deadline = actor.mailbox.deadline(expect, actor.account.clock)
+        if deadline is not None and deadline > now:
+            self._at(deadline, _ANSWER, actor)
 
     def _resolve(self, actor: _Actor, waiting: Receive | Ready, now: int) -> None:
         """Answer a waiting role, if what it waits for is there by ``now``."""
-        expect = waiting.expect
-        since = actor.account.clock
+        expect, since = waiting.expect, actor.account.clock
         satisfied = actor.mailbox.satisfied(expect, since, now)
         if isinstance(waiting, Ready):
-            actor.answer = satisfied
             actor.trace.append(satisfied)
+            self._resume(actor, satisfied, now)
         elif satisfied:
-            arrivals = actor.mailbox.take(expect)
-            for message in arrivals:
-                del actor.unread[message.sender, message.sequence]
-            actor.account.spend(expect.purpose, "wait", now - since)
-            actor.answer = arrivals
-            actor.trace.append(identities(arrivals))
-        else:
-            return
+            self._resume(actor, self._take(actor, expect, waited=now - since), now)
+
+    def _resume(self, actor: _Actor, answer: Any, now: int) -> None:
         actor.waiting = None
+        actor.answer = answer
         self._step(actor, now)
+
+    def _take(self, actor: _Actor, expect: Expect, *, waited: int) -> Arrivals:
+        arrivals = actor.mailbox.take(expect)
+        if self.assignment.store is not None:
+            for message in arrivals.messages:
+                del actor.unread[message.sender, message.sequence]
+        actor.account.spend(expect.purpose, "wait", waited)
+        actor.trace.append(identities(arrivals))
+        return arrivals
 
     # Between rounds
 

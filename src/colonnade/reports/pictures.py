@@ -10,6 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from colonnade.runs import Run
 
@@ -20,10 +21,11 @@ _COLOURS = ("#2563a8", "#c2571a", "#3a8a4d", "#8a3f8f", "#a88b1f", "#4d5966")
 
 def draw_run(run: Run, path: Path) -> None:
     """Draw the metric of a run against epochs, bytes and time, and its loss."""
-    draw_comparison({str(run.summary["method"]): run}, path)
+    name = str(run.summary["method"])
+    draw_comparison({name: run}, path, title=f"{name}, {len(run.summary['parties'])} parties")
 
 
-def draw_comparison(runs: Mapping[str, Run], path: Path) -> None:
+def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> None:
     """Draw the metric of several runs against epochs, bytes sent and time, and their losses.
 
     Parameters
@@ -32,6 +34,8 @@ def draw_comparison(runs: Mapping[str, Run], path: Path) -> None:
         The runs, by the name the legend gives them.
     path
         The PNG file.
+    title
+        Stands above the picture.
     """
     first = next(iter(runs.values()))
     metric = str(first.summary["metric"])
@@ -48,6 +52,8 @@ def draw_comparison(runs: Mapping[str, Run], path: Path) -> None:
     ]
     for ax, x, y, label in panels:
         for colour, (name, run) in zip(_cycle(len(runs)), runs.items(), strict=True):
+            if x == "seconds" and (run.summary["seconds_virtual"] is not None) is not virtual:
+                continue  # modelled and measured seconds do not belong on one axis
             history = _with_megabytes(run.history)
             if x in history.columns and y in history.columns:
                 ax.plot(history[x], history[y], marker=".", color=colour, label=name)
@@ -55,11 +61,11 @@ def draw_comparison(runs: Mapping[str, Run], path: Path) -> None:
         ax.set_ylabel(_words(y))
         ax.grid(visible=True, color="#e3e6ea", linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
-    if len(runs) > 1 and runs:
-        spread = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in runs.values()]
-        if max(spread) > 5 * max(min(spread), 1):
-            axes[0, 1].set_xscale("log")
-    figure.suptitle(first.summary.get("title", "Colonnade"), fontsize=12)
+    spread = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in runs.values()]
+    if max(spread) > 5 * max(min(spread), 1):
+        axes[0, 1].set_xscale("log")
+        axes[0, 1].xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    figure.suptitle(title, fontsize=12)
     if axes[0, 0].lines:
         axes[0, 0].legend(frameon=False)
     figure.savefig(path, format="png")

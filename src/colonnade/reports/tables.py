@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rich.box import SIMPLE
 from rich.table import Table
 
 from colonnade.runs import Run
@@ -45,31 +46,38 @@ def _three(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def comparison_table(runs: Mapping[str, Run], title: str | None = None) -> Table:
+def comparison_table(runs: Mapping[str, Run]) -> Table:
     """Return a table with a row for each run: best metric, bytes by direction, and time.
 
-    Bytes are those of bodies sent for training; the time is that of the training, on the
-    simulator's clock or, for runs in real time, on the wall's.
+    Bytes are those of bodies sent for training, with several runs also as a share of the first
+    run's. The time is that of training, on the simulator's clock; times of runs in real time carry
+    a star, for they were measured on another clock.
     """
-    first = next(iter(runs.values()))
-    metric = str(first.summary["metric"]).replace("_", " ")
-    table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("method")
-    for heading in (f"best {metric}", "bytes up", "bytes down", "bytes vs. first", "time"):
-        table.add_column(heading, justify="right")
-    table.add_column("clock")
-    baseline = first.summary["bytes_up"] + first.summary["bytes_down"]
-    for name, run in runs.items():
-        s = run.summary
+    summaries = {name: run.summary for name, run in runs.items()}
+    first = next(iter(summaries.values()))
+    table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    share = ["of first"] if len(runs) > 1 else []
+    for heading in (_metric(first), "bytes up", "bytes down", *share, "time"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    baseline = first["bytes_up"] + first["bytes_down"]
+    for name, s in summaries.items():
         sent = s["bytes_up"] + s["bytes_down"]
-        modelled = s["seconds_virtual"] is not None
+        share = [f"{sent / baseline:.1%}" if baseline else "—"] if len(runs) > 1 else []
+        star = "*" if s["seconds_virtual"] is None else " "
         table.add_row(
             name,
             "—" if s["best"] is None else f"{s['best']:.4f}",
             human_bytes(s["bytes_up"]),
             human_bytes(s["bytes_down"]),
-            f"{sent / baseline:.3f}" if baseline else "—",
-            human_seconds(s["seconds_training"]),
-            "modelled" if modelled else "measured",
+            *share,
+            human_seconds(s["seconds_training"]) + star,
         )
+    if any(s["seconds_virtual"] is None for s in summaries.values()):
+        table.caption = "* real time on this machine; other times are modelled"
+        table.caption_justify = "left"
     return table
+
+
+def _metric(summary: Mapping[str, object]) -> str:
+    return str(summary["metric"]).removeprefix("test_").replace("_", " ")

@@ -1,0 +1,35 @@
+# make demo   trains four parties on real digits, several ways
+# make test   lint, types, tests
+# Both make .venv and install what they need. PYTHON chooses the interpreter, 3.11 or newer.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test bench clean
+
+demo: .venv/installed
+	$(BIN)/colonnade demo
+
+test: .venv/installed-for-tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: .venv/installed-for-tests
+	$(BIN)/python benchmarks/codecs.py
+	$(BIN)/python benchmarks/effects.py
+	$(BIN)/python benchmarks/rounds.py
+
+clean:
+	rm -rf .venv build dist
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "colonnade needs Python 3.11 or newer; say PYTHON=python3.x")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/installed-for-tests: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
