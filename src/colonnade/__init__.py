@@ -1,3 +1,77 @@
-"""Colonnade: vertical federated learning, with every byte, second and epsilon accounted for."""
+"""Colonnade: vertical federated learning, with every byte, second and epsilon accounted for.
+
+The names below are the public interface; each comes from the module that defines it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colonnade import codecs, datasets, errors, methods, metrics
+    from colonnade.channels import Channel, Network
+    from colonnade.costs import Measured, Modelled
+    from colonnade.drivers import Processes, Replay, Simulate
+    from colonnade.federation import Federation, LabelHolder, Party, Training, Watcher
+    from colonnade.links import Direct
+    from colonnade.methods import Method
+    from colonnade.models import Concat, Max, Mean, Sum
+    from colonnade.runs import Run
+    from colonnade.uplinks import Plain
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Channel",
+    "Concat",
+    "Direct",
+    "Federation",
+    "LabelHolder",
+    "Max",
+    "Mean",
+    "Measured",
+    "Method",
+    "Modelled",
+    "Network",
+    "Party",
+    "Plain",
+    "Processes",
+    "Replay",
+    "Run",
+    "Simulate",
+    "Sum",
+    "Training",
+    "Watcher",
+    "codecs",
+    "datasets",
+    "errors",
+    "methods",
+    "metrics",
+]
+
+# Resolved on first use: torch takes seconds to import, and `colonnade --help` needs none of it.
+_HOMES = {
+    "colonnade.channels": ("Channel", "Network"),
+    "colonnade.costs": ("Measured", "Modelled"),
+    "colonnade.drivers": ("Processes", "Replay", "Simulate"),
+    "colonnade.federation": ("Federation", "LabelHolder", "Party", "Training", "Watcher"),
+    "colonnade.links": ("Direct",),
+    "colonnade.methods": ("Method",),
+    "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
+    "colonnade.runs": ("Run",),
+    "colonnade.uplinks": ("Plain",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    return import_module(f"colonnade.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

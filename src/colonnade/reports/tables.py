@@ -58,7 +58,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
     table.add_column("method", no_wrap=True)
     share = ["of first"] if len(runs) > 1 else []
-    for heading in (_metric(first), "bytes up", "bytes down", *share, "time"):
+    for heading in (_metric(first), "sent up", "down", *share, "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     baseline = first["bytes_up"] + first["bytes_down"]
     for name, s in summaries.items():
