@@ -53,7 +53,8 @@ def encode_state(state: State) -> bytes:
             case torch.Tensor():
                 return {"tensor": hold(value)}
             case np.ndarray():
-                return {"array": hold(torch.from_numpy(np.ascontiguousarray(value)))}
+                # A copy, as torch warns of read-only arrays; ascontiguousarray would lose shape ().
+                return {"array": hold(torch.from_numpy(np.array(value, order="C")))}
             case bytes():
                 return {"bytes": base64.b64encode(value).decode()}
             case dict():
@@ -80,7 +81,7 @@ def decode_state(data: bytes) -> State:
         tensors = safetensors.torch.load(data)
         root = json.loads(tensors["skeleton"].numpy().tobytes())
         state = _filled(root, tensors)
-    except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"a saved state cannot be read: {error}") from None
     if not isinstance(state, dict):
         raise CheckpointError("a saved state is not a dictionary")
@@ -166,10 +167,7 @@ class Draft:
 
     def commit(self, round: int, fingerprint: str, account: dict[str, Any]) -> None:
         """Write the manifest, and move the checkpoint to its place in one step."""
-        files = {
-            path.name: hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-            for path in sorted(self.folder.iterdir())
-        }
+        files = {path.name: _digest(path.read_bytes()) for path in sorted(self.folder.iterdir())}
         manifest = {
             "format": FORMAT,
             "round": round,
@@ -179,8 +177,7 @@ class Draft:
         }
         self.write("manifest.json", json.dumps(manifest).encode())
         _sync_folder(self.folder)
-        if self._target.exists():
-            shutil.rmtree(self._target)
+        shutil.rmtree(self._target, ignore_errors=True)  # only ever a damaged one
         self.folder.rename(self._target)
         _sync_folder(self._target.parent)
 
@@ -203,9 +200,14 @@ class CheckpointStore:
         self.fingerprint = fingerprint
         self._keep = keep
 
+    def holds(self, round: int) -> bool:
+        """Whether there is a whole checkpoint before ``round`` of this run already."""
+        manifest = _manifest(self._place(round))
+        return manifest is not None and manifest["fingerprint"] == self.fingerprint
+
     def draft(self, round: int) -> Draft:
         """Begin to write the checkpoint before ``round``."""
-        return Draft(self.folder / f"round-{round:08d}")
+        return Draft(self._place(round))
 
     def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
         """Finish a draft, and remove checkpoints that are no longer needed."""
@@ -223,16 +225,8 @@ class CheckpointStore:
         """
         damaged = []
         for folder in reversed(self._folders()):
-            try:
-                manifest = json.loads((folder / "manifest.json").read_bytes())
-                whole = manifest["format"] == FORMAT and all(
-                    hashlib.blake2b((folder / file).read_bytes(), digest_size=16).hexdigest()
-                    == digest
-                    for file, digest in manifest["files"].items()
-                )
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                whole = False
-            if not whole:
+            manifest = _manifest(folder)
+            if manifest is None:
                 damaged.append(folder.name)
                 continue
             if manifest["fingerprint"] != self.fingerprint:
@@ -248,8 +242,28 @@ class CheckpointStore:
             )
         return None
 
+    def _place(self, round: int) -> Path:
+        return self.folder / f"round-{round:08d}"
+
     def _folders(self) -> list[Path]:
         return sorted(self.folder.glob("round-*")) if self.folder.is_dir() else []
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a checkpoint whose files are all whole, else None."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+        whole = manifest["format"] == FORMAT and all(
+            _digest((folder / file).read_bytes()) == digest
+            for file, digest in manifest["files"].items()
+        )
+        return manifest if whole and isinstance(manifest["fingerprint"], str) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

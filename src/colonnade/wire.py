@@ -8,9 +8,8 @@ nothing and allocates nothing in proportion to a number found in the bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -40,8 +39,7 @@ class Purpose(IntEnum):
         return self.name.lower()
 
 
-@dataclass(slots=True)
-class Message:
+class Message(NamedTuple):
     """A message as a driver holds it: the header's fields, both ends, and the body.
 
     ``(sender, sequence)`` identifies it: a sender numbers all its messages from 0.
@@ -61,7 +59,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 
 class _Header(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     version: int
-    kind: Annotated[str, msgspec.Meta(max_length=32, pattern="^[a-z][a-z0-9_]*$")]
+    kind: Annotated[str, msgspec.Meta(max_length=32, pattern=r"^[a-z][a-z0-9_]*\Z")]
     purpose: Purpose
     round: _Count
     sequence: _Count
@@ -75,7 +73,7 @@ def encode_header(kind: str, purpose: Purpose, round: int, sequence: int) -> byt
     """Return all bytes of a frame that precede its body.
 
     >>> encode_header("embedding", Purpose.TRAINING, 3, 12).hex()
-    '0e009501a9656d62656464696e6700030c'
+    '0f009501a9656d62656464696e6700030c'
     """
     header = _encode((VERSION, kind, int(purpose), round, sequence))
     return len(header).to_bytes(2, "little") + header

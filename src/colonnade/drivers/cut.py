@@ -23,7 +23,7 @@ from colonnade.wire import Message, Purpose
 
 __all__ = ["Account", "Cut"]
 
-_MAIL = "mail.safetensors"
+_MAIL = ".mail.safetensors"  # no organisation's name begins with a dot, so none has this file
 _LEDGER = "ledger.parquet"
 
 
@@ -104,7 +104,12 @@ class Cut:
     def write(
         self, store: CheckpointStore, ledger: Ledger, seconds_wall: float, seconds_cpu: float
     ) -> None:
-        """Write the cut as a checkpoint, with the part of ``ledger`` that belongs to it."""
+        """Write the cut as a checkpoint, with the part of ``ledger`` that belongs to it.
+
+        One that is there already is left alone: what it holds is the same.
+        """
+        if store.holds(self.round):
+            return
         draft = store.draft(self.round)
         for name, state in self.states.items():
             draft.write(f"{name}.safetensors", state)

@@ -33,6 +33,8 @@ __all__ = [
     "threads",
 ]
 
+_new = tuple.__new__
+
 Values = Mapping[str, float | int | str]
 
 
@@ -184,25 +186,12 @@ class Outbox:
     def stamp(self, send: Send, now: int | None) -> tuple[Message, bytes]:
         """Return the message for ``send`` and its header, and enter it in the ledger."""
         header = encode_header(send.kind, send.purpose, send.round, self.sequence)
-        message = Message(
-            self.name, send.receiver, send.kind, send.purpose, send.round, self.sequence, send.body
-        )
+        # The generic constructors of named tuples take most of the time that a message costs.
+        head = (self.name, send.receiver, send.kind, send.purpose, send.round, self.sequence)
         size = len(send.body)
-        self._ledger.append(
-            Entry(
-                self.name,
-                send.receiver,
-                send.kind,
-                send.purpose,
-                send.round,
-                self.sequence,
-                size,
-                size + len(header),
-                now,
-            )
-        )
+        self._ledger.append(_new(Entry, (*head, size, size + len(header), now)))
         self.sequence += 1
-        return message, header
+        return _new(Message, (*head, send.body)), header
 
 
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:

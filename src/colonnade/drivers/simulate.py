@@ -314,11 +314,19 @@ class _Simulation:
         self._at(arrival, _DELIVER, receiver, message)
 
     def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
-        actor.mailbox.put(message, now)
         waiting = actor.waiting
         if waiting is None:
+            actor.mailbox.put(message, now)
             return
         expect = waiting.expect
+        sender, _, kind, purpose, round, _, _ = message
+        if waiting.__class__ is Receive and (kind, round, (sender,), purpose) == expect[:4]:
+            # It is all that the role waits for: hand it over without the mailbox.
+            arrivals = Arrivals((message,))
+            self._note_taken(actor, expect, arrivals, waited=now - actor.account.clock)
+            self._resume(actor, arrivals, now)
+            return
+        actor.mailbox.put(message, now)
         if not actor.mailbox.satisfied(expect, actor.account.clock, now):
             self._set_timer(actor, expect, now)
         elif isinstance(waiting, Receive) and _is_plain(expect):
@@ -349,12 +357,17 @@ class _Simulation:
 
     def _take(self, actor: _Actor, expect: Expect, *, waited: int) -> Arrivals:
         arrivals = actor.mailbox.take(expect)
+        self._note_taken(actor, expect, arrivals, waited=waited)
+        return arrivals
+
+    def _note_taken(
+        self, actor: _Actor, expect: Expect, arrivals: Arrivals, *, waited: int
+    ) -> None:
         if self.assignment.store is not None:
             for message in arrivals.messages:
                 del actor.unread[message.sender, message.sequence]
         actor.account.spend(expect.purpose, "wait", waited)
         actor.trace.append(identities(arrivals))
-        return arrivals
 
     # Between rounds
 
