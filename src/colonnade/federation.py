@@ -33,6 +33,7 @@ from colonnade.models import Features, Learner, OptimiserFactory, take
 from colonnade.reports import draw_run
 from colonnade.roles import EvaluationPlan, SplitLabelHolder, SplitParty
 from colonnade.runs import Run, RunFolder, history_frame, summarise
+from colonnade.streams import StreamKey
 
 __all__ = ["Federation", "LabelHolder", "Party", "Training", "Watcher"]
 
@@ -263,6 +264,7 @@ class Federation:
         driver = driver or Simulate()
         watcher = watcher or Watcher()
         self._check_top(method)
+        self._warm_up(method)
         batches = BatchPlan(self.train_rows, training.batch_size, training.epochs, training.seed)
         roles = self._roles(method, training, batches)
         description = self._describe(method, training, roles)
@@ -471,6 +473,15 @@ class Federation:
                     f"the loss of {holder.name!r} does not take predictions of shape "
                     f"{list(output.shape)} and {labels.dtype} labels: {error}"
                 ) from None
+
+    def _warm_up(self, method: Method) -> None:
+        """Send two rows of zeros through each link, so that no measured work compiles a kernel."""
+        rows = np.arange(2, dtype=np.int64)
+        key = StreamKey(0, "", "warm-up", 0)
+        for link in (method.uplink.link, method.downlink):
+            for width in {self.widths[party.name] for party in self.parties}:
+                body = link.sender(self.rows, width).send(torch.zeros(2, width), rows, key)
+                link.receiver(self.rows, width).receive(body, rows, key)
 
 
 class _NamedMetrics:
