@@ -116,7 +116,7 @@ class _Child:
         self.writers = []
         for name, connection in peers.items():
             self.queues[name] = queue.Queue(maxsize=task.queue)
-            self.writers.append(_start(self._write, name, connection, self.queues[name]))
+            self.writers.append(_start(self._write, connection, self.queues[name]))
         _start(self._read)
 
     def now(self) -> int:
@@ -240,6 +240,7 @@ class _Child:
                 self.account.as_json(),
                 mail,
                 self._new_entries(),
+                time.process_time(),
             ),
         )
 
@@ -269,15 +270,14 @@ class _Child:
             self.changed.notify_all()
 
     def _write(
-        self, name: str, connection: Connection, pending: queue.Queue[tuple[bytes, bytes] | None]
+        self, connection: Connection, pending: queue.Queue[tuple[bytes, bytes] | None]
     ) -> None:
         while (item := pending.get()) is not None:
             header, body = item
             try:
                 connection.send_bytes(header + body)
-            except OSError as error:
-                self._fail(RemoteProtocolError(f"the connection to {name!r} broke: {error}"))
-                return
+            except ConnectionError:
+                return  # the peer's process ended: the parent knows why, and will tell
 
     def _read(self) -> None:
         names = {connection: name for name, connection in self.peers.items()}
@@ -290,10 +290,10 @@ class _Child:
                         self._obey(control.hear_parent(connection))
                     else:
                         self._accept(names[connection], connection)
-                except EOFError:
+                except (EOFError, ConnectionError):
                     if connection is self.parent:
                         os._exit(1)  # the parent is gone, and with it the run
-                    open_ones.remove(connection)
+                    open_ones.remove(connection)  # likewise: the parent will tell
                 except (OSError, RemoteProtocolError) as error:
                     self._fail(RemoteProtocolError(str(error)))
                     open_ones.remove(connection)

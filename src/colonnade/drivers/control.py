@@ -77,6 +77,7 @@ class Saved(msgspec.Struct, tag=True):
     account: dict[str, Any]
     mail: list[tuple[Message, int]]
     entries: list[Entry]
+    cpu_seconds: float
 
 
 class Played(msgspec.Struct, tag=True):

@@ -95,6 +95,7 @@ class _Parent:
         self.sent: dict[str, dict[str, int]] = {}
         self.saving: Cut | None = None
         self.played: dict[str, control.Played] = {}
+        self.child_cpu: dict[str, float] = {}
         self.socket_bytes: dict[tuple[str, str], int] = {}
         self.tasks = {
             name: ChildTask(
@@ -229,6 +230,7 @@ class _Parent:
                 self.saving.states[name] = message.state
                 self.saving.accounts[name] = message.account
                 self.saving.mail[name] = message.mail
+                self.child_cpu[name] = message.cpu_seconds
                 self.ledger.extend(message.entries)
                 if len(self.saving.states) == len(self.roles):
                     self._finish_cut(self.saving)
@@ -236,7 +238,7 @@ class _Parent:
                 self.played[name] = message
                 self.ledger.extend(message.entries)
             case control.Left(received, cpu_seconds):
-                self.cpu += cpu_seconds
+                self.child_cpu[name] = cpu_seconds
                 for sender, count in received.items():
                     self.socket_bytes[sender, name] = count
                 self.pipes.pop(name).close()
@@ -293,7 +295,8 @@ class _Parent:
         self._broadcast(control.Gate(self.gate))
 
     def _seconds(self) -> tuple[float, float]:
-        return self.wall + time.perf_counter(), self.cpu + time.process_time()
+        cpu = self.cpu + time.process_time() + sum(self.child_cpu.values())
+        return self.wall + time.perf_counter(), cpu
 
 
 def _context(threads: int) -> tuple[Any, bool]:

@@ -105,9 +105,8 @@ class _Lane:
 
     def enter(self, size: int, now: int) -> int:
         """Let a message of ``size`` bytes follow those in the channel; return its arrival."""
-        sent = (self.queue[-1] if self.queue else now) + self._channel.transmission_nanoseconds(
-            size
-        )
+        free = self.queue[-1] if self.queue else now
+        sent = free + self._channel.transmission_nanoseconds(size)
         self.queue.append(sent)
         return sent + self.latency
 
@@ -186,12 +185,12 @@ class _Simulation:
     def run(self) -> RunRecord:
         try:
             self._play()
+            unfinished = [a for a in self.actors if not a.finished and not a.parked]
+            if unfinished:
+                raise Deadlock(self._who_waits(unfinished))
         except BaseException as error:
             self._abort(error)
             raise
-        unfinished = [a for a in self.actors if not a.finished and not a.parked]
-        if unfinished:
-            raise Deadlock(self._who_waits(unfinished))
         completed = all(actor.finished for actor in self.actors)
         if completed and self.assignment.store is not None:
             self._final_checkpoint()
@@ -320,7 +319,7 @@ class _Simulation:
             return
         expect = waiting.expect
         sender, _, kind, purpose, round, _, _ = message
-        if waiting.__class__ is Receive and (kind, round, (sender,), purpose) == expect[:4]:
+        if isinstance(waiting, Receive) and (kind, round, (sender,), purpose) == expect[:4]:
             # It is all that the role waits for: hand it over without the mailbox.
             arrivals = Arrivals((message,))
             self._note_taken(actor, expect, arrivals, waited=now - actor.account.clock)

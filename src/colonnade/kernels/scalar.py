@@ -1,16 +1,16 @@
 """Uniform scalar quantisation of float32 to b bits, packed, with or without subtractive dither.
 
-Values are handled in pieces of 512, which stay in the first-level cache while they pass through
+Values are handled in pieces of 1024, which stay in the first-level cache while they pass through
 loops that each vectorise: draw dither, quantise to a byte each, pack. Packing squeezes eight codes
 of a 64-bit word together in three steps (neighbours, pairs, quadruples) and writes its b lowest
 bytes, so codes lie one after another with the lowest bit first, whatever b is.
 
-Dither comes 16 bits a value. Value n of a message belongs to piece n // 512; with o = n % 512, its
-draw is half (o // 64) % 2 of word o // 128 of Philox block 64 * (n // 512) + o % 64: an order in
-which neighbours in a piece are neighbours in a vector register.
+Dither comes 16 bits a value: value n of a message takes the n-th half of the stream's 32-bit
+words, lower half first.
 
-Decoding is the same to the bit on every CPU: it multiplies and adds float32 in the order written.
-Without fast-math, LLVM neither reorders these nor fuses them; a test reads the machine code.
+Decoding is the same to the bit on every CPU with the usual rounding: it multiplies and adds
+float32 in the order written. Without fast-math, LLVM neither reorders these nor fuses them; a test
+reads the machine code. Bytes are taken for words where they lie, so hosts are little-endian.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from colonnade.kernels.philox import philox_block
+from colonnade.kernels.philox import fill_words
 from colonnade.kernels.unaligned import load_word, store_word
 
-__all__ = ["SLACK", "dequantise", "quantise"]
+__all__ = ["SLACK", "dequantise", "extremes", "quantise"]
 
-PIECE = 512
-_BLOCKS = PIECE // 8
+PIECE = 1024
+_BLOCKS = PIECE // 8  # of Philox, and of eight codes
 SLACK = 8  # bytes that ``quantise`` may write behind the codes
 _MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
-_U16 = np.uint64(0xFFFF)
-_HALF_WORD = np.uint64(16)
 _SPREAD = np.float32(2.0**-16)
 _CENTRE = np.float32(0.5)
+_LARGEST = np.finfo(np.float32).max
 
 _BYTES_EVEN, _BYTES_ODD = np.uint64(0x00FF00FF00FF00FF), np.uint64(0xFF00FF00FF00FF00)
 _PAIRS_EVEN, _PAIRS_ODD = np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFF0000FFFF0000)
@@ -41,18 +40,20 @@ _QUADS_EVEN, _QUADS_ODD = np.uint64(0x00000000FFFFFFFF), np.uint64(0xFFFFFFFF000
 
 
 @njit(inline="always")
-def _draw(dither, piece, upper, key):  # type: ignore[no-untyped-def]
-    """Fill ``dither`` with the numbers (r + 1/2) / 2^16, r uniform in 0 ... 2^16 - 1."""
-    for j in range(_BLOCKS):
-        r0, r1, r2, r3 = philox_block(np.uint64(piece * _BLOCKS + j), upper, key)
-        dither[j] = (np.float32(r0 & _U16) + _CENTRE) * _SPREAD
-        dither[j + 64] = (np.float32(r0 >> _HALF_WORD) + _CENTRE) * _SPREAD
-        dither[j + 128] = (np.float32(r1 & _U16) + _CENTRE) * _SPREAD
-        dither[j + 192] = (np.float32(r1 >> _HALF_WORD) + _CENTRE) * _SPREAD
-        dither[j + 256] = (np.float32(r2 & _U16) + _CENTRE) * _SPREAD
-        dither[j + 320] = (np.float32(r2 >> _HALF_WORD) + _CENTRE) * _SPREAD
-        dither[j + 384] = (np.float32(r3 & _U16) + _CENTRE) * _SPREAD
-        dither[j + 448] = (np.float32(r3 >> _HALF_WORD) + _CENTRE) * _SPREAD
+def _in_order(pattern):  # type: ignore[no-untyped-def]
+    # Float32 patterns of negative numbers run backwards. Flipping their magnitude gives integers
+    # in the order of the floats, -0 before 0 and nan beyond infinity: one pass finds the smallest,
+    # the largest and whatever is not finite, and integer minima vectorise where float ones do not.
+    return np.int32(pattern ^ ((pattern >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+
+
+@njit(cache=True, nogil=True)
+def _extremes(patterns, ends):  # type: ignore[no-untyped-def]
+    smallest = largest = _in_order(patterns[0])
+    for j in range(len(patterns)):
+        value = _in_order(patterns[j])
+        smallest, largest = min(smallest, value), max(largest, value)
+    ends[0], ends[1] = _in_order(smallest), _in_order(largest)
 
 
 def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -63,8 +64,9 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         # ``body`` has eight bytes more than it needs: words are written whole, and overlap.
         codes = np.empty(PIECE, dtype=np.uint8)
         words = codes.view(np.uint64)
+        random = np.empty(PIECE // 4, dtype=np.uint64)
+        draws = random.view(np.uint16)
         rest = np.zeros(PIECE, dtype=np.float32)
-        dither = np.full(PIECE, _CENTRE)
         top = np.float32((1 << bits) - 1)
         zero = np.float32(0)
         by_pair, by_quad = np.uint64(8 - bits), np.uint64(16 - 2 * bits)
@@ -79,12 +81,12 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 rest[:count] = x[start:]
                 values = rest
             if dithered:
-                _draw(dither, piece, upper, key)
+                fill_words(random, piece * _BLOCKS, upper, key)
             patterns = values.view(np.uint32)
             for j in range(PIECE):
                 largest = max(largest, np.uint32(patterns[j] & _MAGNITUDE))
                 # floor(v + u + 1/2) rounds v + u; what is out of range goes to the nearest level
-                half = dither[j] if dithered else _CENTRE
+                half = (np.float32(draws[j]) + _CENTRE) * _SPREAD if dithered else _CENTRE
                 value = (values[j] * scale - low) * inverse_step + half
                 codes[j] = np.uint8(min(max(value, zero), top))
             for j in range(count, PIECE):
@@ -107,14 +109,16 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def decode(body, x, bits, low, step, scale, upper, key):  # type: ignore[no-untyped-def]
         codes = np.zeros(PIECE, dtype=np.uint8)
         words = codes.view(np.uint64)
+        random = np.empty(PIECE // 4, dtype=np.uint64)
+        draws = random.view(np.uint16)
         rest = np.zeros(_BLOCKS * 8 + 8, dtype=np.uint8)
-        dither = np.full(PIECE, _CENTRE)
         quads = np.uint64((1 << (4 * bits)) - 1)
         pairs = np.uint64((1 << (2 * bits)) - 1) * np.uint64(0x0000000100000001)
         singles = np.uint64((1 << bits) - 1) * np.uint64(0x0001000100010001)
-        by_two, by_four = np.uint64(2 * bits), np.uint64(4 * bits)
+        by_one, by_two, by_four = np.uint64(bits), np.uint64(2 * bits), np.uint64(4 * bits)
         back = np.float32(1) / scale
-        limit = np.float32(3.4028234663852886e38) * min(scale, np.float32(1))
+        # Dither reaches half a step past the range, which must not become infinite.
+        limit = _LARGEST * min(scale, np.float32(1))
         for piece in range((len(x) + PIECE - 1) // PIECE):
             start = piece * PIECE
             count = min(PIECE, len(x) - start)
@@ -136,12 +140,14 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                     w = words[j]
                     w = (w & quads) | (((w >> by_four) & quads) << np.uint64(32))
                     w = (w & pairs) | (((w >> by_two) & pairs) << np.uint64(16))
-                    words[j] = (w & singles) | (((w >> np.uint64(bits)) & singles) << np.uint64(8))
+                    words[j] = (w & singles) | (((w >> by_one) & singles) << np.uint64(8))
             if dithered:
-                _draw(dither, piece, upper, key)
+                fill_words(random, piece * _BLOCKS, upper, key)
             for j in range(count):
-                shift = dither[j] - _CENTRE if dithered else np.float32(0)
-                value = low + (np.float32(codes[j]) - shift) * step
+                code = np.float32(codes[j])
+                if dithered:
+                    code -= (np.float32(draws[j]) + _CENTRE) * _SPREAD - _CENTRE
+                value = low + code * step
                 x[start + j] = min(max(value, -limit), limit) * back
 
     return encode, decode
@@ -149,6 +155,16 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 _PLAIN = _make(dithered=False)
 _DITHERED = _make(dithered=True)
+
+
+def extremes(x: Any) -> Any:
+    """Return the smallest and the largest of flat float32 ``x``, which is not empty, as an array.
+
+    If a value is not finite, at least one of the two is not finite either.
+    """
+    ends = np.empty(2, dtype=np.float32)
+    _extremes(x.view(np.int32), ends.view(np.int32))
+    return ends
 
 
 def quantise(
