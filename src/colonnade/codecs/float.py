@@ -26,7 +26,7 @@ _FORMATS = {32: torch.float32, 16: torch.float16, "bf16": torch.bfloat16}
 # Half a unit in the last place, relative; and half of float16's smallest step, absolute, below
 # which relative precision is lost: bfloat16 has float32's exponents and all but never meets it.
 _RELATIVE = {16: 2.0**-11, "bf16": 2.0**-8}
-_LARGEST_FLOAT16 = 65504.0
+_EXPONENTS = {16: np.int16(0x7C00), "bf16": np.int16(0x7F80)}
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,15 @@ class Float:
         values = matrix(x)
         if self.format == 32:
             return _little_endian(values.numpy()).tobytes()
-        rounded = values.to(_FORMATS[self.format])
-        if not bool(torch.isfinite(rounded).all()):
+        patterns = values.to(_FORMATS[self.format]).view(torch.int16).numpy()
+        exponent = _EXPONENTS[self.format]
+        if ((patterns & exponent) == exponent).any():  # all ones: infinite or not a number
             refuse_nonfinite(values)
             raise Diverged(
                 f"a component of magnitude {float(values.abs().max()):g} is too large for "
                 f"float format {self.format}; use bf16 or 32"
             )
-        return _little_endian(rounded.view(torch.int16).numpy()).tobytes()
+        return _little_endian(patterns).tobytes()
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
         """Decode into a new float32 tensor of ``shape``.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -100,15 +102,16 @@ class Scalar:
         if self.low is None or self.high is None:
             # numpy's minimum is nan if anything is, and infinities are extremes themselves
             extremes = np.array([flat.min(), flat.max()], dtype="<f4")
-            if not np.isfinite(extremes).all():
+            header, (low, high) = extremes.tobytes(), extremes.tolist()
+            if not (math.isfinite(low) and math.isfinite(high)):
                 refuse_nonfinite(values)
-            header, low, high = extremes.tobytes(), extremes[0], extremes[1]
+            grid = _Grid(low, high, self.bits)
         else:
-            header, low, high = b"", np.float32(self.low), np.float32(self.high)
-        grid = _Grid(float(low), float(high), self.bits)
+            header, grid = b"", _grid(self.low, self.high, self.bits)
         size = _packed_bytes(flat.size, self.bits)
         buffer = np.empty(len(header) + size + kernels.SLACK, dtype=np.uint8)
-        buffer[: len(header)] = np.frombuffer(header, dtype=np.uint8)
+        if header:
+            buffer[:8] = np.frombuffer(header, dtype=np.uint8)
         strange = kernels.quantise(
             flat,
             buffer[len(header) :],
@@ -137,16 +140,16 @@ class Scalar:
             return values
         codes = np.frombuffer(body, dtype=np.uint8)
         if self.low is None or self.high is None:
-            low, high = np.frombuffer(body[:8], dtype="<f4").tolist()
+            low, high = struct.unpack_from("<ff", body)
             codes = codes[8:]
             if not (math.isfinite(low) and math.isfinite(high) and low <= high):
                 raise RemoteProtocolError(f"a body gives the range {low} to {high}, which is none")
+            grid = _Grid(low, high, self.bits)
         else:
-            low, high = float(np.float32(self.low)), float(np.float32(self.high))
+            grid = _grid(self.low, self.high, self.bits)
         used = count * self.bits % 8
         if used and codes[-1] >> used:
             raise RemoteProtocolError("the bits that fill up the last byte are not zero")
-        grid = _Grid(low, high, self.bits)
         kernels.dequantise(
             codes,
             values.view(-1).numpy(),
@@ -169,6 +172,11 @@ class Scalar:
         return header + _packed_bytes(count, self.bits) if count else 0
 
 
+@lru_cache(maxsize=16)  # a fixed range has one grid for all messages
+def _grid(low: float, high: float, bits: int) -> _Grid:
+    return _Grid(low, high, bits)
+
+
 class _Grid:
     """The levels of a range, in float32 that neither overflows nor loses a tiny step.
 
@@ -177,6 +185,7 @@ class _Grid:
     """
 
     def __init__(self, low: float, high: float, bits: int) -> None:
+        low, high = float(np.float32(low)), float(np.float32(high))  # what a header could hold
         span = high - low  # exact enough in double precision, where nothing overflows
         largest = max(abs(low), abs(high), span)
         scale = 1.0

@@ -68,17 +68,17 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         draws = random.view(np.uint16)
         rest = np.zeros(PIECE, dtype=np.float32)
         top = np.float32((1 << bits) - 1)
-        zero = np.float32(0)
+        zero, one = np.float32(0), np.float32(1)
         by_pair, by_quad = np.uint64(8 - bits), np.uint64(16 - 2 * bits)
         by_eight = np.uint64(32 - 4 * bits)
         largest = np.uint32(0)
         for piece in range((len(x) + PIECE - 1) // PIECE):
             start = piece * PIECE
             count = min(PIECE, len(x) - start)
-            if count == PIECE:
-                values = x[start : start + PIECE]
-            else:
-                rest[:count] = x[start:]
+            values = x[start : start + PIECE]
+            if count < PIECE or scale != one:
+                for j in range(count):
+                    rest[j] = values[j] * scale
                 values = rest
             if dithered:
                 fill_words(random, piece * _BLOCKS, upper, key)
@@ -87,7 +87,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 largest = max(largest, np.uint32(patterns[j] & _MAGNITUDE))
                 # floor(v + u + 1/2) rounds v + u; what is out of range goes to the nearest level
                 half = (np.float32(draws[j]) + _CENTRE) * _SPREAD if dithered else _CENTRE
-                value = (values[j] * scale - low) * inverse_step + half
+                value = (values[j] - low) * inverse_step + half
                 codes[j] = np.uint8(min(max(value, zero), top))
             for j in range(count, PIECE):
                 codes[j] = 0
@@ -116,6 +116,8 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         pairs = np.uint64((1 << (2 * bits)) - 1) * np.uint64(0x0000000100000001)
         singles = np.uint64((1 << bits) - 1) * np.uint64(0x0001000100010001)
         by_one, by_two, by_four = np.uint64(bits), np.uint64(2 * bits), np.uint64(4 * bits)
+        one = np.float32(1)
+        unit = step * np.float32(2.0**-17) if dithered else step
         back = np.float32(1) / scale
         # Dither reaches half a step past the range, which must not become infinite.
         limit = _LARGEST * min(scale, np.float32(1))
@@ -144,11 +146,14 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
             if dithered:
                 fill_words(random, piece * _BLOCKS, upper, key)
             for j in range(count):
-                code = np.float32(codes[j])
+                # code - u, or 2^17 times that: an integer, as u is (2 draw + 1) / 2^17 - 1/2
+                level = np.int32(codes[j])
                 if dithered:
-                    code -= (np.float32(draws[j]) + _CENTRE) * _SPREAD - _CENTRE
-                value = low + code * step
-                x[start + j] = min(max(value, -limit), limit) * back
+                    level = np.int32((level << 17) - (np.int32(draws[j]) << 1) + 65535)
+                x[start + j] = low + np.float32(level) * unit
+            if scale != one:
+                for j in range(count):
+                    x[start + j] = min(max(x[start + j], -limit), limit) * back
 
     return encode, decode
 
@@ -170,10 +175,11 @@ def extremes(x: Any) -> Any:
 def quantise(
     x: Any, body: Any, bits: int, low: Any, inverse_step: Any, scale: Any, key: Any
 ) -> bool:
-    """Write the codes of flat float32 ``x`` into ``body``; return whether a value is not finite.
+    """Write the codes of flat float32 ``x`` into ``body``; return whether scale * x is not finite.
 
     code = clip(round((scale * x - low) * inverse_step + u), 0, 2^bits - 1), with u uniform in
-    (-1/2, 1/2) drawn from ``key``, two 64-bit words, or 0 when ``key`` is None.
+    (-1/2, 1/2) drawn from ``key``, two 64-bit words, or 0 when ``key`` is None. ``scale`` is a
+    power of two; 1 is fastest.
     """
     encode = (_PLAIN if key is None else _DITHERED)[0]
     philox, upper = key or (0, 0)
