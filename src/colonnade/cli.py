@@ -116,7 +116,7 @@ def run(
     if not result.summary["completed"]:
         _err.print(
             f"interrupted before round {result.summary['rounds']}; go on with\n"
-            f"  colonnade run {config} --out {folder} --resume",
+            f"  colonnade run {folder / 'config.yaml'} --out {folder} --resume",
             soft_wrap=True,
             highlight=False,
         )

@@ -38,11 +38,12 @@ class Exact:
 class Bounded:
     """Each component's error is bounded, but neither unbiased nor a contraction.
 
-    ``relative`` bounds it in units of the component's own magnitude, ``step`` in units of the
-    quantiser's step: |error| <= relative |x| + step * (size of a step).
+    ``relative`` bounds it in units of the component's own magnitude, ``absolute`` in those of x,
+    ``step`` in steps of the quantiser: |error| <= relative |x| + absolute + step (size of a step).
     """
 
     relative: float = 0.0
+    absolute: float = 0.0
     step: float = 0.0
 
 

@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.codecs.codec import (
@@ -17,15 +18,18 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
-from colonnade.errors import ConfigurationError, Diverged
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.streams import StreamKey
 
 __all__ = ["Float"]
 
 _FORMATS = {32: torch.float32, 16: torch.float16, "bf16": torch.bfloat16}
-# Half a unit in the last place, relative; and half of float16's smallest step, absolute, below
-# which relative precision is lost: bfloat16 has float32's exponents and all but never meets it.
-_RELATIVE = {16: 2.0**-11, "bf16": 2.0**-8}
+_LAWS: dict[int | str, Law] = {
+    32: Exact(),
+    # half a unit in the last place; among subnormal numbers, half of the smallest
+    16: Bounded(relative=2.0**-11, absolute=2.0**-25),
+    "bf16": Bounded(relative=2.0**-8, absolute=2.0**-134),
+}
 _EXPONENTS = {16: np.int16(0x7C00), "bf16": np.int16(0x7F80)}
 
 
@@ -55,10 +59,8 @@ class Float:
 
     @property
     def law(self) -> Law:
-        """Exact for 32; else relative rounding to nearest."""
-        if self.format == 32:
-            return Exact()
-        return Bounded(relative=_RELATIVE[self.format])
+        """Exact for 32; else rounding to nearest."""
+        return _LAWS[self.format]
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
@@ -73,12 +75,13 @@ class Float:
         if self.format == 32:
             return _little_endian(values.numpy()).tobytes()
         patterns = values.to(_FORMATS[self.format]).view(torch.int16).numpy()
-        exponent = _EXPONENTS[self.format]
-        if ((patterns & exponent) == exponent).any():  # all ones: infinite or not a number
+        strange = self._strange(patterns)
+        if strange.any():
             refuse_nonfinite(values)
+            row, column = np.argwhere(strange)[0]
             raise Diverged(
-                f"a component of magnitude {float(values.abs().max()):g} is too large for "
-                f"float format {self.format}; use bf16 or 32"
+                f"component {column} of row {row} is {float(values[row, column]):g}, too large "
+                f"for float format {self.format}; use a wider one or a smaller learning rate"
             )
         return _little_endian(patterns).tobytes()
 
@@ -88,13 +91,17 @@ class Float:
         Raises
         ------
         RemoteProtocolError
-            If the body has another length than ``shape`` needs.
+            If the body has another length than ``shape`` needs, or holds what ``encode`` refuses.
         """
         check_length(body, self.bytes_at_most(shape), shape)
         if self.format == 32:
             values = np.frombuffer(body, dtype="<f4").astype(np.float32)
             return torch.from_numpy(values).view(shape)
         patterns = np.frombuffer(body, dtype="<i2").astype(np.int16)
+        if self._strange(patterns).any():
+            raise RemoteProtocolError(
+                f"a body in float format {self.format} holds a value that is not finite"
+            )
         rounded = torch.from_numpy(patterns).view(_FORMATS[self.format])
         return rounded.to(torch.float32).view(shape)
 
@@ -105,6 +112,12 @@ class Float:
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
         return shape[0] * shape[1] * (4 if self.format == 32 else 2)
+
+    def _strange(self, patterns: NDArray[np.int16]) -> NDArray[np.bool_]:
+        """Say which patterns have an exponent of ones only: infinite or not a number."""
+        exponent = _EXPONENTS[self.format]
+        strange: NDArray[np.bool_] = (patterns & exponent) == exponent
+        return strange
 
 
 def _little_endian(values: np.ndarray) -> np.ndarray:

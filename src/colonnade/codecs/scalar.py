@@ -26,6 +26,8 @@ from colonnade.streams import StreamKey
 
 __all__ = ["Scalar"]
 
+_HEADER = struct.Struct("<ff")  # the range, unless it is fixed
+
 
 @dataclass(frozen=True)
 class Scalar:
@@ -38,7 +40,7 @@ class Scalar:
 
     so that for x within the range the error x' - x is uniform within half a step and independent
     of x: its mean is zero and its mean square step^2 / 12, at every b. Without dither u = 0: the
-    error is still at most half a step, but depends on x.
+    error is still at most half a step, but depends on x. (Up to the rounding of float32.)
 
     Parameters
     ----------
@@ -49,6 +51,11 @@ class Scalar:
         By default each message's own smallest and largest value, sent with it.
     dither
         Whether to subtract dither.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``bits`` or the range cannot be used.
 
     Notes
     -----
@@ -70,8 +77,8 @@ class Scalar:
     dither: bool = True
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 8:
-            raise ConfigurationError(f"bits must be from 1 to 8, not {self.bits}")
+        if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
+            raise ConfigurationError(f"bits must be a whole number from 1 to 8, not {self.bits!r}")
         if (self.low is None) != (self.high is None):
             raise ConfigurationError("low and high must be given together, or neither")
         if self.low is not None and self.high is not None:
@@ -100,18 +107,16 @@ class Scalar:
         if flat.size == 0:
             return b""
         if self.low is None or self.high is None:
-            # numpy's minimum is nan if anything is, and infinities are extremes themselves
-            extremes = np.array([flat.min(), flat.max()], dtype="<f4")
-            header, (low, high) = extremes.tobytes(), extremes.tolist()
+            low, high = kernels.extremes(flat)
             if not (math.isfinite(low) and math.isfinite(high)):
                 refuse_nonfinite(values)
-            grid = _Grid(low, high, self.bits)
+            header, grid = _HEADER.pack(low, high), _Grid(low, high, self.bits)
         else:
             header, grid = b"", _grid(self.low, self.high, self.bits)
         size = _packed_bytes(flat.size, self.bits)
         buffer = np.empty(len(header) + size + kernels.SLACK, dtype=np.uint8)
         if header:
-            buffer[:8] = np.frombuffer(header, dtype=np.uint8)
+            buffer[: len(header)] = np.frombuffer(header, dtype=np.uint8)
         strange = kernels.quantise(
             flat,
             buffer[len(header) :],
@@ -140,8 +145,8 @@ class Scalar:
             return values
         codes = np.frombuffer(body, dtype=np.uint8)
         if self.low is None or self.high is None:
-            low, high = struct.unpack_from("<ff", body)
-            codes = codes[8:]
+            low, high = _HEADER.unpack_from(body)
+            codes = codes[_HEADER.size :]
             if not (math.isfinite(low) and math.isfinite(high) and low <= high):
                 raise RemoteProtocolError(f"a body gives the range {low} to {high}, which is none")
             grid = _Grid(low, high, self.bits)
@@ -168,7 +173,7 @@ class Scalar:
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
         count = shape[0] * shape[1]
-        header = 8 if self.low is None else 0
+        header = _HEADER.size if self.low is None else 0
         return header + _packed_bytes(count, self.bits) if count else 0
 
 

@@ -132,9 +132,8 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 source = body
                 if first + _BLOCKS * bits + 8 > len(body):
                     # The last words would reach past the end: read them from a longer copy.
-                    size = min(_BLOCKS * bits, len(body) - first)
-                    rest[:size] = body[first : first + size]
-                    rest[size:] = 0
+                    for j in range(len(body) - first):
+                        rest[j] = body[first + j]
                     source, first = rest, 0
                 for j in range(_BLOCKS):
                     words[j] = load_word(source, first + j * bits)  # type: ignore[call-arg]
