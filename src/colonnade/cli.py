@@ -142,27 +142,26 @@ class _Watch:
 
         self._count += 1
         label = f"{self._count}/{self._total} {name}" if self._total > 1 else name
-        task = self._progress.add_task(label, total=None, metric="")
-        leader: list[str] = []
+        progress, leader, tasks = self._progress, list[str](), list[TaskID]()
 
         def on_begin(first: int, last: int) -> None:
-            self._progress.reset(task, total=last, completed=first)
+            # Only now is all input known to be good, and there is something to show.
+            progress.start()
+            tasks.append(progress.add_task(label, total=last, completed=first, metric=""))
 
         def on_round(role: str, round: int) -> None:
             # All roles go through the same rounds; the first to speak is shown.
             if not leader:
                 leader.append(role)
             if role == leader[0]:
-                self._progress.update(task, completed=round)
+                progress.update(tasks[0], completed=round)
 
         def on_report(values: Any) -> None:
             shown = [f"{k.removeprefix('test_')} {v:.3f}" for k, v in values.items() if "acc" in k]
-            self._show(task, " ".join(shown) or f"loss {values['train_loss']:.3f}")
+            loss = f"loss {values['train_loss']:.3f}"
+            progress.update(tasks[0], metric=" ".join(shown) or loss)
 
         return Watcher(on_begin, on_round, on_report, lambda: self.interrupted)
-
-    def _show(self, task: TaskID, metric: str) -> None:
-        self._progress.update(task, metric=metric)
 
 
 @contextmanager
@@ -185,9 +184,9 @@ def _watched(total: int) -> Iterator[_Watch]:
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        with progress:
-            yield watch
+        yield watch
     finally:
+        progress.stop()
         signal.signal(signal.SIGINT, before)
 
 
