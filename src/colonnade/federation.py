@@ -437,7 +437,7 @@ class Federation:
             )
 
     def _checked_rows(self, what: str, rows: ArrayLike) -> Rows:
-        array = np.asarray(rows, dtype=np.int64)
+        array = np.array(rows, dtype=np.int64)
         if array.ndim != 1 or (len(array) and not (0 <= array.min() <= array.max() < self.rows)):
             raise ConfigurationError(
                 f"{what} must be row numbers from 0 to {self.rows - 1}, the rows of the labels"

@@ -108,6 +108,7 @@ class _Child:
         for message, arrival in task.mail:
             self.mailbox.put(message, arrival)
         self.received = dict.fromkeys(peers, 0)
+        self.heard = dict.fromkeys(peers, -1)  # the sequence number last received
         self.gate = task.gate
         self.save: dict[str, int] | None = None
         self.stop = False
@@ -302,6 +303,11 @@ class _Child:
         limit = self.task.max_body_bytes
         frame = connection.recv_bytes(limit + _HEADROOM)
         message = decode_frame(frame, name, self.role.name, limit)
+        if message.sequence <= self.heard[name]:
+            raise RemoteProtocolError(
+                f"{name!r} sent message {message.sequence} after {self.heard[name]}"
+            )
+        self.heard[name] = message.sequence
         with self.changed:
             self.mailbox.put(message, self.now())
             self.received[name] += 1
