@@ -1,0 +1,279 @@
+"""What every codec must do: one kit that runs over any of them.
+
+Each function in ``CHECKS`` takes a ``Subject``, a codec and what a test must know of it, and
+asserts one part of the contract in ``colonnade.codecs.codec``::
+
+    @pytest.mark.parametrize("check", CHECKS)
+    @pytest.mark.parametrize("subject", [Subject(Float(16)), ...])
+    def test_codec_conforms(subject, check):
+        check(subject)
+
+What a codec promises about its error is its ``law``, so the law chooses the oracle. A new codec
+needs a line in the list of subjects; what its format looks like is tested beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from colonnade.codecs import Bounded, Codec, Contractive, Exact, Unbiased
+from colonnade.errors import Diverged, RemoteProtocolError
+from colonnade.streams import StreamKey
+
+KEY = StreamKey(seed=20, origin="bank", purpose="training/embedding", round=3)
+
+# Codecs compute in float32: a quantiser rounds some seven times on its way there and back, each
+# time by at most 2^-24 of a range that is at most twice the largest magnitude in play.
+ROUNDING = 2.0**-20
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A codec, and what a test must know of it.
+
+    Parameters
+    ----------
+    codec
+        The codec.
+    within
+        The law is claimed for components of at most this magnitude.
+    step
+        The size of the quantiser's step for a message, for laws in units of it.
+    exact_size
+        Whether a body always has ``bytes_at_most`` bytes.
+    """
+
+    codec: Codec
+    within: float = 8.0
+    step: Callable[[Tensor], float] | None = None
+    exact_size: bool = True
+
+    def __str__(self) -> str:
+        return re.sub(r"[^\w.=-]+", "-", repr(self.codec)).strip("-")
+
+    def messages(self) -> Iterator[Tensor]:
+        """Yield matrices that differ in shape, spread and degree of degeneration."""
+        generator = torch.Generator().manual_seed(1)
+        for shape in ((6, 5), (1, 17), (33, 1), (2, 512), (41, 101)):
+            spread = self.within * torch.rand(1, generator=generator)
+            x = torch.randn(shape, generator=generator) * spread
+            yield x.clamp(-self.within, self.within)
+        yield torch.zeros(3, 5)
+        yield torch.full((3, 5), self.within)
+        yield torch.full((4, 4), -0.3)
+        yield torch.tensor([[-0.0, 0.0], [0.0, -0.0]])
+        # 2^-148 to 2^2, both signs: float16, bfloat16 and float32 all lose digits down there
+        magnitudes = torch.exp2(torch.arange(-148, 3).double()) * 1.2345
+        mixed = torch.stack([magnitudes, -magnitudes]).float()
+        yield mixed.clamp(-self.within, self.within)
+        yield from (torch.zeros(shape) for shape in ((0, 5), (5, 0), (0, 0)))
+
+
+def there_and_back(codec: Codec, x: Tensor, key: StreamKey = KEY) -> Tensor:
+    rows, width = x.shape
+    return codec.decode(codec.encode(x, key), (rows, width), key)
+
+
+def patterns(x: Tensor) -> Tensor:
+    """Return float32 as integers: unlike floats, they tell 0 from -0, and nan equals itself."""
+    return x.contiguous().view(torch.int32)
+
+
+def returns_a_float32_matrix(subject: Subject) -> None:
+    for x in subject.messages():
+        y = there_and_back(subject.codec, x)
+        assert y.shape == x.shape
+        assert y.dtype == torch.float32
+        assert y.device.type == "cpu"
+        assert y.is_contiguous()
+        assert not y.requires_grad
+        assert torch.isfinite(y).all()
+
+
+def obeys_its_law(subject: Subject) -> None:
+    match subject.codec.law:
+        case Exact():
+            _is_exact(subject)
+        case Bounded(relative=relative, absolute=absolute, step=step):
+            _is_bounded(subject, relative, absolute, step)
+        case Unbiased(step=step):
+            _is_bounded(subject, 0.0, 0.0, step)
+            _is_unbiased(subject, step)
+        case Contractive(alpha=alpha):
+            _contracts(subject, alpha)
+        case law:
+            pytest.fail(f"there is no oracle for {law}")
+
+
+def _is_exact(subject: Subject) -> None:
+    generator = torch.Generator().manual_seed(2)
+    # any pattern is a float32: infinities, subnormal numbers and nans with a payload among them
+    any_pattern = torch.randint(-(2**31), 2**31, (64, 33), generator=generator).to(torch.int32)
+    any_pattern[0, :4] = torch.tensor([0x7F800000, -0x00800000, 0x7F800001, 1])
+    for x in (*subject.messages(), any_pattern.view(torch.float32)):
+        assert torch.equal(patterns(there_and_back(subject.codec, x)), patterns(x))
+
+
+def _is_bounded(subject: Subject, relative: float, absolute: float, steps: float) -> None:
+    for x in subject.messages():
+        if x.numel() == 0:
+            continue
+        bound = relative * x.double().abs() + absolute
+        if steps:
+            assert subject.step is not None, "a law in steps needs the size of a step"
+            bound += steps * subject.step(x) + ROUNDING * max(subject.within, float(x.abs().max()))
+        error = (there_and_back(subject.codec, x).double() - x.double()).abs()
+        assert (error <= bound).all(), f"{list(x.shape)}: error {error.max():g}"
+
+
+def _is_unbiased(subject: Subject, steps: float) -> None:
+    """Mean and mean square of an error that is uniform within ``steps`` steps, both at 5 sigma."""
+    assert subject.step is not None, "a law in steps needs the size of a step"
+    x = torch.rand(512, 512, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    x = (subject.within * (2 * x**2 - 1)).float()
+    reach = steps * subject.step(x)
+    error = (there_and_back(subject.codec, x).double() - x.double()) / reach
+    count = x.numel()
+    assert abs(float(error.mean())) < 5 * math.sqrt(1 / 3 / count)
+    assert abs(float((error**2).mean()) - 1 / 3) < 5 * math.sqrt(4 / 45 / count)
+
+
+def _contracts(subject: Subject, alpha: float) -> None:
+    """The mean over keys, since a compressor may contract in expectation only."""
+    keys = [dataclasses.replace(KEY, round=round) for round in range(64)]
+    for x in subject.messages():
+        norm = float((x.double() ** 2).sum())
+        errors = []
+        for key in keys:
+            y = there_and_back(subject.codec, x, key)
+            errors.append(float(((y.double() - x.double()) ** 2).sum()))
+        uncertainty = 5 * float(np.std(errors)) / math.sqrt(len(keys))
+        assert np.mean(errors) <= (1 - alpha) * norm * (1 + ROUNDING) + uncertainty
+
+
+def predicts_its_size(subject: Subject) -> None:
+    for x in subject.messages():
+        rows, width = x.shape
+        size = len(subject.codec.encode(x, KEY))
+        most = subject.codec.bytes_at_most((rows, width))
+        assert size <= most
+        if subject.exact_size:
+            assert size == most
+
+
+def is_its_configuration(subject: Subject) -> None:
+    """A codec is rebuilt from its fields, which survive a text file, and does not change."""
+    codec = subject.codec
+    fields = json.loads(json.dumps(dataclasses.asdict(codec)))
+    again = type(codec)(**fields)
+    assert again == codec
+    assert hash(again) == hash(codec)
+    assert again.law == codec.law
+    assert isinstance(codec, Codec)
+    x = next(subject.messages())
+    assert again.encode(x, KEY) == codec.encode(x, KEY)
+    for field in dataclasses.fields(codec):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(codec, field.name, None)
+
+
+def is_pure(subject: Subject) -> None:
+    """Bytes depend on values and key; values on bytes, shape and key; nothing else is touched."""
+    codec = subject.codec
+    generator_state, numpy_state = torch.get_rng_state(), repr(np.random.get_state())
+    for x in subject.messages():
+        rows, width = x.shape
+        before = patterns(x).clone()
+        body = codec.encode(x, KEY)
+        assert type(body) is bytes
+        assert torch.equal(patterns(x), before), "encode changed its input"
+        assert codec.encode(x, dataclasses.replace(KEY)) == body
+
+        every_other = torch.zeros(2 * rows, 3 * width)[::2, ::3]
+        every_other.copy_(x)
+        assert codec.encode(every_other, KEY) == body
+        assert codec.encode(x.t().contiguous().t(), KEY) == body
+        assert codec.encode(x.clone().requires_grad_(), KEY) == body
+        assert codec.encode(x.double(), KEY) == body
+
+        y = codec.decode(body, (rows, width), KEY)
+        expected = patterns(y).clone()
+        y.fill_(7.0)  # a caller owns what it was given
+        assert torch.equal(patterns(codec.decode(body, (rows, width), KEY)), expected)
+    assert torch.equal(torch.get_rng_state(), generator_state)
+    assert repr(np.random.get_state()) == numpy_state
+
+
+def refuses_what_is_not_finite(subject: Subject) -> None:
+    if isinstance(subject.codec.law, Exact):
+        return  # it sends anything
+    for value in (math.nan, math.inf, -math.inf):
+        for row, column in ((0, 0), (2, 3), (4, 6)):
+            x = torch.linspace(-1, 1, 35).view(5, 7).clone()
+            x[row, column] = value
+            with pytest.raises(Diverged, match=f"component {column} of row {row} is {value}"):
+                subject.codec.encode(x, KEY)
+
+
+def refuses_garbage(subject: Subject) -> None:
+    """Any bytes whatever are refused, or are some finite matrix of the right shape."""
+    codec, shape = subject.codec, (3, 5)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(4))
+    body = codec.encode(x.clamp(-subject.within, subject.within), KEY)
+    for size in range(len(body)):
+        _refuses_or_decodes(subject, body[:size], shape, refuse=subject.exact_size)
+    for tail in (b"\0", b"\xff", bytes(8), body):
+        _refuses_or_decodes(subject, body + tail, shape, refuse=subject.exact_size)
+    for bit in range(8 * len(body)):
+        flipped = bytearray(body)
+        flipped[bit // 8] ^= 1 << bit % 8
+        _refuses_or_decodes(subject, bytes(flipped), shape)
+    source = random.Random(5)
+    for size in [len(body)] * 300 + [source.randrange(2 * len(body)) for _ in range(100)]:
+        _refuses_or_decodes(subject, source.randbytes(size), shape)
+
+
+def _refuses_or_decodes(
+    subject: Subject, body: bytes, shape: tuple[int, int], refuse: bool = False
+) -> None:
+    try:
+        y = subject.codec.decode(body, shape, KEY)
+    except RemoteProtocolError:
+        return
+    assert not refuse, f"a body of {len(body)} bytes was accepted for {shape}"
+    assert y.shape == shape
+    assert y.dtype == torch.float32
+    # an exact codec passes on whatever the sender had
+    assert isinstance(subject.codec.law, Exact) or torch.isfinite(y).all()
+
+
+def refuses_before_it_allocates(subject: Subject) -> None:
+    """No machine has room for these shapes: an attempt to allocate raises something else."""
+    body = subject.codec.encode(torch.zeros(3, 5), KEY)
+    for shape in ((2**40, 2**20), (2**62, 1), (1, 2**62), (2**31, 2**31)):
+        for short in (b"", body):
+            with pytest.raises(RemoteProtocolError):
+                subject.codec.decode(short, shape, KEY)
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = (
+    returns_a_float32_matrix,
+    obeys_its_law,
+    predicts_its_size,
+    is_its_configuration,
+    is_pure,
+    refuses_what_is_not_finite,
+    refuses_garbage,
+    refuses_before_it_allocates,
+)
