@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -75,11 +78,12 @@ def demo(
         raise typer.Exit(INTERRUPTED)
     _out.print(comparison_table(runs))
     same = same_bits(runs[REAL], runs[SIMULATED])
-    _out.print(
+    _say(
+        _out,
         f"\nSimulator and real processes ended with {'the same' if same else 'DIFFERENT'} "
         "parameters and bytes, bit for bit."
         "\nBytes are lengths of the bodies sent for training; evaluation is counted apart."
-        f"\nEverything is in {folder}: comparison.png, and a folder for each run."
+        f"\nEverything is in {folder}: comparison.png, and a folder for each run.",
     )
     if not same:
         raise typer.Exit(1)
@@ -108,23 +112,23 @@ def run(
 
     overrides = list(set_ or [])
     if data is not None:
-        overrides.append(f"data.folder={data}")
+        overrides.append(f"data.folder={json.dumps(str(data))}")  # a string, even if called 2024
     parsed = load_config(config, overrides)
     folder = out or Path("runs") / config.stem
     with _watched(1) as watch:
         result = parsed.train(folder, resume=resume, watcher=watch.run(parsed.method.name))
     if not result.summary["completed"]:
-        _err.print(
+        command = ["colonnade", "run", f"{folder / 'config.yaml'}", "--out", f"{folder}"]
+        _say(
+            _err,
             f"interrupted before round {result.summary['rounds']}; go on with\n"
-            f"  colonnade run {folder / 'config.yaml'} --out {folder} --resume",
-            soft_wrap=True,
-            highlight=False,
+            f"  {shlex.join(command)} --resume",
         )
         raise typer.Exit(INTERRUPTED)
     _out.print(comparison_table({result.summary["method"]: result}))
     for warning in result.summary["warnings"]:
-        _out.print(f"[yellow]warning:[/] {warning}")
-    _out.print(f"Everything is in {folder}: summary.json, history.csv, ledger.csv, run.png.")
+        _out.print(f"[yellow]warning:[/] {escape(warning)}")
+    _say(_out, f"Everything is in {folder}: summary.json, history.csv, ledger.csv, run.png.")
 
 
 class _Watch:
@@ -186,8 +190,14 @@ def _watched(total: int) -> Iterator[_Watch]:
     try:
         yield watch
     finally:
-        progress.stop()
+        if progress.live.is_started:
+            progress.stop()
         signal.signal(signal.SIGINT, before)
+
+
+def _say(console: Console, text: str) -> None:
+    """Print text with paths or values in it just as it is, a line a line."""
+    console.print(text, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def _unused(folder: Path) -> Path:
@@ -204,7 +214,8 @@ def main() -> None:
     try:
         app()
     except ColonnadeError as error:
-        _err.print(f"[bold red]error:[/] {error}", soft_wrap=True, highlight=False, markup=True)
+        _err.print("[bold red]error:[/] ", end="")
+        _say(_err, " ".join(str(error).split()))
         sys.exit(2 if isinstance(error, InvalidInput) else 1)
     except KeyboardInterrupt:
         _err.print("stopped")

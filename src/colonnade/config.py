@@ -29,7 +29,7 @@ from typing import (
 import pydantic
 import torch
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from colonnade import methods
 from colonnade.channels import Channel, Network
@@ -56,7 +56,7 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 # Numbers with units
 
-_QUANTITY = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)\s*")
+_QUANTITY = re.compile(r"\s*([0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)\s*")
 
 
 def _quantity(**units: float) -> Any:
@@ -77,7 +77,7 @@ _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
 _Bandwidth = Annotated[float, Field(gt=0), _quantity(**_RATES)]
 _Seconds = Annotated[float, Field(ge=0, lt=math.inf), _quantity(us=1e-6, ms=1e-3, s=1.0, min=60.0)]
 _Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
-_Count = Annotated[int, Field(ge=1)]
+_Count = Annotated[int, Field(ge=1, strict=True)]  # strict: yes is not 1
 
 
 class _Section(BaseModel):
@@ -112,7 +112,8 @@ def _section(key: str, name: str, cls: Callable[..., Any]) -> Any:
 
     content: dict[str, Any] = {key: (Literal[name], name)}
     for f in fields(cls):  # type: ignore[arg-type]  # a dataclass
-        content[f.name] = (hints[f.name], ... if f.default is MISSING else f.default)
+        hint = pydantic.StrictInt if hints[f.name] is int else hints[f.name]
+        content[f.name] = (hint, ... if f.default is MISSING else f.default)
     section = pydantic.create_model(f"{name.title()}Section", __base__=_Chosen, **content)
     section.build = build  # type: ignore[method-assign]  # each section builds its own class
     return section
@@ -173,10 +174,16 @@ class MlpConfig(_Section):
     dropout: float = Field(0.0, ge=0, lt=1)
 
 
+def _has_layers(value: MlpConfig) -> MlpConfig:
+    if not value.widths:
+        raise ValueError("widths should name a layer or more, not []")
+    return value
+
+
 class ModelConfig(_Section):
     """Each party's bottom model, and the label holder's top model without its output layer."""
 
-    bottom: MlpConfig = MlpConfig()
+    bottom: Annotated[MlpConfig, AfterValidator(_has_layers)] = MlpConfig()
     top: MlpConfig = MlpConfig(widths=[])
 
 
@@ -184,9 +191,9 @@ class OptimiserConfig(_Section):
     """The optimiser that every organisation uses; settings left out are torch's."""
 
     name: Literal["sgd", "adam", "adamw", "adagrad", "rmsprop"] = "adam"
-    lr: float = Field(1e-3, gt=0)
-    momentum: float | None = Field(None, ge=0)
-    weight_decay: float | None = Field(None, ge=0)
+    lr: float = Field(1e-3, gt=0, lt=math.inf)
+    momentum: float | None = Field(None, ge=0, lt=math.inf)
+    weight_decay: float | None = Field(None, ge=0, lt=math.inf)
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> OptimiserConfig:
@@ -227,7 +234,7 @@ class TrainingConfig(_Section):
 
     epochs: _Count = 5
     batch_size: _Count = 128
-    seed: int = Field(0, ge=-(2**63), lt=2**63)
+    seed: int = Field(0, ge=-(2**63), lt=2**63, strict=True)
     threads: _Count = 1
     evaluate_every: _Count | None = Field(None, description="rounds; an epoch by default")
     evaluation_rows: _Count = 1024
@@ -437,7 +444,8 @@ there are epochs, batch_size, seed, threads, evaluate_every, evaluation_rows, ch
     try:
         return RunConfig.model_validate(data)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
+        # An unknown key first: it is likely why another one is missing.
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         path = ".".join(_trail(first["loc"])[0])
         more = error.error_count() - 1
         raise ConfigurationError(
@@ -451,9 +459,15 @@ def _said(error: Any) -> str:
         return f"unknown key; there are {', '.join(_trail(error['loc'][:-1])[1])}"
     if error["type"] == "missing":
         return "is required"
-    if error["type"].startswith("union_tag"):
-        return f"names none of {error.get('ctx', {}).get('expected_tags', 'the known ones')}"
+    if error["type"] == "union_tag_not_found":
+        return f"the key {error['ctx']['discriminator']} is missing, which says what it is"
+    if error["type"] == "union_tag_invalid":
+        return f"names none of {error['ctx']['expected_tags']}"
+    if error["type"] == "string_pattern_mismatch":
+        return f"a name is made of letters, digits and . _ -, not {error['input']!r}"
     message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        message = "expected keys and values"
     value = error.get("input")
     if isinstance(value, (str, int, float, bool)) and repr(value) not in message:
         message += f", not {value!r}"
@@ -467,6 +481,8 @@ def _trail(location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
     entries: type[BaseModel] | None = None
     alternatives: dict[str, type[BaseModel]] = {}
     for part in map(str, location):
+        if part == "[key]":  # pydantic's note that it is the name of an entry that is wrong
+            continue
         if part in alternatives:  # pydantic's note of which alternative it took: no key
             section, alternatives = alternatives[part], {}
             continue
@@ -498,6 +514,10 @@ def _tag(section: type[BaseModel]) -> str:
     return str(next(iter(section.model_fields.values())).default)
 
 
+# PyYAML lets through what Python says of the date 2024-99-99, and of too deep a nesting.
+_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+
+
 def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     """Read a YAML file, apply overrides such as ``training.epochs=3``, and validate.
 
@@ -510,11 +530,16 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not valid YAML (not text in UTF-8)") from None
+    except _NOT_YAML as error:
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where else ""
         raise ConfigurationError(f"{path} is not valid YAML{line}") from None
-    return parse_config(override(data or {}, overrides or []), str(path))
+    data = {} if data is None else data
+    if isinstance(data, dict):
+        data = override(data, overrides or [])
+    return parse_config(data, str(path))
 
 
 def override(data: Any, overrides: list[str]) -> Any:
@@ -537,6 +562,6 @@ def override(data: Any, overrides: list[str]) -> Any:
             raise ConfigurationError(f"--set {text}: {'.'.join(parents)} is not a section")
         try:
             section[last] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except _NOT_YAML:
             raise ConfigurationError(f"--set {text}: {value!r} is not a valid value") from None
     return data

@@ -130,10 +130,15 @@ class Training:
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1}
         for name, least in lowest.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigurationError(f"training.{name} must be {least} or more, not {value}")
-        if not -(2**63) <= self.seed < 2**63:
-            raise ConfigurationError("training.seed must fit into 64 bits")
+            optional = name in ("evaluate_every", "checkpoint_every")
+            if not _whole(value, least, 2**63) and not (optional and value is None):
+                raise ConfigurationError(
+                    f"training.{name} must be a whole number, {least} or more, not {value!r}"
+                )
+        if not _whole(self.seed, -(2**63), 2**63):
+            raise ConfigurationError(
+                f"training.seed must be a whole number of 64 bits, not {self.seed!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,8 @@ class Federation:
     ) -> None:
         self.parties = tuple(parties)
         self.label_holder = label_holder
+        self._check_names()
+        _check_labels(label_holder)
         self.rows = len(label_holder.labels)
         self.train_rows = self._checked_rows(
             "train_rows", np.arange(self.rows) if train_rows is None else train_rows
@@ -210,9 +217,8 @@ class Federation:
         classes = not label_holder.labels.is_floating_point()
         self.metrics = tuple(metrics or ((ACCURACY, LOG_LOSS) if classes else (RMSE,)))
         self.loss = label_holder.loss or (
-            nn.functional.cross_entropy if classes else nn.functional.mse_loss
+            nn.functional.cross_entropy if classes else _squared_error
         )
-        self._check_names()
         for party in self._holders():
             _check_features(party.name, party.features, self.rows)
         self.widths = {
@@ -437,26 +443,45 @@ class Federation:
             )
 
     def _checked_rows(self, what: str, rows: ArrayLike) -> Rows:
-        array = np.array(rows, dtype=np.int64)
-        if array.ndim != 1 or (len(array) and not (0 <= array.min() <= array.max() < self.rows)):
+        # A copy: what the caller does to its array later does not change the run.
+        array = np.array(rows)
+        if array.ndim == 1 and not len(array):
+            return array.astype(np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
             raise ConfigurationError(
-                f"{what} must be row numbers from 0 to {self.rows - 1}, the rows of the labels"
+                f"{what} must be whole numbers in one dimension, not {array.dtype} of shape "
+                f"{list(array.shape)}; of a mask, take numpy.flatnonzero"
             )
-        return array
+        wrong = np.flatnonzero((array < 0) | (array >= self.rows))
+        if len(wrong):
+            raise ConfigurationError(
+                f"{what} must be row numbers from 0 to {self.rows - 1}, the rows of the labels, "
+                f"but number {wrong[0]} of them is {array[wrong[0]]}"
+            )
+        return array.astype(np.int64)
 
     def _check_top(self, method: Method) -> None:
-        """Try the top model and the loss on two rows of zeros, and check the labels' range."""
+        """Try the top model and the loss on two rows of zeros, and check the labels' range.
+
+        The rows are those of the smallest and the largest label, the likeliest to be refused.
+        """
         holder = self.label_holder
         fused = method.fusion.width(list(self.widths.values()))
-        rows = self.train_rows[:2]
+        rows = _extremes(holder.labels)
         with torch.no_grad():
             try:
                 output = copy.deepcopy(holder.top).eval()(torch.zeros(len(rows), fused))
-            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            except Exception as error:  # a user's module may raise anything
                 raise ConfigurationError(
                     f"the top model of {holder.name!r} does not take fused embeddings of width "
-                    f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())}): {error}"
-                ) from None
+                    f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())}): "
+                    f"{_first_line(error)}"
+                ) from error
+            if not isinstance(output, Tensor) or output.shape[:1] != (len(rows),):
+                raise ConfigurationError(
+                    f"the top model of {holder.name!r} must return predictions of shape "
+                    f"[rows, ...], but for {len(rows)} rows it returned {_shown(output)}"
+                )
             labels = holder.labels
             if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
                 wrong = ((labels < 0) | (labels >= output.shape[1])).nonzero()
@@ -467,12 +492,18 @@ class Federation:
                         f"{holder.name!r} has outputs for the classes 0 to {output.shape[1] - 1}"
                     )
             try:
-                self.loss(output, labels[torch.from_numpy(rows)])
-            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                loss = self.loss(output, labels[torch.from_numpy(rows)])
+            except Exception as error:
                 raise ConfigurationError(
                     f"the loss of {holder.name!r} does not take predictions of shape "
-                    f"{list(output.shape)} and {labels.dtype} labels: {error}"
-                ) from None
+                    f"{list(output.shape)} and the labels, {_shown(labels)}, of the rows "
+                    f"{' and '.join(map(str, rows))}: {_first_line(error)}"
+                ) from error
+            if not isinstance(loss, Tensor) or loss.dim() != 0:
+                raise ConfigurationError(
+                    f"the loss of {holder.name!r} must return one number, the mean of a batch, "
+                    f"but it returned {_shown(loss)}"
+                )
 
     def _warm_up(self, method: Method) -> None:
         """Send two rows of zeros through each link, so that no measured work compiles a kernel."""
@@ -494,36 +525,85 @@ class _NamedMetrics:
         return {f"test_{metric.name}": metric(outputs, labels) for metric in self._metrics}
 
 
+def _squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean squared error of predictions ``[B]`` or ``[B, 1]`` for labels ``[B]``."""
+    # Without the common shape, torch would compare every prediction with every label.
+    return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
+
+
+def _whole(value: object, least: int, beyond: int) -> bool:
+    return isinstance(value, int) and least <= value < beyond
+
+
+def _extremes(labels: Tensor) -> Rows:
+    """Return the rows of the smallest and of the largest label."""
+    flat = labels.flatten(1).amax(1) if labels.dim() > 1 else labels
+    return np.array([int(flat.argmin()), int(flat.argmax())], dtype=np.int64)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _check_labels(holder: LabelHolder) -> None:
+    labels: object = holder.labels
+    if not isinstance(labels, Tensor) or labels.dim() == 0 or labels.numel() == 0:
+        raise DataError(
+            f"the labels of {holder.name!r} must be a tensor with a row or more, "
+            f"not {_shown(labels)}"
+        )
+    if labels.is_floating_point():
+        _check_finite("labels", holder.name, labels)
+
+
 def _check_features(name: str, features: Features, rows: int) -> None:
-    columns = {"features": features} if isinstance(features, Tensor) else features
+    columns: object = {"features": features} if isinstance(features, Tensor) else features
+    if not isinstance(columns, Mapping):
+        raise DataError(
+            f"the features of {name!r} must be a tensor, or tensors by name, not {_shown(columns)}"
+        )
     for column, values in columns.items():
+        if not isinstance(values, Tensor) or values.dim() == 0:
+            raise DataError(
+                f"{column} of {name!r} must be a tensor [rows, ...], not {_shown(values)}"
+            )
         if len(values) != rows:
             raise DataError(
                 f"{name!r} has {len(values)} rows of {column}, but there are {rows} labels"
             )
-        if values.is_floating_point() and not torch.isfinite(values).all():
-            place = (~torch.isfinite(values)).nonzero()[0].tolist()
-            raise DataError(
-                f"{column} of {name!r} hold {float(values[tuple(place)])} in row {place[0]}"
-                + (f", column {place[1]}" if len(place) > 1 else "")
-                + "; fill or drop missing values before training"
-            )
+        if values.is_floating_point():
+            _check_finite(column, name, values)
+
+
+def _check_finite(what: str, name: str, values: Tensor) -> None:
+    if not torch.isfinite(values).all():
+        place = (~torch.isfinite(values)).nonzero()[0].tolist()
+        raise DataError(
+            f"{what} of {name!r} hold {float(values[tuple(place)])} in row {place[0]}"
+            + (f", column {place[1]}" if len(place) > 1 else "")
+            + "; fill or drop missing values before training"
+        )
 
 
 def _embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
     """Return the width of a bottom model's embeddings, by trying it on two rows."""
     with torch.no_grad():
         try:
-            output = copy.deepcopy(bottom).eval()(take(features, np.arange(2, dtype=np.int64)))
-        except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
+            output = copy.deepcopy(bottom).eval()(take(features, np.zeros(2, dtype=np.int64)))
+        except Exception as error:  # a user's module may raise anything
             raise ConfigurationError(
-                f"the bottom model of {name!r} does not take its features: {error}"
-            ) from None
+                f"the bottom model of {name!r} does not take its features: {_first_line(error)}"
+            ) from error
     if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != 2:
-        shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ConfigurationError(
             f"the bottom model of {name!r} must return embeddings of shape [rows, width], "
-            f"but for 2 rows it returned {shape}"
+            f"but for 2 rows it returned {_shown(output)}"
         )
     return int(output.shape[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
         # A row of round R stands behind rounds 0 ... R - 1.
         .with_columns(pl.col("round") + 1)
     )
-    return history.sort("round").join_asof(by_round, on="round").fill_null(0)
+    sent = pl.col("bytes_up", "bytes_down").fill_null(0)
+    return history.sort("round").join_asof(by_round, on="round").with_columns(sent)
 
 
 def summarise(
@@ -110,7 +112,9 @@ def summarise(
         return entry.purpose is Purpose.TRAINING
 
     column = history[metric].drop_nulls() if metric in history.columns else pl.Series([])
-    scores = [float(score) for score in column]
+    # A metric of a diverged model is not a number, which JSON does not know.
+    scores = [float(score) if math.isfinite(score) else None for score in column]
+    finite = [score for score in scores if score is not None]
     waits = {
         purpose: sum(
             activity.nanoseconds
@@ -123,7 +127,7 @@ def summarise(
     return {
         "method": method,
         "metric": metric,
-        "best": (max(scores) if greater_is_better else min(scores)) if scores else None,
+        "best": (max if greater_is_better else min)(finite, default=None),
         "final": scores[-1] if scores else None,
         "completed": record.completed,
         "rounds": record.round,
@@ -192,7 +196,7 @@ class RunFolder:
         partial = self.path / "ledger.csv.writing"
         run.ledger.write_csv(partial)
         partial.replace(self.path / "ledger.csv")
-        self._write("summary.json", json.dumps(run.summary, indent=2) + "\n")
+        self._write("summary.json", json.dumps(run.summary, indent=2, allow_nan=False) + "\n")
 
     def _write(self, name: str, text: str) -> None:
         partial = self.path / f"{name}.writing"

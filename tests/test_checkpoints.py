@@ -1,0 +1,531 @@
+"""Checkpoints: what is saved comes back, and a kill at any moment loses no finished one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from colonnade.checkpoints import CheckpointStore, decode_state, encode_state
+from colonnade.codecs import Scalar
+from colonnade.drivers import Assignment
+from colonnade.errors import CheckpointError
+from colonnade.kernels.philox import permutation
+from colonnade.methods import svfl
+from colonnade.models import Concat, Learner
+from colonnade.streams import StreamKey
+from test_simulate import DRIVER
+from test_training import ADAM, SIMULATE, TRAINING, assert_same, problem
+from toys import Counter
+
+# States
+
+
+@st.composite
+def tensors(draw, dtypes):
+    dtype = draw(st.sampled_from(dtypes))
+    shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
+    size = int(np.prod(shape)) * dtype.itemsize
+    pattern = draw(st.binary(min_size=size, max_size=size))
+    if dtype is torch.bool:
+        pattern = bytes(byte & 1 for byte in pattern)
+    if not size:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(bytearray(pattern), dtype=dtype).reshape(shape)
+
+
+NUMPY = [torch.float32, torch.float64, torch.int8, torch.int32, torch.int64, torch.uint8]
+TENSORS = tensors([*NUMPY, torch.float16, torch.bfloat16, torch.int16, torch.bool])
+ARRAYS = tensors([*NUMPY, torch.bool]).map(lambda tensor: tensor.numpy())
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=8)
+)
+KEYS = SCALARS | st.tuples(SCALARS, SCALARS)
+VALUES = st.recursive(
+    SCALARS | TENSORS | ARRAYS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(KEYS, inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+STATES = st.dictionaries(KEYS, VALUES, max_size=5)
+
+
+def same(one, other):
+    """Equal in type, in order, and to the bit."""
+    if type(one) is not type(other):
+        return False
+    match one:
+        case torch.Tensor():
+            return one.dtype == other.dtype and same(raw(one), raw(other))
+        case np.ndarray():
+            alike = one.dtype == other.dtype and one.shape == other.shape
+            return alike and one.tobytes() == other.tobytes()
+        case dict():
+            return same(list(one.items()), list(other.items()))
+        case list() | tuple():
+            return len(one) == len(other) and all(map(same, one, other))
+        case float():
+            return repr(one) == repr(other)  # NaN is NaN, and -0.0 is not 0.0
+    return one == other
+
+
+def raw(tensor):
+    flat = tensor.detach().contiguous().reshape(-1)
+    return tensor.shape, flat.view(torch.uint8).numpy()
+
+
+@given(STATES)
+@example({})
+@example({"": [(), [], {}, b"", "", None]})
+@example({0: {1: "int keys"}, "0": {"1": "and strings"}})
+@example({"tensor": "t0", "dict": [["a", 1]], "tuple": {"tuple": ()}})  # the encoding's own words
+@example({"lone surrogate": "\ud800"})
+def test_a_state_comes_back_to_the_bit(state):
+    assert same(decode_state(encode_state(state)), state)
+
+
+def test_shapes_and_memory_of_every_sort():
+    base = torch.arange(12.0).view(3, 4)
+    parameter = nn.Parameter(torch.ones(2))
+    constant = np.arange(3)
+    constant.setflags(write=False)
+    state = {
+        "scalar": torch.tensor(7),
+        "scalar array": np.array(2.5),
+        "empty": torch.empty(0, 3),
+        "transposed": base.T,
+        "a slice": base[:, 1:3],
+        "expanded": torch.ones(1, 2).expand(3, 2),
+        "reversed": np.arange(5)[::-1],
+        "every other": np.arange(6.0).reshape(2, 3)[:, ::2],
+        "read only": constant,
+        "same": [base, base, base.view(-1)],
+        "parameter": parameter,
+    }
+    again = decode_state(encode_state(state))
+    assert same(again.pop("parameter"), parameter.detach())
+    del state["parameter"]
+    assert same(again, state)
+    again["same"][0][0, 0] = 100.0  # what came back is writable, and no longer shared
+    assert again["same"][1][0, 0] == base[0, 0] == 0.0
+
+
+def test_tied_weights_come_back_into_a_tied_model():
+    def tied():
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        model[1].weight = model[0].weight
+        return model
+
+    model, other = tied(), tied()
+    other.load_state_dict(decode_state(encode_state(dict(model.state_dict()))))
+    assert other[0].weight is other[1].weight
+    assert torch.equal(other[0].weight, model[0].weight)
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        partial(torch.optim.Adam, lr=0.1, amsgrad=True),
+        partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+        partial(torch.optim.Adagrad, lr=0.1),
+    ],
+    ids=["adam", "momentum", "adagrad"],
+)
+def test_an_optimiser_goes_on_as_if_it_had_never_stopped(optimiser):
+    data = torch.randn(4, 20, 3, generator=torch.Generator().manual_seed(0))
+
+    def learner():
+        torch.manual_seed(1)
+        return Learner(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), optimiser)
+
+    def learn(learner, batches):
+        for batch in batches:
+            learner(batch, training=True).square().sum().backward()
+            learner.step()
+
+    whole, first, second = learner(), learner(), learner()
+    learn(whole, data)
+    learn(first, data[:2])
+    state = first.state_dict()
+    saved = decode_state(encode_state(state))
+    assert same(saved["optimiser"], state["optimiser"])
+    second.load_state_dict(saved)
+    learn(second, data[2:])
+    assert same(second.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), 1j, np.float32(1), lambda: None], ids=repr)
+def test_what_cannot_be_saved_is_named(value):
+    with pytest.raises(CheckpointError, match=f"holds a {type(value).__name__}, which cannot"):
+        encode_state({"a": [1, (value,)]})
+
+
+def state_or_refused(data):
+    try:
+        state = decode_state(data)
+    except CheckpointError as error:
+        state = {"refused": str(error)}
+    assert isinstance(state, dict)
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(b"\2\0\0\0\0\0\0\0{}")
+@example(b"\xff" * 8 + b"{}")
+@example(b"\x80\x04\x95")  # how a pickle begins
+def test_garbage_is_refused(data):
+    with pytest.raises(CheckpointError):
+        decode_state(data)
+
+
+STATE = {"round": 3, "moments": [torch.zeros(2), np.ones(3)], "betas": (0.9, 0.999), "b": b"xyz"}
+
+
+def test_a_state_cut_anywhere_is_refused():
+    data = encode_state(STATE)
+    for length in range(len(data)):
+        with pytest.raises(CheckpointError):
+            decode_state(data[:length])
+    with pytest.raises(CheckpointError):
+        decode_state(data + b"\0")
+
+
+@given(st.data())
+def test_a_state_with_changed_bytes_is_a_state_or_refused(data):
+    saved = bytearray(encode_state(STATE))
+    for _ in range(data.draw(st.integers(1, 3))):
+        saved[data.draw(st.integers(0, len(saved) - 1))] = data.draw(st.integers(0, 255))
+    state_or_refused(bytes(saved))
+
+
+WORDS = st.sampled_from(["tensor", "array", "bytes", "dict", "tuple", "t0", "t1", "AA==", "A", ""])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=10,
+)
+
+
+def with_skeleton(text: str) -> bytes:
+    skeleton = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    return safetensors.torch.save({"skeleton": skeleton, "t0": torch.zeros(2).bfloat16()})
+
+
+@given(JSON)
+@example({"array": "t0"})  # numpy has no bfloat16
+@example({"dict": [[{"dict": []}, 1]]})  # not hashable
+@example({"dict": [[1]]})
+@example({"tuple": 3})
+@example({})
+def test_any_skeleton_is_a_state_or_refused(skeleton):
+    state_or_refused(with_skeleton(json.dumps(skeleton)))
+    state_or_refused(with_skeleton(json.dumps({"dict": [["key", skeleton]]})))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"tuple":' * 100_000, "3", "[]", "nonsense"])
+def test_a_skeleton_that_is_no_dictionary_is_refused(text):
+    with pytest.raises(CheckpointError):
+        decode_state(with_skeleton(text))
+
+
+def test_a_file_without_a_skeleton_is_refused():
+    with pytest.raises(CheckpointError, match="skeleton"):
+        decode_state(safetensors.torch.save({"weight": torch.zeros(2)}))
+
+
+# The store
+
+
+def contents(round):
+    return {"round": round, "weights": torch.full((50,), float(round))}
+
+
+def commit(store, round):
+    draft = store.draft(round)
+    draft.write("bank.safetensors", encode_state(contents(round)))
+    draft.write("shop.safetensors", encode_state(contents(-round)))
+    store.commit(draft, round, {"note": f"before round {round}"})
+
+
+def assert_whole(checkpoint, round):
+    assert checkpoint is not None
+    assert checkpoint.round == round
+    assert checkpoint.account == {"note": f"before round {round}"}
+    assert same(checkpoint.state("bank"), contents(round))
+    assert same(checkpoint.state("shop"), contents(-round))
+
+
+def filled(folder, *rounds):
+    store = CheckpointStore(folder / "checkpoints", "fingerprint")
+    for round in rounds:
+        commit(store, round)
+    return store
+
+
+def names(store):
+    return sorted(path.name for path in store.folder.iterdir())
+
+
+def damage(store, round, file="bank.safetensors"):
+    path = store.folder / f"round-{round:08d}" / file
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_store_begins_empty_and_gives_the_newest_and_keeps_two(tmp_path):
+    store = filled(tmp_path)
+    assert store.latest() is None
+    for round, kept in ((9, [9]), (10, [9, 10]), (100, [10, 100]), (101, [100, 101])):
+        commit(store, round)
+        assert_whole(store.latest(), round)
+        assert names(store) == [f"round-{number:08d}" for number in kept]
+        assert store.holds(round)
+    assert not store.holds(9)
+    again = CheckpointStore(store.folder, "fingerprint")
+    assert_whole(again.latest(), 101)
+
+
+def test_a_draft_does_not_count_before_it_is_committed(tmp_path):
+    store = filled(tmp_path, 4)
+    store.draft(8).write("bank.safetensors", b"")
+    assert_whole(store.latest(), 4)
+    assert not store.holds(8)
+    commit(store, 8)  # a second draft of the round takes nothing from the first
+    assert_whole(store.latest(), 8)
+
+
+def remove_file(store):
+    (store.folder / "round-00000008" / "shop.safetensors").unlink()
+
+
+def empty_file(store):
+    (store.folder / "round-00000008" / "bank.safetensors").write_bytes(b"")
+
+
+def remove_manifest(store):
+    (store.folder / "round-00000008" / "manifest.json").unlink()
+
+
+def write_manifest(store, text):
+    (store.folder / "round-00000008" / "manifest.json").write_text(text)
+
+
+def cut_manifest(store):
+    path = store.folder / "round-00000008" / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+DAMAGES = {
+    "one bit": partial(damage, round=8),
+    "a file is missing": remove_file,
+    "a file is empty": empty_file,
+    "no manifest": remove_manifest,
+    "manifest cut": cut_manifest,
+    "manifest empty": partial(write_manifest, text=""),
+    "manifest without entries": partial(write_manifest, text="{}"),
+    "manifest without a fingerprint": partial(
+        write_manifest, text='{"format": 1, "round": 8, "files": {}, "account": {}}'
+    ),
+    "manifest a list": partial(write_manifest, text="[]"),
+    "manifest without end": partial(write_manifest, text="[" * 100_000),
+    "another format": partial(
+        write_manifest, text='{"format": 2, "fingerprint": "fingerprint", "files": {}}'
+    ),
+}
+
+
+@pytest.mark.parametrize("how", list(DAMAGES.values()), ids=list(DAMAGES))
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, how):
+    store = filled(tmp_path, 4, 8)
+    how(store)
+    assert not store.holds(8)
+    assert_whole(store.latest(), 4)
+    commit(store, 8)  # the run goes on, and comes by once more
+    assert_whole(store.latest(), 8)
+
+
+def test_when_all_are_damaged_it_says_so(tmp_path):
+    store = filled(tmp_path, 4, 8)
+    damage(store, 4)
+    damage(store, 8, "shop.safetensors")
+    with pytest.raises(CheckpointError, match="round-00000008, round-00000004 damaged"):
+        store.latest()
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    store = filled(tmp_path, 4, 8)
+    other = CheckpointStore(store.folder, "another")
+    with pytest.raises(CheckpointError, match="a run of another configuration"):
+        other.latest()
+    assert not other.holds(8)
+
+
+def test_a_role_that_a_checkpoint_lacks_is_named(tmp_path):
+    checkpoint = filled(tmp_path, 4).latest()
+    with pytest.raises(CheckpointError, match="no state of 'nobody'"):
+        checkpoint.state("nobody")
+
+
+@pytest.mark.parametrize("name", ["mail", "ledger", "manifest", "checkpoint"])
+def test_a_role_may_have_the_name_of_something_in_a_checkpoint(tmp_path, name):
+    def roles():
+        return [Counter(name, "z", 6, ahead=2), Counter("z", name, 6, ahead=2)]
+
+    whole, again = roles(), roles()
+    DRIVER.run(whole, Assignment())
+    store = CheckpointStore(tmp_path, "fingerprint")
+    DRIVER.run(roles(), Assignment(store=store, stop_before=3))
+    DRIVER.run(again, Assignment(resume=store.latest()))
+    assert [role.total for role in again] == [role.total for role in whole]
+
+
+# Killed while writing. This file is also the program that is killed: it makes what is needed,
+# and for n = 1, 2, ... a copy of itself that dies before its n-th change to the disk.
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+CHANGES = {"open", "mkdir", "write", "flush", "fsync", "rename", "unlink", "rmdir"}
+
+
+def die_before(nth, calls):
+    """Kill this process at its ``nth`` call of one of these built-in functions."""
+    left = nth
+
+    def watch(frame, event, function):
+        nonlocal left
+        if event == "c_call" and function.__name__ in calls:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(watch)
+
+
+def killed(action, nth, calls):
+    """Do ``action`` in a child that is killed at the ``nth`` of ``calls``; False if it lived."""
+    child = os.fork()
+    if child == 0:
+        try:
+            die_before(nth, calls)
+            action()
+            sys.setprofile(None)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert status == 0, "the child failed of itself"
+    return False
+
+
+def kill_store(folder, prepared):
+    """Write the checkpoint before round 6 over a copy of ``prepared``, killed at every change."""
+    for nth in count(1):
+        copy = folder / str(nth)
+        shutil.copytree(prepared, copy)
+        store = CheckpointStore(copy / "checkpoints", "fingerprint")
+        if not killed(lambda store=store: commit(store, 6), nth, CHANGES):
+            return nth
+    raise AssertionError
+
+
+TINY = replace(TRAINING, epochs=2, checkpoint_every=3)
+METHOD = svfl(Scalar(3), Scalar(8))
+
+
+def tiny():
+    return problem(2, True, Concat(), dropout=0.4, optimiser=ADAM)
+
+
+def kill_training(folder, _):
+    """Train in a folder for each n, killed at the n-th flush to the disk."""
+    permutation(StreamKey(0, "", "", 0), 2)  # what is compiled here need not be in each child
+    Scalar(3).encode(torch.zeros(1, 1), StreamKey(0, "", "", 0))
+    for nth in count(1, 3):
+        out = folder / str(nth)
+        action = partial(tiny().train, METHOD, TINY, SIMULATE, out=out)
+        if not killed(action, nth, {"fsync"}):
+            return nth
+    raise AssertionError
+
+
+def in_another_process(program, folder, prepared):
+    command = [sys.executable, __file__, program.__name__, str(folder), str(prepared)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@needs_fork
+@pytest.mark.parametrize("others", ["none", "one", "two", "damaged", "all damaged"])
+def test_a_kill_while_writing_leaves_the_previous_checkpoint_or_the_new_one(tmp_path, others):
+    rounds = {"none": (), "one": (4,), "two": (2, 4), "damaged": (4, 6), "all damaged": (6,)}
+    prepared = filled(tmp_path / "prepared", *rounds[others])
+    prepared.folder.mkdir(parents=True, exist_ok=True)
+    if "damaged" in others:
+        damage(prepared, 6)
+    folder = tmp_path / "killed"
+    lived = in_another_process(kill_store, folder, tmp_path / "prepared")
+    assert lived > 10
+    found = []
+    for nth in range(1, lived + 1):
+        store = CheckpointStore(folder / str(nth) / "checkpoints", "fingerprint")
+        if others == "all damaged" and not store.holds(6):
+            found.append(None)
+        else:
+            checkpoint = store.latest()
+            found.append(None if checkpoint is None else checkpoint.round)
+            if checkpoint is not None:
+                assert_whole(checkpoint, checkpoint.round)
+        for round in (6, 8, 10):
+            commit(store, round)
+            assert_whole(store.latest(), round)
+        assert names(store) == ["round-00000008", "round-00000010"]
+    # Once the new checkpoint is there it stays; before, it is the previous one, at every point.
+    before = found.index(6)
+    assert before > 10
+    assert set(found[:before]) == {4 if 4 in rounds[others] else None}
+    assert set(found[before:]) == {6}
+
+
+@needs_fork
+def test_a_training_run_killed_while_it_saves_goes_on_to_the_same_bits(tmp_path):
+    lived = in_another_process(kill_training, tmp_path, tmp_path)
+    killed_at = range(1, lived, 3)
+    assert len(killed_at) >= 8
+    whole = tiny().train(METHOD, TINY, SIMULATE)
+    for nth in killed_at:
+        rest = tiny().train(METHOD, TINY, SIMULATE, out=tmp_path / str(nth), resume=True)
+        assert rest.summary["completed"]
+        assert_same(whole, rest)
+
+
+if __name__ == "__main__":
+    program, folder, prepared = sys.argv[1:]
+    sys.dont_write_bytecode = True
+    print(globals()[program](Path(folder), Path(prepared)))
