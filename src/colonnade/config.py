@@ -149,7 +149,7 @@ class DataConfig(_Section):
     folder: Path | None = Field(None, description="holds the files; else COLONNADE_DATA")
     partition: PartitionName = "quadrants"
     parties: _Count = 4
-    normalise: tuple[float, float] | None = None
+    normalise: tuple[pydantic.FiniteFloat, pydantic.FiniteFloat] | None = None
     train_rows: _Count | None = Field(None, description="use only the first ones")
     test_rows: _Count | None = Field(None, description="use only the first ones")
 
@@ -280,12 +280,16 @@ class NetworkConfig(ChannelConfig):
         return Network(self.build(), pairs, self.queue)
 
 
+# The kinds of work that the roles await.
+_Work = Literal["forward", "encode", "decode", "top", "update", "backward", "metrics"]
+
+
 class CostConfig(_Section):
     """What work costs on the virtual clock."""
 
     kind: Literal["measured", "modelled"] = "measured"
-    seconds: dict[str, _Seconds] = {}
-    seconds_per_row: dict[str, _Seconds] = {}
+    seconds: dict[_Work, _Seconds] = {}
+    seconds_per_row: dict[_Work, _Seconds] = {}
     slowdown: dict[_Name, Annotated[float, Field(ge=0, lt=math.inf)]] = {}
 
     @pydantic.model_validator(mode="after")
@@ -467,7 +471,7 @@ def _said(error: Any) -> str:
         return f"a name is made of letters, digits and . _ -, not {error['input']!r}"
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        message = "expected keys and values"
+        message = "input should be a valid dictionary of keys and values"
     value = error.get("input")
     if isinstance(value, (str, int, float, bool)) and repr(value) not in message:
         message += f", not {value!r}"

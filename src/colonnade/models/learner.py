@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -80,4 +81,5 @@ class Learner:
         """Restore what ``state_dict`` returned."""
         self.module.load_state_dict(state["module"])
         if self.optimiser is not None:
-            self.optimiser.load_state_dict(state["optimiser"])
+            # Torch would share the tensors of the state rather than copy them.
+            self.optimiser.load_state_dict(copy.deepcopy(state["optimiser"]))
