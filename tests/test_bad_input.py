@@ -179,7 +179,7 @@ def with_value(value):
         ({"x": with_value(float("inf"))}, DataError, "'bank' hold inf in row 7, column 2"),
         ({"x": torch.randn(19, 3)}, DataError, "'bank' has 19 rows .* there are 20 labels"),
         ({"bottom": nn.Linear(5, 4)}, ConfigurationError, "bottom model of 'bank' does not take"),
-        ({"bottom": nn.Flatten(0)}, ConfigurationError, r"'bank' must return .* returned \[6\]"),
+        ({"bottom": nn.Flatten(0)}, ConfigurationError, r"'bank' must return .* of shape \[6\]"),
         ({"y": torch.arange(20) % 4}, DataError, "label of row 3 is 3, .* classes 0 to 2"),
         ({"y": torch.arange(20) % 3 - 1}, DataError, "label of row 0 is -1"),
         ({"top": nn.Linear(7, 3)}, ConfigurationError, "width 8 .*bank: 4.*shop: 4"),

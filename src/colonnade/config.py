@@ -280,8 +280,16 @@ class NetworkConfig(ChannelConfig):
         return Network(self.build(), pairs, self.queue)
 
 
-# The kinds of work that the roles await.
-_Work = Literal["forward", "encode", "decode", "top", "update", "backward", "metrics"]
+_WORK = ("forward", "encode", "decode", "top", "update", "backward", "metrics")
+
+
+def _known_work(kind: str) -> str:
+    if kind not in _WORK:
+        raise ValueError(f"there is no such work; there are {', '.join(_WORK)}")
+    return kind
+
+
+_Work = Annotated[str, AfterValidator(_known_work)]
 
 
 class CostConfig(_Section):
