@@ -8,8 +8,9 @@ of one run are equal except for the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -49,6 +50,14 @@ _SCHEMA = {
 }
 
 
+_SENDER_AND_SEQUENCE = itemgetter(0, 5)
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    sender, receiver, kind, purpose, *numbers = row
+    return Entry(sender, receiver, kind, Purpose(purpose), *numbers)
+
+
 class Ledger:
     """A growing list of entries, ordered by (sender, sequence) when read.
 
@@ -61,22 +70,31 @@ class Ledger:
     """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._entries = list(entries)
-        self.append: Callable[[Entry], None] = self._entries.append
+        # Plain tuples of plain values: the garbage collector soon stops looking at those, however
+        # long a run and its ledger grow. They become entries when they are read.
+        self._rows: list[tuple[Any, ...]] = []
+        # What a driver calls for each message: an entry's fields, the purpose as an int.
+        self.record: Callable[[tuple[Any, ...]], None] = self._rows.append
+        self.extend(entries)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(sorted(self._entries, key=lambda entry: (entry.sender, entry.sequence)))
+        return map(_entry, sorted(self._rows, key=_SENDER_AND_SEQUENCE))
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry."""
+        self._rows.append((*entry[:3], int(entry.purpose), *entry[4:]))
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Add several entries."""
-        self._entries.extend(entries)
+        for entry in entries:
+            self.append(entry)
 
     def since(self, index: int) -> list[Entry]:
         """Return the entries from the ``index``-th recorded on, in the order of recording."""
-        return self._entries[index:]
+        return [_entry(row) for row in self._rows[index:]]
 
     def without_time(self) -> list[Entry]:
         """Return the ordered entries with the time blanked: what drivers must agree on."""
@@ -84,15 +102,15 @@ class Ledger:
 
     def bytes(self, select: Callable[[Entry], bool] = lambda entry: True) -> int:
         """Sum the bytes of the bodies of the selected entries."""
-        return sum(entry.body_bytes for entry in self._entries if select(entry))
+        return sum(entry.body_bytes for entry in map(_entry, self._rows) if select(entry))
 
     def framed_bytes(self, select: Callable[[Entry], bool] = lambda entry: True) -> int:
         """Sum the bytes of the selected entries, envelopes included."""
-        return sum(entry.framed_bytes for entry in self._entries if select(entry))
+        return sum(entry.framed_bytes for entry in map(_entry, self._rows) if select(entry))
 
     def before(self, sequences: dict[str, int]) -> Ledger:
         """Keep of each sender the entries before its given sequence number."""
-        return Ledger(e for e in self._entries if e.sequence < sequences.get(e.sender, 0))
+        return Ledger(e for e in self.since(0) if e.sequence < sequences.get(e.sender, 0))
 
     def frame(self) -> pl.DataFrame:
         """Return the ordered entries as a data frame, the purpose as a word."""

@@ -17,7 +17,7 @@ import torch
 
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.effects import Arrivals, Role, Send, Work
-from colonnade.ledger import Entry, Ledger
+from colonnade.ledger import Ledger
 from colonnade.streams import work_seed
 from colonnade.wire import MAX_BODY_BYTES, Message, encode_header
 
@@ -32,8 +32,6 @@ __all__ = [
     "perform",
     "threads",
 ]
-
-_new = tuple.__new__
 
 Values = Mapping[str, float | int | str]
 
@@ -181,17 +179,18 @@ class Outbox:
     def __init__(self, name: str, ledger: Ledger, sequence: int = 0) -> None:
         self.name = name
         self.sequence = sequence
-        self._ledger = ledger
+        self._record = ledger.record
 
     def stamp(self, send: Send, now: int | None) -> tuple[Message, bytes]:
         """Return the message for ``send`` and its header, and enter it in the ledger."""
         header = encode_header(send.kind, send.purpose, send.round, self.sequence)
-        # The generic constructors of named tuples take most of the time that a message costs.
-        head = (self.name, send.receiver, send.kind, send.purpose, send.round, self.sequence)
         size = len(send.body)
-        self._ledger.append(_new(Entry, (*head, size, size + len(header), now)))
+        head = (self.name, send.receiver, send.kind)
+        tail = (send.round, self.sequence)
+        self._record((*head, int(send.purpose), *tail, size, size + len(header), now))
+        message = Message(*head, send.purpose, *tail, send.body)
         self.sequence += 1
-        return _new(Message, (*head, send.body)), header
+        return message, header
 
 
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
