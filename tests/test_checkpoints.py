@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +16,11 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from colonnade.checkpoints import CheckpointStore, decode_state, encode_state
-from colonnade.codecs import Scalar
 from colonnade.drivers import Assignment
 from colonnade.errors import CheckpointError
 from colonnade.kernels.philox import permutation
@@ -32,6 +30,9 @@ from colonnade.streams import StreamKey
 from test_simulate import DRIVER
 from test_training import ADAM, SIMULATE, TRAINING, assert_same, problem
 from toys import Counter
+
+# No law here is about how fast a machine is.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # States
 
@@ -97,6 +98,7 @@ def raw(tensor):
     return tensor.shape, flat.view(torch.uint8).numpy()
 
 
+@unhurried
 @given(STATES)
 @example({})
 @example({"": [(), [], {}, b"", "", None]})
@@ -191,6 +193,7 @@ def state_or_refused(data):
     assert isinstance(state, dict)
 
 
+@unhurried
 @given(st.binary(max_size=200))
 @example(b"")
 @example(b"\2\0\0\0\0\0\0\0{}")
@@ -213,6 +216,7 @@ def test_a_state_cut_anywhere_is_refused():
         decode_state(data + b"\0")
 
 
+@unhurried
 @given(st.data())
 def test_a_state_with_changed_bytes_is_a_state_or_refused(data):
     saved = bytearray(encode_state(STATE))
@@ -234,6 +238,7 @@ def with_skeleton(text: str) -> bytes:
     return safetensors.torch.save({"skeleton": skeleton, "t0": torch.zeros(2).bfloat16()})
 
 
+@unhurried
 @given(JSON)
 @example({"array": "t0"})  # numpy has no bfloat16
 @example({"dict": [[{"dict": []}, 1]]})  # not hashable
@@ -406,7 +411,6 @@ def test_a_role_may_have_the_name_of_something_in_a_checkpoint(tmp_path, name):
 # Killed while writing. This file is also the program that is killed: it makes what is needed,
 # and for n = 1, 2, ... a copy of itself that dies before its n-th change to the disk.
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 CHANGES = {"open", "mkdir", "write", "flush", "fsync", "rename", "unlink", "rmdir"}
 
 
@@ -443,59 +447,74 @@ def killed(action, nth, calls):
     return False
 
 
-def kill_store(folder, prepared):
-    """Write the checkpoint before round 6 over a copy of ``prepared``, killed at every change."""
+# What lies there before round 6 is written, and which of it is damaged.
+OTHERS = {
+    "none": ((), ()),
+    "one": ((4,), ()),
+    "two": ((2, 4), ()),
+    "damaged": ((4, 6), (6,)),
+    "all damaged": ((6,), (6,)),
+}
+
+
+def kill_store(folder, others):
+    """Write the checkpoint before round 6 in a folder for each n, killed at the n-th change."""
+    rounds, damaged = OTHERS[others]
     for nth in count(1):
-        copy = folder / str(nth)
-        shutil.copytree(prepared, copy)
-        store = CheckpointStore(copy / "checkpoints", "fingerprint")
+        store = filled(folder / others / str(nth), *rounds)
+        for round in damaged:
+            damage(store, round)
+        store.folder.mkdir(parents=True, exist_ok=True)
         if not killed(lambda store=store: commit(store, 6), nth, CHANGES):
             return nth
     raise AssertionError
 
 
-TINY = replace(TRAINING, epochs=2, checkpoint_every=3)
-METHOD = svfl(Scalar(3), Scalar(8))
+TINY = replace(TRAINING, epochs=1, checkpoint_every=2)  # 5 rounds; saves before 2, 4 and the end
 
 
 def tiny():
-    return problem(2, True, Concat(), dropout=0.4, optimiser=ADAM)
+    return problem(2, False, Concat(), dropout=0.4, optimiser=ADAM)
 
 
-def kill_training(folder, _):
+def kill_training(folder):
     """Train in a folder for each n, killed at the n-th flush to the disk."""
-    permutation(StreamKey(0, "", "", 0), 2)  # what is compiled here need not be in each child
-    Scalar(3).encode(torch.zeros(1, 1), StreamKey(0, "", "", 0))
-    for nth in count(1, 3):
-        out = folder / str(nth)
-        action = partial(tiny().train, METHOD, TINY, SIMULATE, out=out)
+    # What is compiled and imported here need not be in each child.
+    permutation(StreamKey(0, "", "", 0), 2)
+    ADAM(nn.Linear(1, 1).parameters())
+    for nth in count(1, 4):
+        action = partial(tiny().train, svfl(), TINY, SIMULATE, out=folder / "training" / str(nth))
         if not killed(action, nth, {"fsync"}):
             return nth
     raise AssertionError
 
 
-def in_another_process(program, folder, prepared):
-    command = [sys.executable, __file__, program.__name__, str(folder), str(prepared)]
+@pytest.fixture(scope="module")
+def graveyard(tmp_path_factory):
+    """Everything that was left by being killed, and at which n each lived."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    folder = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, __file__, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return folder, json.loads(done.stdout)
 
 
-@needs_fork
-@pytest.mark.parametrize("others", ["none", "one", "two", "damaged", "all damaged"])
-def test_a_kill_while_writing_leaves_the_previous_checkpoint_or_the_new_one(tmp_path, others):
-    rounds = {"none": (), "one": (4,), "two": (2, 4), "damaged": (4, 6), "all damaged": (6,)}
-    prepared = filled(tmp_path / "prepared", *rounds[others])
-    prepared.folder.mkdir(parents=True, exist_ok=True)
-    if "damaged" in others:
-        damage(prepared, 6)
-    folder = tmp_path / "killed"
-    lived = in_another_process(kill_store, folder, tmp_path / "prepared")
-    assert lived > 10
+@pytest.mark.parametrize("others", OTHERS)
+def test_a_kill_while_writing_leaves_the_previous_checkpoint_or_the_new_one(graveyard, others):
+    folder, lived = graveyard
+    previous = 4 if 4 in OTHERS[others][0] else None
     found = []
-    for nth in range(1, lived + 1):
-        store = CheckpointStore(folder / str(nth) / "checkpoints", "fingerprint")
-        if others == "all damaged" and not store.holds(6):
+    for nth in range(1, lived[others] + 1):
+        store = CheckpointStore(folder / others / str(nth) / "checkpoints", "fingerprint")
+        if (
+            others == "all damaged"
+            and (store.folder / "round-00000006").exists()
+            and (not store.holds(6))
+        ):
+            with pytest.raises(CheckpointError, match="round-00000006 damaged"):
+                store.latest()  # as it was before
             found.append(None)
         else:
             checkpoint = store.latest()
@@ -506,26 +525,29 @@ def test_a_kill_while_writing_leaves_the_previous_checkpoint_or_the_new_one(tmp_
             commit(store, round)
             assert_whole(store.latest(), round)
         assert names(store) == ["round-00000008", "round-00000010"]
-    # Once the new checkpoint is there it stays; before, it is the previous one, at every point.
+    # Once the new checkpoint is there it stays; until then it is the previous one.
     before = found.index(6)
     assert before > 10
-    assert set(found[:before]) == {4 if 4 in rounds[others] else None}
-    assert set(found[before:]) == {6}
+    assert found == [previous] * before + [6] * (len(found) - before)
 
 
-@needs_fork
-def test_a_training_run_killed_while_it_saves_goes_on_to_the_same_bits(tmp_path):
-    lived = in_another_process(kill_training, tmp_path, tmp_path)
-    killed_at = range(1, lived, 3)
-    assert len(killed_at) >= 8
-    whole = tiny().train(METHOD, TINY, SIMULATE)
+def test_a_training_run_killed_while_it_saves_goes_on_to_the_same_bits(graveyard):
+    folder, lived = graveyard
+    killed_at = range(1, lived["training"], 4)
+    assert len(killed_at) >= 6
+    whole = tiny().train(svfl(), TINY, SIMULATE)
+    resumed_from = []
     for nth in killed_at:
-        rest = tiny().train(METHOD, TINY, SIMULATE, out=tmp_path / str(nth), resume=True)
+        out = folder / "training" / str(nth)
+        resumed_from.append(len(list(out.glob("**/round-*"))))
+        rest = tiny().train(svfl(), TINY, SIMULATE, out=out, resume=True)
         assert rest.summary["completed"]
         assert_same(whole, rest)
+    assert set(resumed_from) >= {0, 1, 2}  # checkpoints there were to go on from
 
 
 if __name__ == "__main__":
-    program, folder, prepared = sys.argv[1:]
-    sys.dont_write_bytecode = True
-    print(globals()[program](Path(folder), Path(prepared)))
+    # Children are forked from here, before anything has started a thread that they would lack.
+    graves = Path(sys.argv[1])
+    ends = {others: kill_store(graves, others) for others in OTHERS}
+    print(json.dumps(ends | {"training": kill_training(graves)}))

@@ -1,300 +1,642 @@
-"""Small exact laws of the lower floors."""
+"""Small laws of the lower floors, a section for each module."""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import FrozenInstanceError, replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from colonnade.batches import BatchPlan, pieces
 from colonnade.channels import Channel, Network, nanoseconds
-from colonnade.codecs import Scalar
+from colonnade.codecs import Float, Scalar
 from colonnade.costs import Measured, Modelled
 from colonnade.drivers.mailbox import Mailbox
-from colonnade.effects import Expect
-from colonnade.errors import ConfigurationError
+from colonnade.effects import Expect, Since
+from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
-from colonnade.links import Delivery, Direct
-from colonnade.models import Concat, Learner, Max, Mean, Sum, mlp, take
+from colonnade.links import Delivery, Direct, Link
+from colonnade.models import Concat, Fusion, Learner, Max, Mean, Sum, mlp, take
 from colonnade.streams import StreamKey, work_seed
 from colonnade.wire import Message, Purpose
 
+# No law here is about how fast a machine is.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 # Streams
 
-
-def test_every_field_of_a_key_tells_streams_apart():
-    base = StreamKey(1, "bank", "training/embedding", 2, 3)
-    others = [
-        StreamKey(2, "bank", "training/embedding", 2, 3),
-        StreamKey(1, "shop", "training/embedding", 2, 3),
-        StreamKey(1, "bank", "training/derivative", 2, 3),
-        StreamKey(1, "bank", "training/embedding", 3, 2),
-        StreamKey(1, "bank", "training/embedding", 2, 4),
-        StreamKey(1, "banktraining/", "embedding", 2, 3),
-        StreamKey(-1, "bank", "training/embedding", 2, 3),
-    ]
-    assert len({key.words() for key in [base, *others]}) == 1 + len(others)
+KEY = StreamKey(seed=7, origin="bank", purpose="training/embedding", round=3, part=1)
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
+NUMBERS = st.integers(-(2**63), 2**63 - 1)
+KEYS = st.builds(StreamKey, NUMBERS, NAMES, NAMES | st.text(max_size=6), NUMBERS, NUMBERS)
 
 
-def test_words_are_frozen_across_releases():
-    # blake2b-128, person "colonnade stream", of seed, round and part (int64 little-endian each),
-    # origin, a zero byte, purpose
-    words = (2875474379033044530, 9246533778499545769)
-    assert StreamKey(7, "bank", "training/embedding", 3, 1).words() == words
+@unhurried
+@given(KEYS, KEYS)
+def test_two_streams_are_the_same_only_if_every_field_is(one, other):
+    assert (one.words() == other.words()) == (one == other)
 
 
-def test_work_seeds_differ_between_pieces_of_work():
-    seeds = {
-        work_seed(seed, role, "TRAINING", round, step)
-        for seed in (0, 1)
-        for role in ("a", "b")
-        for round in range(50)
-        for step in range(5)
-    }
-    assert len(seeds) == 2 * 2 * 50 * 5
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 8}, {"origin": "shop"}, {"purpose": "training"}, {"round": 4}, {"part": 0}],
+    ids=str,
+)
+def test_every_field_changes_both_words(change):
+    for mine, other in zip(KEY.words(), replace(KEY, **change).words(), strict=True):
+        assert mine != other
+
+
+def test_origin_and_purpose_cannot_be_mistaken_for_each_other():
+    """An origin holds no zero byte, so the first one ends it; a purpose may hold anything."""
+    pairs = [("ab", "c"), ("a", "bc"), ("", "abc"), ("abc", ""), ("a", "b\0c"), ("a", "\0bc")]
+    assert len({StreamKey(0, *pair, 0).words() for pair in pairs}) == len(pairs)
+
+
+def test_a_frozen_key_has_frozen_words():
+    """BLAKE2b-128, personalised, of three signed 64-bit numbers, the origin, 0, and the purpose.
+
+    As printed by any BLAKE2b: the message is 07 00.. 03 00.. 01 00.. "bank" 00
+    "training/embedding", the personalisation "colonnade stream"; the digest's halves are little
+    endian.
+    """
+    words = 0x27E7BCB67B006632, 0x8052497B371DAAA9
+    assert KEY.words() == words
+    assert KEY.torch_seed() == words[0] >> 1
+    with pytest.raises(FrozenInstanceError):
+        KEY.round = 4
+
+
+def test_seeds_of_work_differ_by_everything_and_fit_torch():
+    choices = [(0, 1), ("bank", "shop"), ("TRAINING", "EVALUATION"), range(50), range(20)]
+    seeds = {work_seed(*choice) for choice in itertools.product(*choices)}
+    assert len(seeds) == 2 * 2 * 2 * 50 * 20
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+# Ledger
+
+PURPOSES = st.sampled_from(Purpose)
+SIZES = st.integers(0, 2**40)
+ENTRIES = st.lists(
+    st.builds(
+        Entry,
+        st.sampled_from("abc"),
+        st.sampled_from("abc"),
+        st.sampled_from(["embedding", "derivative"]),
+        PURPOSES,
+        st.integers(0, 5),
+        st.integers(0, 1000),
+        SIZES,
+        SIZES,
+        st.none() | SIZES,
+    ),
+    max_size=20,
+    unique_by=lambda entry: (entry.sender, entry.sequence),
+)
+
+
+@unhurried
+@given(ENTRIES, st.randoms(use_true_random=False))
+def test_a_ledger_reads_the_same_in_whatever_order_it_was_written(entries, random):
+    shuffled = random.sample(entries, len(entries))
+    one, other = Ledger(entries), Ledger()
+    other.extend(shuffled[:3])
+    for entry in shuffled[3:]:
+        other.append(entry)
+    assert list(one) == list(other) == sorted(entries, key=lambda e: (e.sender, e.sequence))
+    assert len(other) == len(entries)
+    assert other.since(2) == shuffled[2:]
+    assert one.frame().equals(other.frame())
+
+
+@unhurried
+@given(ENTRIES)
+def test_a_ledger_comes_back_from_its_frame(entries):
+    ledger = Ledger(entries)
+    frame = ledger.frame()
+    again = Ledger.from_frame(frame)
+    assert list(again) == list(ledger)
+    assert all(type(entry.purpose) is Purpose for entry in again)
+    assert frame.columns == list(Entry._fields)
+    assert set(frame["purpose"]) == {entry.purpose.label for entry in entries}
+
+
+@unhurried
+@given(ENTRIES)
+def test_totals_are_sums_and_the_time_is_all_that_is_blanked(entries):
+    ledger = Ledger(entries)
+    assert ledger.bytes() == sum(entry.body_bytes for entry in entries)
+    assert ledger.framed_bytes() == sum(entry.framed_bytes for entry in entries)
+    parts = [ledger.bytes(lambda e, p=purpose: e.purpose is p) for purpose in Purpose]
+    assert sum(parts) == ledger.bytes()
+    blank = ledger.without_time()
+    assert all(entry.nanoseconds is None for entry in blank)
+    assert [entry[:-1] for entry in blank] == [entry[:-1] for entry in ledger]
+
+
+@unhurried
+@given(ENTRIES, st.dictionaries(st.sampled_from("abc"), st.integers(0, 1000)))
+def test_the_part_of_a_ledger_before_a_cut(entries, sequences):
+    kept = list(Ledger(entries).before(sequences))
+    for entry in entries:
+        assert (entry in kept) == (entry.sequence < sequences.get(entry.sender, 0))
+
+
+def test_a_ledgers_file_has_words_and_seconds(tmp_path):
+    ledger = Ledger(
+        [
+            Entry("shop", "bank", "derivative", Purpose.EVALUATION, 2, 0, 10, 25, None),
+            Entry("bank", "shop", "embedding", Purpose.TRAINING, 1, 0, 100, 117, 1_500_000_000),
+        ]
+    )
+    ledger.write_csv(tmp_path / "ledger.csv")
+    assert (tmp_path / "ledger.csv").read_text() == (
+        "sender,receiver,kind,purpose,round,sequence,body_bytes,framed_bytes,seconds\n"
+        "bank,shop,embedding,training,1,0,100,117,1.5\n"
+        "shop,bank,derivative,evaluation,2,0,10,25,\n"
+    )
+
+
+def test_an_empty_ledger_has_the_same_columns():
+    full = Ledger([Entry("a", "b", "x", Purpose.SETUP, 0, 0, 1, 2, 3)])
+    assert Ledger().frame().schema == full.frame().schema
+    assert full.frame().schema["nanoseconds"] == pl.Int64
+    assert list(Ledger.from_frame(Ledger().frame())) == []
+
+
+# Channels
+
+
+@unhurried
+@given(st.integers(0, 2**20), st.integers(1, 10**12))
+def test_transmission_takes_exactly_the_next_whole_nanosecond(size, bandwidth):
+    # Floats suffice: 8e9 size < 2^53 is exact, and the quotient a/b, if not whole, is at least 1/b
+    # from a whole number, while rounding moves it by at most 2^-53 a/b < 1/b.
+    exact = Fraction(size * 8 * 10**9, bandwidth)
+    assert Channel(bandwidth).transmission_nanoseconds(size) == -(-exact // 1)
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "size", "expected"),
+    [
+        (300e6, 37_500, 1_000_000),  # 300 000 bits
+        (8.0, 1, 10**9),
+        (8e9, 7, 7),
+        (16e9, 1, 1),  # half a nanosecond
+        (3.0, 3, 8 * 10**9),
+        (7.0, 1, 1_142_857_143),  # 8/7 s
+        (float("inf"), 2**30, 0),
+        (1.0, 0, 0),
+    ],
+)
+def test_transmission_times(bandwidth, size, expected):
+    assert Channel(bandwidth).transmission_nanoseconds(size) == expected
+
+
+def test_durations_are_rounded_to_the_nearest_nanosecond():
+    assert [nanoseconds(s) for s in (0.0, 1e-9, 1.4e-9, 1.6e-9, 0.3)] == [0, 1, 1, 2, 300_000_000]
+    assert Channel(latency=0.0123).latency_nanoseconds == 12_300_000
+
+
+@pytest.mark.parametrize("bandwidth", [0, -1.0, float("nan"), -float("inf")])
+def test_a_bandwidth_that_cannot_be(bandwidth):
+    with pytest.raises(ConfigurationError, match=f"above 0 bit/s, not {bandwidth}"):
+        Channel(bandwidth)
+
+
+@pytest.mark.parametrize("latency", [-0.1, float("nan"), float("inf")])
+def test_a_latency_that_cannot_be(latency):
+    with pytest.raises(ConfigurationError, match=f"0 s or more, not {latency}"):
+        Channel(latency=latency)
+
+
+def test_a_network_has_a_channel_for_each_direction():
+    slow, default = Channel(1e3), Channel(1e6)
+    network = Network(default, {("a", "b"): slow})
+    assert network.channel("a", "b") is slow
+    assert network.channel("b", "a") is default
+    assert Network().channel("a", "b") == Channel()
+    with pytest.raises(ConfigurationError, match="at least 1 message, not 0"):
+        Network(queue=0)
+
+
+# Costs
+
+
+def test_modelled_work_costs_what_the_model_says():
+    costs = Modelled({"top": 0.5}, {"top": 0.01, "forward": 0.001}, {"slow": 2.0, "idle": 0.0})
+    assert costs.label == "modelled"
+    for measured in (0, 10**12):
+        assert costs.nanoseconds("fast", "top", 100, measured) == 1_500_000_000
+        assert costs.nanoseconds("slow", "top", 100, measured) == 3_000_000_000
+        assert costs.nanoseconds("idle", "top", 100, measured) == 0
+        assert costs.nanoseconds("fast", "forward", 7, measured) == 7_000_000
+        assert costs.nanoseconds("fast", "unknown", 100, measured) == 0
+
+
+def test_measured_work_costs_what_was_measured():
+    costs = Measured({"slow": 2.5})
+    assert costs.label == "measured"
+    assert costs.nanoseconds("fast", "top", 5, 1000) == 1000
+    assert costs.nanoseconds("slow", "top", 5, 1000) == 2500
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda value: Measured({"bank": value}), "slowdown of 'bank' must be 0 or more"),
+        (lambda value: Modelled(slowdown={"bank": value}), "slowdown of 'bank' must be 0 or more"),
+        (lambda value: Modelled({"top": value}), "cost of 'top' must be 0 s or more"),
+        (lambda value: Modelled({}, {"top": value}), "cost of 'top' must be 0 s or more"),
+    ],
+)
+def test_costs_that_cannot_be(make, message, value):
+    with pytest.raises(ConfigurationError, match=f"{message}, not {value}"):
+        make(value)
 
 
 # Batches
 
 
-@settings(deadline=None)  # the first permutation compiles its kernel
-@given(st.integers(1, 60), st.integers(1, 70), st.integers(1, 3), st.integers(-5, 5))
-def test_an_epoch_is_every_row_once_whatever_was_asked_before(rows, size, epochs, seed):
-    table = np.arange(100, 100 + rows)
-    plan = BatchPlan(table, size, epochs, seed)
-    assert plan.rounds == epochs * -(-rows // size)
-    forwards = [plan.rows(round).tolist() for round in range(plan.rounds)]
-    again = BatchPlan(table, size, epochs, seed)
-    backwards = [again.rows(round).tolist() for round in reversed(range(plan.rounds))]
-    assert forwards == backwards[::-1]
+@unhurried
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(1, 4), st.integers(0, 2**62))
+def test_every_epoch_goes_once_over_every_row(count, batch_size, epochs, seed):
+    rows = np.arange(count, dtype=np.int64) * 3 + 100
+    plan = BatchPlan(rows, batch_size, epochs, seed)
+    each = -(-count // batch_size)
+    assert (plan.rounds_per_epoch, plan.rounds) == (each, epochs * each)
     for epoch in range(epochs):
-        batches = forwards[epoch * plan.rounds_per_epoch : (epoch + 1) * plan.rounds_per_epoch]
-        assert sorted(row for batch in batches for row in batch) == table.tolist()
-        assert all(len(batch) == min(size, rows) for batch in batches[:-1])
+        batches = [plan.rows(round) for round in range(epoch * each, (epoch + 1) * each)]
+        assert sorted(np.concatenate(batches)) == list(rows)
+        assert [len(batch) for batch in batches[:-1]] == [plan.batch_size] * (each - 1)
+        assert len(batches[-1]) == count - (each - 1) * plan.batch_size
 
 
-def test_epochs_and_seeds_shuffle_differently():
-    orders = {
-        tuple(BatchPlan(np.arange(50), 50, 2, seed).rows(epoch).tolist())
-        for seed in (0, 1)
-        for epoch in (0, 1)
-    }
+@unhurried
+@given(st.permutations(range(12)))
+def test_a_batch_does_not_depend_on_the_batches_asked_for_before(order):
+    def plan():
+        return BatchPlan(np.arange(10), batch_size=3, epochs=3, seed=5)
+
+    expected = [plan().rows(round).tolist() for round in range(12)]
+    one = plan()
+    assert [one.rows(round).tolist() for round in order] == [expected[round] for round in order]
+
+
+def test_epochs_and_seeds_give_other_orders():
+    plans = [BatchPlan(np.arange(100), 100, 2, seed) for seed in (0, 1)]
+    orders = {tuple(plan.rows(round)) for plan in plans for round in (0, 1)}
     assert len(orders) == 4
 
 
-@pytest.mark.parametrize(("rows", "size", "epochs"), [([], 1, 1), ([1], 0, 1), ([1], 1, 0)])
-def test_plans_that_cannot_be(rows, size, epochs):
-    with pytest.raises(ConfigurationError):
-        BatchPlan(np.array(rows, dtype=np.int64), size, epochs, 0)
-
-
-@given(st.integers(0, 40), st.integers(1, 15))
-def test_pieces_are_the_rows_in_order(count, size):
-    rows = np.arange(count)
-    cut = pieces(rows, size)
-    assert [row for piece in cut for row in piece] == rows.tolist()
-    assert all(0 < len(piece) <= size for piece in cut)
-
-
-# Channels and costs
-
-
-def test_transmission_rounds_up_to_whole_nanoseconds():
-    assert Channel(bandwidth=8e9).transmission_nanoseconds(3) == 3
-    assert Channel(bandwidth=3e9).transmission_nanoseconds(1) == 3  # 2.67 ns
-    assert Channel().transmission_nanoseconds(10**9) == 0
-    assert Channel(latency=0.0105).latency_nanoseconds == 10_500_000
-    assert nanoseconds(1e-10) == 0
-
-
-def test_a_pair_may_differ_in_one_direction():
-    network = Network(Channel(1e6), {("a", "b"): Channel(1e3)})
-    assert network.channel("a", "b").bandwidth == 1e3
-    assert network.channel("b", "a").bandwidth == 1e6
-
-
 @pytest.mark.parametrize(
-    "make",
+    ("count", "batch_size", "epochs", "message"),
     [
-        partial(Channel, bandwidth=0),
-        partial(Channel, bandwidth=-1),
-        partial(Channel, bandwidth=float("nan")),
-        partial(Channel, latency=-1),
-        partial(Channel, latency=float("inf")),
-        partial(Network, queue=0),
-        partial(Measured, slowdown={"a": -1}),
-        partial(Modelled, {"forward": -1}),
-        partial(Modelled, {}, {"forward": float("nan")}),
-        partial(Modelled, slowdown={"a": float("inf")}),
+        (0, 1, 1, "no row to train on"),
+        (5, 0, 1, "batch_size must be at least 1, not 0"),
+        (5, -3, 1, "batch_size must be at least 1, not -3"),
+        (5, 1, 0, "epochs must be at least 1, not 0"),
     ],
 )
-def test_networks_and_costs_that_cannot_be(make):
-    with pytest.raises(ConfigurationError):
-        make()
+def test_batches_that_cannot_be(count, batch_size, epochs, message):
+    with pytest.raises(ConfigurationError, match=message):
+        BatchPlan(np.arange(count), batch_size, epochs, seed=0)
 
 
-def test_costs_by_hand():
-    costs = Modelled({"a": 1.0}, {"a": 0.5, "b": 0.25}, {"slow": 3.0})
-    assert costs.nanoseconds("fast", "a", 4, 17) == 3_000_000_000
-    assert costs.nanoseconds("slow", "b", 4, 17) == 3_000_000_000
-    assert costs.nanoseconds("slow", "c", 4, 17) == 0
-    assert Measured({"slow": 2.5}).nanoseconds("slow", "a", 4, 10) == 25
-    assert Measured().nanoseconds("any", "a", 4, 10) == 10
-
-
-# Ledger
-
-
-def entry(sender, sequence, size=10, purpose=Purpose.TRAINING, time=5):
-    return Entry(sender, "z", "kind", purpose, 0, sequence, size, size + 17, time)
-
-
-def test_a_ledger_is_read_in_order_of_sender_and_sequence():
-    ledger = Ledger([entry("b", 1), entry("a", 1), entry("b", 0), entry("a", 0)])
-    assert [(e.sender, e.sequence) for e in ledger] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    assert ledger.without_time()[0].nanoseconds is None
-    assert [(e.sender, e.sequence) for e in ledger.before({"a": 2, "b": 1})] == [
-        ("a", 0), ("a", 1), ("b", 0),
-    ]  # fmt: skip
-
-
-def test_a_ledger_adds_up_what_is_selected():
-    ledger = Ledger([entry("a", 0, 10), entry("a", 1, 5, Purpose.EVALUATION)])
-    assert ledger.bytes() == 15
-    assert ledger.bytes(lambda e: e.purpose is Purpose.EVALUATION) == 5
-    assert ledger.framed_bytes() == 15 + 34
-
-
-def test_a_ledger_comes_back_from_its_frame(tmp_path):
-    ledger = Ledger([entry("a", 0), entry("b", 0, purpose=Purpose.SETUP, time=None)])
-    again = Ledger.from_frame(ledger.frame())
-    assert list(again) == list(ledger)
-    assert all(isinstance(e.purpose, Purpose) for e in again)
-    ledger.write_csv(tmp_path / "ledger.csv")
-    lines = (tmp_path / "ledger.csv").read_text().splitlines()
-    assert lines[0] == (
-        "sender,receiver,kind,purpose,round,sequence,body_bytes,framed_bytes,seconds"
-    )
-    assert lines[1] == "a,z,kind,training,0,0,10,27,5e-9"
-    assert lines[2] == "b,z,kind,setup,0,0,10,27,"
+@unhurried
+@given(st.integers(0, 30), st.integers(1, 12))
+def test_pieces_are_in_order_and_none_is_empty(count, size):
+    cut = pieces(np.arange(count), size)
+    assert [int(row) for piece in cut for row in piece] == list(range(count))
+    assert all(len(piece) == size for piece in cut[:-1])
+    assert all(1 <= len(piece) <= size for piece in cut)
 
 
 # Mailbox
 
 
-def message(sender, sequence, kind="x", round=0):
-    return Message(sender, "me", kind, Purpose.TRAINING, round, sequence, b"")
+def message(sender, sequence, kind="x", round=0, purpose=Purpose.TRAINING):
+    return Message(sender, "hub", kind, purpose, round, sequence, b"")
 
 
-def test_a_mailbox_gives_the_oldest_of_a_kind_and_keeps_the_rest():
-    box = Mailbox()
-    for sequence, kind in enumerate(["x", "y", "x", "x"]):
-        box.put(message("a", sequence, kind), sequence)
+def boxed(*messages):
+    mailbox = Mailbox()
+    for index, item in enumerate(messages):
+        mailbox.put(item, index * 10)
+    return mailbox
+
+
+def taken(arrivals):
+    return [(item.sender, item.sequence) for item in arrivals]
+
+
+def test_messages_of_a_kind_are_taken_in_the_order_they_came():
+    mailbox = boxed(*(message("a", sequence) for sequence in range(3)))
     expect = Expect("x", 0, ("a",))
-    assert [box.take(expect).only.sequence for _ in range(3)] == [0, 2, 3]
-    assert not box.holds(expect, "a")
-    assert box.take(expect).missing == ("a",)
-    assert [m.kind for m, _ in box] == ["y"]
+    assert [taken(mailbox.take(expect)) for _ in range(3)] == [[("a", i)] for i in range(3)]
+    last = mailbox.take(expect)
+    assert (last.messages, last.missing) == ((), ("a",))
+    assert list(mailbox) == []
 
 
-def test_a_mailbox_gives_exactly_what_a_trace_names():
-    box = Mailbox()
-    for sequence in range(3):
-        box.put(message("a", sequence), 0)
-    expect = Expect("x", 0, ("a", "b"))
-    assert box.take_exactly([("a", 1), ("b", 0)], expect) is None
-    taken = box.take_exactly([("a", 1)], expect)
-    assert taken is not None
-    assert (taken.only.sequence, taken.missing) == (1, ("b",))
-    assert [m.sequence for m, _ in box] == [0, 2]
+def test_kinds_rounds_purposes_and_senders_are_kept_apart():
+    messages = [
+        message("a", 0, kind="y"),
+        message("a", 1, round=1),
+        message("a", 2, purpose=Purpose.EVALUATION),
+        message("b", 0),
+        message("a", 3),
+    ]
+    mailbox = boxed(*messages)
+    assert not mailbox.holds(Expect("z", 0, ("a",)), "a")
+    assert taken(mailbox.take(Expect("x", 0, ("a",)))) == [("a", 3)]
+    assert taken(mailbox.take(Expect("x", 0, ("a",), Purpose.EVALUATION))) == [("a", 2)]
+    assert taken(mailbox.take(Expect("x", 1, ("a",)))) == [("a", 1)]
+    assert [item for item, _ in mailbox] == [messages[0], messages[3]]
+    assert [now for _, now in mailbox] == [0, 30]
 
 
-# Links and models
+def test_sources_are_given_in_the_order_of_the_expect():
+    mailbox = boxed(message("c", 0), message("a", 0))
+    arrivals = mailbox.take(Expect("x", 0, ("a", "b", "c")))
+    assert taken(arrivals) == [("a", 0), ("c", 0)]
+    assert arrivals.missing == ("b",)
+    assert len(arrivals) == 2
 
 
-def test_a_direct_link_is_its_codec():
-    link, key = Direct(Scalar(4)), StreamKey(0, "a", "x", 0)
-    x, rows = torch.randn(6, 3), np.arange(6)
-    body = link.sender(100, 3).send(x, rows, key)
-    assert body == Scalar(4).encode(x, key)
-    received = link.receiver(100, 3).receive(body, rows, key)
-    assert torch.equal(received, Scalar(4).decode(body, (6, 3), key))
+def test_of_several_kinds_the_message_sent_first_is_taken():
+    mailbox = boxed(message("a", 5, kind="y"), message("a", 4, kind="x"))
+    expect = Expect(("x", "y"), 0, ("a",))
+    assert taken(mailbox.take(expect)) == [("a", 4)]
+    assert taken(mailbox.take(expect)) == [("a", 5)]
+
+
+def test_taking_exactly_takes_those_or_nothing():
+    mailbox = boxed(message("b", 7), message("a", 3), message("a", 4))
+    expect = Expect("x", 0, ("a", "b", "c"))
+    assert mailbox.take_exactly([("a", 4), ("b", 8)], expect) is None
+    assert mailbox.take_exactly([("b", 7)], Expect("x", 0, ("a",))) is None  # not a source
+    assert len(list(mailbox)) == 3
+    arrivals = mailbox.take_exactly([("b", 7), ("a", 4)], expect)
+    assert taken(arrivals) == [("b", 7), ("a", 4)]
+    assert arrivals.missing == ("c",)
+    assert [item.sequence for item, _ in mailbox] == [3]
+    nothing = mailbox.take_exactly([], expect)
+    assert (nothing.messages, nothing.missing) == ((), ("a", "b", "c"))
+
+
+@unhurried
+@given(st.data())
+def test_a_mailbox_is_queues_by_sender_kind_round_and_purpose(data):
+    """Whatever is put and taken, in any order, it agrees with plain lists."""
+    mailbox, lists = Mailbox(), {}
+    pool = st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 1))
+    for sequence in range(data.draw(st.integers(0, 25))):
+        sender, kind, round = data.draw(pool)
+        queue = lists.setdefault((sender, kind, round), [])
+        if data.draw(st.booleans()):
+            queue.append(message(sender, sequence, kind, round))
+            mailbox.put(queue[-1], sequence)
+        else:
+            expect = Expect(kind, round, (sender,))
+            assert mailbox.satisfied(expect, 0, 0) == mailbox.holds(expect, sender) == bool(queue)
+            assert list(mailbox.take(expect)) == [queue.pop(0) for _ in queue[:1]]
+    left = [item for queue in lists.values() for item in queue]
+    left.sort(key=lambda item: item.sequence)
+    assert sorted((item for item, _ in mailbox), key=lambda item: item.sequence) == left
+
+
+def test_deadlines_count_from_the_first_arrival_or_from_the_wait():
+    mailbox = boxed(message("b", 0), message("a", 0))  # at 0 and 10 ns
+    first = Expect("x", 0, ("a", "c"), within=1e-6)
+    assert mailbox.deadline(first, since=500) == 10 + 1000
+    assert mailbox.deadline(first._replace(since=Since.NOW), since=500) == 1500
+    assert mailbox.deadline(first._replace(within=None), since=500) is None
+    assert mailbox.deadline(first._replace(sources=("c",)), since=500) is None
+    assert not mailbox.satisfied(first, since=500, now=1009)
+    assert mailbox.satisfied(first, since=500, now=1010)
+
+
+@pytest.mark.parametrize("quorum", [0, -1, 3])
+def test_a_quorum_that_cannot_be(quorum):
+    with pytest.raises(LocalProtocolError, match=f"quorum of {quorum} of 2 sources"):
+        Mailbox().deadline(Expect("x", 0, ("a", "b"), quorum=quorum), 0)
+
+
+# Links
+
+
+def test_a_direct_link_is_its_codec_of_the_round():
+    class Scheduled(Float):
+        """Half precision from round 2 on."""
+
+        def at(self, round):
+            return Float(16 if round >= 2 else 32)
+
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    rows = np.array([5, 0, 9])
+    link = Direct(Scheduled())
+    sender, receiver = link.sender(10, 4), link.receiver(10, 4)
+    for round, codec in enumerate([Float(), Float(), Float(16), Float(16)]):
+        key = replace(KEY, round=round)
+        body = sender.send(x, rows, key)
+        assert body == codec.encode(x, key)
+        assert torch.equal(receiver.receive(body, rows, key), codec.decode(body, (3, 4), key))
+
+
+def test_a_direct_link_remembers_nothing_and_survives_losses():
+    link = Direct(Scalar(4))
+    assert isinstance(link, Link)
     assert link.delivery is Delivery.ANY
-    assert len(body) <= link.bytes_at_most(6, 3)
+    sender, receiver = link.sender(10, 4), link.receiver(10, 4)
+    rows = np.array([1, 2])
+    bodies = [sender.send(torch.full((2, 4), float(i)), rows, KEY) for i in (1, 2, 1)]
+    assert bodies[0] == bodies[2]
+    assert len(bodies[0]) <= link.bytes_at_most(2, 4)
+    assert sender.state_dict() == receiver.state_dict() == {}
+    sender.load_state_dict({})
+    receiver.load_state_dict({})
+    with pytest.raises(RemoteProtocolError):
+        receiver.receive(bodies[0], np.array([1, 2, 3, 4, 5]), KEY)
 
 
-def test_derivatives_of_fusions():
-    def derivatives(fusion):
-        leaves = [torch.tensor([[1.0, 5.0]]), torch.tensor([[2.0, 5.0]])]
-        for leaf in leaves:
-            leaf.requires_grad_()
-        fusion(leaves).sum().backward()
-        return [leaf.grad.tolist() for leaf in leaves]
+# Fusion
 
-    assert derivatives(Concat()) == derivatives(Sum()) == [[[1.0, 1.0]], [[1.0, 1.0]]]
-    assert derivatives(Mean()) == [[[0.5, 0.5]], [[0.5, 0.5]]]
-    assert derivatives(Max()) == [[[0.0, 0.5]], [[1.0, 0.5]]]  # a tie is shared
+
+def embeddings(count, width=3):
+    generator = torch.Generator().manual_seed(count)
+    return [
+        torch.randn(5, width, generator=generator, dtype=torch.float64).requires_grad_()
+        for _ in range(count)
+    ]
+
+
+def derivatives(fusion, parts):
+    """Those of the parts, where that of the fused embedding is a matrix of numbers 1, 2, ..."""
+    fused = fusion(parts)
+    upstream = torch.arange(1.0, fused.numel() + 1, dtype=fused.dtype).view_as(fused)
+    return upstream, torch.autograd.grad(fused, parts, upstream)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("fusion", [Concat(), Sum(), Mean(), Max()], ids=lambda f: type(f).__name__)
+def test_a_fusion_has_the_width_it_says_and_true_derivatives(fusion: Fusion, count):
+    parts = embeddings(count)
+    assert fusion(parts).shape == (5, fusion.width([3] * count))
+    assert torch.autograd.gradcheck(lambda *parts: fusion(parts), parts)
+    assert fusion == type(fusion)()
+    assert hash(fusion) == hash(type(fusion)())
+
+
+def test_concat_gives_each_its_own_columns():
+    parts = [*embeddings(1, width=2), *embeddings(2, width=4)]
+    assert Concat().width([2, 4, 4]) == 10
+    upstream, derived = derivatives(Concat(), parts)
+    for mine, expected in zip(derived, upstream.split([2, 4, 4], dim=1), strict=True):
+        assert torch.equal(mine, expected)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_derivative_of_the_mean_carries_one_over_the_parties(count):
+    parts = embeddings(count)
+    assert torch.allclose(Mean()(parts), torch.stack(parts).mean(0))
+    for fusion, factor in ((Mean(), 1 / count), (Sum(), 1.0)):
+        upstream, derived = derivatives(fusion, parts)
+        assert all(torch.equal(mine, upstream * factor) for mine in derived)
+
+
+def test_the_largest_takes_the_derivative_of_max_and_ties_share_it():
+    parts = [
+        torch.tensor([[1.0, 5.0, 2.0, 0.0]], requires_grad=True),
+        torch.tensor([[3.0, 5.0, 2.0, -1.0]], requires_grad=True),
+        torch.tensor([[2.0, 4.0, 2.0, -2.0]], requires_grad=True),
+    ]
+    upstream, derived = derivatives(Max(), parts)  # 1, 2, 3, 4
+    assert Max()(parts).tolist() == [[3.0, 5.0, 2.0, 0.0]]
+    assert [mine.tolist() for mine in derived] == [
+        [[0.0, 1.0, 1.0, 4.0]],
+        [[1.0, 1.0, 1.0, 0.0]],
+        [[0.0, 0.0, 1.0, 0.0]],
+    ]
+    assert torch.equal(sum(derived), upstream)
 
 
 def test_sums_run_in_the_order_given():
-    big, small = torch.tensor([[2.0**24]]), torch.tensor([[1.0]])
-    assert Sum()([big, small, small, -big]).item() == 0.0
-    assert Sum()([small, small, big, -big]).item() == 2.0
+    parts = [torch.tensor([[value]]) for value in (1e8, 1.0, -1e8)]
+    assert Sum()(parts).item() == 0.0  # float32: 1e8 + 1 is 1e8
+    assert Sum()([parts[0], parts[2], parts[1]]).item() == 1.0
 
 
-@pytest.mark.parametrize("fusion", [Sum(), Mean(), Max()])
-def test_elementwise_fusions_want_equal_widths(fusion):
-    assert fusion.width([3, 3]) == 3
-    with pytest.raises(ConfigurationError, match="3, 4 wide"):
+@pytest.mark.parametrize("fusion", [Sum(), Mean(), Max()], ids=lambda f: type(f).__name__)
+def test_unequal_widths_are_refused_by_name(fusion):
+    name = type(fusion).__name__.lower()
+    with pytest.raises(ConfigurationError, match=f"fusion {name} needs .* they are 3, 4 wide"):
         fusion.width([3, 4])
 
 
+# Perceptrons
+
+
+def test_the_layers_of_an_mlp():
+    model = mlp(4, [8, 6, 2], activation="tanh", last="identity", dropout=0.5)
+    kinds = [type(layer).__name__ for layer in model]
+    assert kinds == ["Linear", "Tanh", "Dropout", "Linear", "Tanh", "Dropout", "Linear"]
+    assert model(torch.zeros(3, 4)).shape == (3, 2)
+    assert [type(layer) for layer in mlp(2, [3])] == [nn.Linear, nn.ReLU]
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("arguments", "message"),
     [
-        partial(mlp, 3, []),
-        partial(mlp, 0, [2]),
-        partial(mlp, 3, [0]),
-        partial(mlp, 3, [2], "swish"),
-        partial(mlp, 3, [2], dropout=1.0),
+        ({"widths": []}, "layers of width 1 or more"),
+        ({"widths": [3, 0]}, "layers of width 1 or more, not .3, 0."),
+        ({"inputs": 0}, "layers of width 1 or more"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
+        ({"dropout": -0.1}, "dropout must be at least 0"),
+        ({"dropout": float("nan")}, "dropout must be at least 0"),
+        ({"activation": "swish"}, "activation 'swish' is unknown; there are identity, relu"),
+        ({"last": "swish"}, "activation 'swish' is unknown"),
     ],
+    ids=str,
 )
-def test_perceptrons_that_cannot_be(make):
-    with pytest.raises(ConfigurationError):
-        make()
+def test_an_mlp_that_cannot_be(arguments, message):
+    with pytest.raises(ConfigurationError, match=message):
+        mlp(**({"inputs": 4, "widths": [3, 2]} | arguments))
 
 
-def test_features_may_be_several_columns_by_name():
-    rows = np.array([2, 0])
-    taken = take({"age": torch.arange(3), "sex": torch.tensor([5, 6, 7])}, rows)
-    assert taken["age"].tolist() == [2, 0]
-    assert taken["sex"].tolist() == [7, 5]
+# Learners
 
 
-def test_a_learner_goes_on_from_its_state():
-    def trained(learner, steps):
-        for step in range(steps):
-            torch.manual_seed(step)
-            learner(torch.randn(4, 3), training=True).square().sum().backward()
+@pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
+def test_a_learner_goes_on_from_its_state(optimiser):
+    inputs = torch.randn(6, 8, 2, generator=torch.Generator().manual_seed(0))
+
+    def learner(seed):
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        return Learner(module, partial(optimiser, lr=0.05))
+
+    def learn(learner, batches):
+        for batch in batches:
+            learner(batch, training=True).square().mean().backward()
             learner.step()
-        return learner
+        return [value.clone() for value in learner.module.state_dict().values()]
 
-    def fresh():
-        torch.manual_seed(0)
-        return Learner(nn.Linear(3, 2), partial(torch.optim.Adam, lr=0.1))
+    one, other = learner(1), learner(2)
+    learn(one, inputs[:3])
+    other.load_state_dict(one.state_dict())
+    for mine, expected in zip(learn(other, inputs[3:]), learn(one, inputs[3:]), strict=True):
+        assert torch.equal(mine, expected)
 
-    first = trained(fresh(), 5)
-    again = fresh()
-    again.load_state_dict(first.state_dict())
-    for one, other in zip(
-        trained(first, 3).module.parameters(), trained(again, 3).module.parameters(), strict=True
-    ):
-        assert torch.equal(one, other)
-    assert not first(torch.randn(2, 3), training=False).requires_grad
-    assert Learner(nn.ReLU(), partial(torch.optim.SGD, lr=0.1)).optimiser is None
+
+def test_a_step_clears_what_it_used():
+    learner = Learner(nn.Linear(1, 1, bias=False), partial(torch.optim.SGD, lr=1.0))
+    nn.init.constant_(learner.module.weight, 5.0)
+    for expected in (3.0, 1.0):
+        learner(torch.tensor([[2.0]]), training=True).sum().backward()  # the derivative is 2
+        learner.step()
+        assert learner.module.weight.item() == expected
+        assert learner.module.weight.grad is None
+
+
+def test_evaluation_has_no_gradient_and_no_dropout():
+    learner = Learner(nn.Sequential(nn.Linear(2, 50), nn.Dropout(0.5)), torch.optim.Adam)
+    inputs = torch.ones(1, 2)
+    output = learner(inputs, training=False)
+    assert not output.requires_grad
+    assert torch.equal(output, learner.module[0](inputs))
+    assert learner(inputs, training=True).requires_grad
+    assert learner.module.training
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_module_without_parameters_to_train_needs_no_optimiser(frozen):
+    module = nn.Linear(2, 2) if frozen else nn.Flatten()
+    module.requires_grad_(False)
+    learner = Learner(module, torch.optim.Adam)
+    assert learner.optimiser is None
+    learner.step()
+    other = Learner(module, torch.optim.Adam)
+    other.load_state_dict(learner.state_dict())
+    assert other(torch.ones(3, 2), training=True).shape == (3, 2)
+
+
+def test_rows_are_taken_in_their_order_from_every_feature():
+    columns = {"image": torch.arange(24.0).view(4, 2, 3), "age": torch.arange(4)}
+    rows = np.array([3, 0, 3])
+    taken = take(columns, rows)
+    assert list(taken) == ["image", "age"]
+    assert torch.equal(taken["image"], columns["image"][[3, 0, 3]])
+    assert taken["age"].tolist() == [3, 0, 3]
+    assert torch.equal(take(columns["age"], rows), taken["age"])
+    assert take(columns["image"], rows[:0]).shape == (0, 2, 3)

@@ -6,11 +6,14 @@ import tracemalloc
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import RemoteProtocolError
 from colonnade.wire import MAX_BODY_BYTES, VERSION, Message, Purpose, decode_frame, encode_header
+
+# No law here is about how fast a machine is.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 KINDS = st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True)
 COUNTS = st.integers(0, 2**53 - 1)
@@ -28,6 +31,7 @@ def read(frame: bytes, **options: int) -> Message:
     return decode_frame(frame, "bank", "shop", **options)
 
 
+@unhurried
 @given(KINDS, st.sampled_from(Purpose), COUNTS, COUNTS, st.binary(max_size=100))
 def test_what_is_written_is_read(kind, purpose, round, sequence, body):
     message = read(encode_header(kind, purpose, round, sequence) + body)
@@ -214,6 +218,7 @@ def read_or_refused(frame: bytes) -> None:
     assert len(header) <= len(frame) - len(message.body)  # ours is the shortest form
 
 
+@unhurried
 @given(st.binary(max_size=200))
 @example(b"")
 @example(b"\0")
@@ -235,11 +240,13 @@ WILD = st.recursive(
 FIELDS = [st.just(VERSION), KINDS, st.sampled_from(range(5)), COUNTS, COUNTS]
 
 
+@unhurried
 @given(st.tuples(*(field | WILD for field in FIELDS)), st.binary(max_size=9))
 def test_any_msgpack_is_read_or_refused(fields, body):
     read_or_refused(framed(packed(*fields), body))
 
 
+@unhurried
 @given(st.data(), KINDS, st.sampled_from(Purpose), COUNTS, COUNTS)
 def test_headers_with_a_changed_byte_are_read_or_refused(data, kind, purpose, round, sequence):
     frame = bytearray(encode_header(kind, purpose, round, sequence) + b"body")

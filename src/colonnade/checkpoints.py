@@ -212,7 +212,7 @@ class CheckpointStore:
     def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
         """Finish a draft, and remove checkpoints that are no longer needed."""
         draft.commit(round, self.fingerprint, account)
-        for old in self._folders()[: -self._keep]:
+        for old in (*self._folders()[: -self._keep], *self.folder.glob("writing-*")):
             shutil.rmtree(old)
 
     def latest(self) -> Checkpoint | None:

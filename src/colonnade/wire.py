@@ -2,8 +2,8 @@
 
 A frame is ``length of header (2 bytes, little endian) | header (msgpack array) | body``. The
 header says how to read the body and where it belongs; it does not say who sent it, because the
-driver knows that from the connection, and a claim in the bytes could be forged. Reading copies
-nothing and allocates nothing in proportion to a number found in the bytes.
+driver knows that from the connection, and a claim in the bytes could be forged. Reading
+allocates nothing in proportion to a number found in the bytes.
 """
 
 from __future__ import annotations
