@@ -226,7 +226,7 @@ def test_a_run_leaves_a_folder_that_repeats_it(
 
     # But not as another run.
     code, _, err = colonnade("run", tiny, "--out", first, "--resume")
-    assert code == 1
+    assert code == 2
     assert "was written by a run of another configuration" in err
     assert len(err.splitlines()) == 1
     assert repeatable(first) == kept

@@ -700,3 +700,23 @@ def test_training_that_diverges_says_so(
         Federation([party], holder).train(
             method, Training(epochs=20, batch_size=5), driver, out=tmp_path / "run"
         )
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
+    x, y = torch.randn(20, 3), torch.arange(20) % 2
+    rows = range(15)
+
+    def train(x: Tensor, y: Tensor, rows: range, resume: bool = True) -> None:
+        party = Party("bank", x, seeded_linear(3, 2))
+        holder = LabelHolder("insurer", y, seeded_linear(2, 2))
+        Federation([party], holder, train_rows=rows).train(out=tmp_path / "run", resume=resume)
+
+    def seeded_linear(inputs: int, outputs: int) -> nn.Linear:
+        torch.manual_seed(0)
+        return nn.Linear(inputs, outputs)
+
+    train(x, y, rows, resume=False)
+    train(x, y, rows)
+    for other in ((x + 1e-6, y, rows), (x, 1 - y, rows), (x, y, range(1, 16))):
+        with pytest.raises(CheckpointError, match="another configuration"):
+            train(*other)

@@ -231,7 +231,7 @@ class CheckpointStore:
                 continue
             if manifest["fingerprint"] != self.fingerprint:
                 raise CheckpointError(
-                    f"{folder} was written by a run of another configuration; "
+                    f"{folder} was written by a run of another configuration or other data; "
                     "resume with the configuration in the run's own folder"
                 )
             return Checkpoint(folder, manifest)

@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 from colonnade import __version__
-from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.errors import CheckpointError, ColonnadeError, InvalidInput
 
 __all__ = ["app", "main"]
 
@@ -216,7 +216,7 @@ def main() -> None:
     except ColonnadeError as error:
         _err.print("[bold red]error:[/] ", end="")
         _say(_err, " ".join(str(error).split()))
-        sys.exit(2 if isinstance(error, InvalidInput) else 1)
+        sys.exit(2 if isinstance(error, (InvalidInput, CheckpointError)) else 1)
     except KeyboardInterrupt:
         _err.print("stopped")
         sys.exit(INTERRUPTED)

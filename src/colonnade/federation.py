@@ -276,8 +276,7 @@ class Federation:
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
         checkpoint = None
-        fingerprint = hashlib.blake2b(json.dumps(description).encode(), digest_size=16).hexdigest()
-        store = None if folder is None else folder.store(fingerprint)
+        store = None if folder is None else folder.store(self._fingerprint(description))
         if folder is not None:
             checkpoint = store.latest() if store is not None and resume else None
             folder.begin(config or description, resume)
@@ -422,6 +421,19 @@ class Federation:
             "rows": [self.rows, len(self.train_rows), len(self.test_rows)],
             "metrics": [metric.name for metric in self.metrics],
         }
+
+    def _fingerprint(self, description: Mapping[str, Any]) -> str:
+        """Return what a checkpoint must share with a run that goes on from it: also the data."""
+        digest = hashlib.blake2b(json.dumps(description).encode(), digest_size=16)
+        for party in self._holders():
+            columns = party.features
+            parts = [columns] if isinstance(columns, Tensor) else columns.values()
+            for values in parts:
+                digest.update(_bytes_of(values))
+        digest.update(_bytes_of(self.label_holder.labels))
+        for rows in (self.train_rows, self.test_rows):
+            digest.update(rows.data)
+        return digest.hexdigest()
 
     # Checking
 
@@ -620,6 +632,10 @@ def _described(learner: Learner) -> dict[str, Any]:
         "optimiser": type(optimiser).__name__ if optimiser else "none",
         "settings": {k: repr(v) for k, v in optimiser.defaults.items()} if optimiser else {},
     }
+
+
+def _bytes_of(values: Tensor) -> memoryview:
+    return values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
 def _clock(driver: Driver) -> dict[str, str]:
