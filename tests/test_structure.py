@@ -24,7 +24,7 @@ FLOORS = [
     "uplinks roles",
     "drivers",
     "metrics runs",
-    "reports methods datasets",
+    "reports methods datasets checks",
     "federation",
     "config",
     "demo cli",

@@ -23,13 +23,21 @@ from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.batches import BatchPlan, pieces
+from colonnade.checks import (
+    check_features,
+    check_labels,
+    embedding_width,
+    extreme_rows,
+    first_line,
+    shown,
+)
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.drivers.driver import Values
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.links import Rows
 from colonnade.methods import Method, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, RMSE, Metric
-from colonnade.models import Features, Learner, OptimiserFactory, take
+from colonnade.models import Features, Learner, OptimiserFactory
 from colonnade.reports import draw_run
 from colonnade.roles import EvaluationPlan, SplitLabelHolder, SplitParty
 from colonnade.runs import Run, RunFolder, history_frame, summarise
@@ -208,7 +216,7 @@ class Federation:
         self.parties = tuple(parties)
         self.label_holder = label_holder
         self._check_names()
-        _check_labels(label_holder)
+        check_labels(label_holder.name, label_holder.labels)
         self.rows = len(label_holder.labels)
         self.train_rows = self._checked_rows(
             "train_rows", np.arange(self.rows) if train_rows is None else train_rows
@@ -220,9 +228,9 @@ class Federation:
             nn.functional.cross_entropy if classes else _squared_error
         )
         for party in self._holders():
-            _check_features(party.name, party.features, self.rows)
+            check_features(party.name, party.features, self.rows)
         self.widths = {
-            p.name: _embedding_width(p.name, p.bottom, p.features) for p in self._holders()
+            p.name: embedding_width(p.name, p.bottom, p.features) for p in self._holders()
         }
 
     def train(
@@ -275,10 +283,10 @@ class Federation:
         roles = self._roles(method, training, batches)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
-        checkpoint = None
-        store = None if folder is None else folder.store(self._fingerprint(description))
+        store = checkpoint = None
         if folder is not None:
-            checkpoint = store.latest() if store is not None and resume else None
+            store = folder.store(self._fingerprint(description))
+            checkpoint = store.latest() if resume else None
             folder.begin(config or description, resume)
         assignment = Assignment(
             seed=training.seed,
@@ -479,7 +487,7 @@ class Federation:
         """
         holder = self.label_holder
         fused = method.fusion.width(list(self.widths.values()))
-        rows = _extremes(holder.labels)
+        rows = extreme_rows(holder.labels)
         with torch.no_grad():
             try:
                 output = copy.deepcopy(holder.top).eval()(torch.zeros(len(rows), fused))
@@ -487,12 +495,12 @@ class Federation:
                 raise ConfigurationError(
                     f"the top model of {holder.name!r} does not take fused embeddings of width "
                     f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())}): "
-                    f"{_first_line(error)}"
+                    f"{first_line(error)}"
                 ) from error
             if not isinstance(output, Tensor) or output.shape[:1] != (len(rows),):
                 raise ConfigurationError(
                     f"the top model of {holder.name!r} must return predictions of shape "
-                    f"[rows, ...], but for {len(rows)} rows it returned {_shown(output)}"
+                    f"[rows, ...], but for {len(rows)} rows it returned {shown(output)}"
                 )
             labels = holder.labels
             if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
@@ -508,13 +516,13 @@ class Federation:
             except Exception as error:
                 raise ConfigurationError(
                     f"the loss of {holder.name!r} does not take predictions of shape "
-                    f"{list(output.shape)} and the labels, {_shown(labels)}, of the rows "
-                    f"{' and '.join(map(str, rows))}: {_first_line(error)}"
+                    f"{list(output.shape)} and the labels, {shown(labels)}, of the rows "
+                    f"{' and '.join(map(str, rows))}: {first_line(error)}"
                 ) from error
             if not isinstance(loss, Tensor) or loss.dim() != 0:
                 raise ConfigurationError(
                     f"the loss of {holder.name!r} must return one number, the mean of a batch, "
-                    f"but it returned {_shown(loss)}"
+                    f"but it returned {shown(loss)}"
                 )
 
     def _warm_up(self, method: Method) -> None:
@@ -547,84 +555,12 @@ def _whole(value: object, least: int, beyond: int) -> bool:
     return isinstance(value, int) and least <= value < beyond
 
 
-def _extremes(labels: Tensor) -> Rows:
-    """Return the rows of the smallest and of the largest label."""
-    flat = labels.flatten(1).amax(1) if labels.dim() > 1 else labels
-    return np.array([int(flat.argmin()), int(flat.argmax())], dtype=np.int64)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
-    return f"a {type(value).__name__}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _check_labels(holder: LabelHolder) -> None:
-    labels: object = holder.labels
-    if not isinstance(labels, Tensor) or labels.dim() == 0 or labels.numel() == 0:
-        raise DataError(
-            f"the labels of {holder.name!r} must be a tensor with a row or more, "
-            f"not {_shown(labels)}"
-        )
-    if labels.is_floating_point():
-        _check_finite("labels", holder.name, labels)
-
-
-def _check_features(name: str, features: Features, rows: int) -> None:
-    columns: object = {"features": features} if isinstance(features, Tensor) else features
-    if not isinstance(columns, Mapping):
-        raise DataError(
-            f"the features of {name!r} must be a tensor, or tensors by name, not {_shown(columns)}"
-        )
-    for column, values in columns.items():
-        if not isinstance(values, Tensor) or values.dim() == 0:
-            raise DataError(
-                f"{column} of {name!r} must be a tensor [rows, ...], not {_shown(values)}"
-            )
-        if len(values) != rows:
-            raise DataError(
-                f"{name!r} has {len(values)} rows of {column}, but there are {rows} labels"
-            )
-        if values.is_floating_point():
-            _check_finite(column, name, values)
-
-
-def _check_finite(what: str, name: str, values: Tensor) -> None:
-    if not torch.isfinite(values).all():
-        place = (~torch.isfinite(values)).nonzero()[0].tolist()
-        raise DataError(
-            f"{what} of {name!r} hold {float(values[tuple(place)])} in row {place[0]}"
-            + (f", column {place[1]}" if len(place) > 1 else "")
-            + "; fill or drop missing values before training"
-        )
-
-
-def _embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
-    """Return the width of a bottom model's embeddings, by trying it on two rows."""
-    with torch.no_grad():
-        try:
-            output = copy.deepcopy(bottom).eval()(take(features, np.zeros(2, dtype=np.int64)))
-        except Exception as error:  # a user's module may raise anything
-            raise ConfigurationError(
-                f"the bottom model of {name!r} does not take its features: {_first_line(error)}"
-            ) from error
-    if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != 2:
-        raise ConfigurationError(
-            f"the bottom model of {name!r} must return embeddings of shape [rows, width], "
-            f"but for 2 rows it returned {_shown(output)}"
-        )
-    return int(output.shape[1])
-
-
 def _described(learner: Learner) -> dict[str, Any]:
     """Return a model's structure, its start, and its optimiser's settings."""
     digest = hashlib.blake2b(digest_size=8)
     for name, value in learner.module.state_dict().items():
-        digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
+        digest.update(name.encode())
+        digest.update(_bytes_of(value))
     optimiser = learner.optimiser
     return {
         "model": str(learner.module),

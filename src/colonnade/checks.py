@@ -1,0 +1,101 @@
+"""Whether what the user brought can be trained on: labels, features, bottom models.
+
+Each check happens before anything is written, and its error names the organisation and the place.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.links import Rows
+from colonnade.models import Features, take
+
+__all__ = [
+    "check_features",
+    "check_labels",
+    "embedding_width",
+    "extreme_rows",
+    "first_line",
+    "shown",
+]
+
+
+def extreme_rows(labels: Tensor) -> Rows:
+    """Return the rows of the smallest and of the largest label."""
+    flat = labels.flatten(1).amax(1) if labels.dim() > 1 else labels
+    return np.array([int(flat.argmin()), int(flat.argmax())], dtype=np.int64)
+
+
+def shown(value: object) -> str:
+    """Return what a value is, for a message: a tensor's kind and shape, or its type."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, on one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def check_labels(name: str, labels: object) -> None:
+    """Raise ``DataError`` unless labels are a tensor of finite values with a row or more."""
+    if not isinstance(labels, Tensor) or labels.dim() == 0 or labels.numel() == 0:
+        raise DataError(
+            f"the labels of {name!r} must be a tensor with a row or more, not {shown(labels)}"
+        )
+    if labels.is_floating_point():
+        _check_finite("labels", name, labels)
+
+
+def check_features(name: str, features: Features, rows: int) -> None:
+    """Raise ``DataError`` unless features are tensors of ``rows`` rows, all finite."""
+    columns: object = {"features": features} if isinstance(features, Tensor) else features
+    if not isinstance(columns, Mapping):
+        raise DataError(
+            f"the features of {name!r} must be a tensor, or tensors by name, not {shown(columns)}"
+        )
+    for column, values in columns.items():
+        if not isinstance(values, Tensor) or values.dim() == 0:
+            raise DataError(
+                f"{column} of {name!r} must be a tensor [rows, ...], not {shown(values)}"
+            )
+        if len(values) != rows:
+            raise DataError(
+                f"{name!r} has {len(values)} rows of {column}, but there are {rows} labels"
+            )
+        if values.is_floating_point():
+            _check_finite(column, name, values)
+
+
+def _check_finite(what: str, name: str, values: Tensor) -> None:
+    if not torch.isfinite(values).all():
+        place = (~torch.isfinite(values)).nonzero()[0].tolist()
+        raise DataError(
+            f"{what} of {name!r} hold {float(values[tuple(place)])} in row {place[0]}"
+            + (f", column {place[1]}" if len(place) > 1 else "")
+            + "; fill or drop missing values before training"
+        )
+
+
+def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
+    """Return the width of a bottom model's embeddings, by trying it on two rows."""
+    with torch.no_grad():
+        try:
+            output = copy.deepcopy(bottom).eval()(take(features, np.zeros(2, dtype=np.int64)))
+        except Exception as error:  # a user's module may raise anything
+            raise ConfigurationError(
+                f"the bottom model of {name!r} does not take its features: {first_line(error)}"
+            ) from error
+    if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != 2:
+        raise ConfigurationError(
+            f"the bottom model of {name!r} must return embeddings of shape [rows, width], "
+            f"but for 2 rows it returned {shown(output)}"
+        )
+    return int(output.shape[1])
