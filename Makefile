@@ -20,6 +20,8 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/codecs.py
 	$(BIN)/python benchmarks/effects.py
 	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/pipeline.py
 
 clean:
 	rm -rf .venv build dist

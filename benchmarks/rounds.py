@@ -17,8 +17,10 @@ from torch import nn
 
 from colonnade.batches import BatchPlan
 from colonnade.codecs import Scalar
-from colonnade.federation import Federation, LabelHolder, Party, Training
+from colonnade.federation import Federation
 from colonnade.methods import svfl
+from colonnade.organisations import LabelHolder, Party
+from colonnade.training import Training
 from timing import cpu_seconds
 
 ROWS, BATCH, WIDTH, CLASSES, ROUNDS = 12_800, 128, 128, 10, 100

@@ -50,14 +50,11 @@ class Subject:
         The law is claimed for components of at most this magnitude.
     step
         The size of the quantiser's step for a message, for laws in units of it.
-    exact_size
-        Whether a body always has ``bytes_at_most`` bytes.
     """
 
     codec: Codec
     within: float = 8.0
     step: Callable[[Tensor], float] | None = None
-    exact_size: bool = True
 
     def __str__(self) -> str:
         return re.sub(r"[^\w.=-]+", "-", repr(self.codec)).strip("-")
@@ -168,7 +165,7 @@ def predicts_its_size(subject: Subject) -> None:
         size = len(subject.codec.encode(x, KEY))
         most = subject.codec.bytes_at_most((rows, width))
         assert size <= most
-        if subject.exact_size:
+        if subject.codec.fixed_size:
             assert size == most
 
 
@@ -232,9 +229,9 @@ def refuses_garbage(subject: Subject) -> None:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(4))
     body = codec.encode(x.clamp(-subject.within, subject.within), KEY)
     for size in range(len(body)):
-        _refuses_or_decodes(subject, body[:size], shape, refuse=subject.exact_size)
+        _refuses_or_decodes(subject, body[:size], shape, refuse=subject.codec.fixed_size)
     for tail in (b"\0", b"\xff", bytes(8), body):
-        _refuses_or_decodes(subject, body + tail, shape, refuse=subject.exact_size)
+        _refuses_or_decodes(subject, body + tail, shape, refuse=subject.codec.fixed_size)
     for bit in range(8 * len(body)):
         flipped = bytearray(body)
         flipped[bit // 8] ^= 1 << bit % 8

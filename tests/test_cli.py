@@ -20,12 +20,12 @@ import torch
 import yaml
 from rich.console import Console
 
-from colonnade import __version__, cli, demo
+from colonnade import __version__, cli, demo, progress
 from colonnade.checkpoints import decode_state
 from colonnade.config import RunConfig, load_config, parse_config
-from colonnade.federation import Watcher
 from colonnade.reports import comparison_table, human_bytes, human_seconds
 from colonnade.runs import Run
+from colonnade.training import Watcher
 
 TINY: dict[str, Any] = {
     "data": {"train_rows": 200, "test_rows": 100},
@@ -472,17 +472,17 @@ def test_ctrl_c_twice_stops_at_once(
     monkeypatch: pytest.MonkeyPatch,
     driver: str,
 ) -> None:
-    make = cli._Watch.run
+    make = progress.Watch.run
 
-    def impatient(self: cli._Watch, name: str) -> Watcher:
-        def on_round(role: str, round: int) -> None:
+    def impatient(self: progress.Watch, name: str) -> Watcher:
+        def on_round(role: str, round: int, sent_bytes: int) -> None:
             if round == 2:
                 signal.raise_signal(signal.SIGINT)
                 signal.raise_signal(signal.SIGINT)
 
         return Watcher(make(self, name).on_begin, on_round)
 
-    monkeypatch.setattr(cli._Watch, "run", impatient)
+    monkeypatch.setattr(progress.Watch, "run", impatient)
     out = tmp_path / "run"
     code, _, err = colonnade("run", tiny, "--out", out, "--set", f"driver={driver}")
     assert code == 130
@@ -582,14 +582,14 @@ def test_the_command_demo(
 
 @pytest.mark.usefixtures("small_demo")
 def test_ctrl_c_ends_the_demo(colonnade: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = cli._Watch.run
+    make = progress.Watch.run
 
-    def interrupted(self: cli._Watch, name: str) -> Watcher:
+    def interrupted(self: progress.Watch, name: str) -> Watcher:
         signal.raise_signal(signal.SIGINT)
         watcher: Watcher = make(self, name)
         return watcher
 
-    monkeypatch.setattr(cli._Watch, "run", interrupted)
+    monkeypatch.setattr(progress.Watch, "run", interrupted)
     code, _, err = colonnade("demo")
     assert code == 130
     assert err.splitlines()[-1] == "interrupted"

@@ -11,11 +11,12 @@ import torch
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
-from colonnade import config as config_module
 from colonnade.channels import Channel
 from colonnade.codecs import Float, Scalar
 from colonnade.config import RunConfig, load_config, override, parse_config
+from colonnade.config import data as data_config
 from colonnade.costs import Measured, Modelled
 from colonnade.datasets import VerticalDataset
 from colonnade.drivers import Processes, Simulate
@@ -111,7 +112,7 @@ def test_the_plain_values_name_every_key() -> None:
     def check(model: Any, plain: dict[str, Any]) -> None:
         assert set(plain) == set(type(model).model_fields)
         for name, value in model:
-            if isinstance(value, config_module.BaseModel):
+            if isinstance(value, BaseModel):
                 check(value, plain[name])
 
     config = model()
@@ -237,9 +238,15 @@ def test_a_connection_of_a_party_is_its_own_in_the_right_direction() -> None:
 
 REFUSED: list[tuple[Any, str]] = [
     # unknown keys, at every level
-    ({"trainin": {}}, "trainin: unknown key; there are data, model, optimiser, label_holder, "),
-    ({"data": {"nme": 1}}, "data.nme: unknown key; there are name, folder, partition, "),
-    ({"model": {"middle": {}}}, "model.middle: unknown key; there are bottom, top"),
+    (
+        {"trainin": {}},
+        "trainin: unknown key; there are data, model, objective, optimiser, label_holder, ",
+    ),
+    ({"data": {"nme": 1}}, "data.nme: unknown key; there are folder, leave_out, name, partition, "),
+    (
+        {"model": {"middle": {}}},
+        "model.middle: unknown key; there are bottom, bottoms, top, device",
+    ),
     ({"model": {"bottom": {"width": 3}}}, "model.bottom.width: unknown key; there are widths, "),
     ({"optimiser": {"rate": 1}}, "optimiser.rate: unknown key; there are name, lr, "),
     ({"label_holder": {"x": 1}}, "label_holder.x: unknown key; there are name, holds"),
@@ -283,7 +290,7 @@ REFUSED: list[tuple[Any, str]] = [
         "method.fusion: names none of 'concat', 'sum', 'mean', 'max'",
     ),
     ({"method": {"name": "fedavg"}}, "method.name: input should be 'svfl', not 'fedavg'"),
-    ({"data": {"name": "cifar"}}, "data.name: input should be 'mnist5k', 'mnist' or "),
+    ({"data": {"name": "cifar"}}, "data: names none of 'mnist5k', 'mnist', 'fashion_mnist', "),
     ({"data": {"partition": "rings"}}, "data.partition: input should be 'quadrants' or 'strips'"),
     ({"optimiser": {"name": "lion"}}, "optimiser.name: input should be 'sgd', 'adam', "),
     ({"model": {"top": {"activation": "elu"}}}, "model.top.activation: input should be 'identity'"),
@@ -373,7 +380,7 @@ REFUSED: list[tuple[Any, str]] = [
     # several at once
     (
         {"optimiser": {"lr": -1}, "model": {"bottm": {}}, "driver": 3},
-        "model.bottm: unknown key; there are bottom, top (and 2 more)",
+        "model.bottm: unknown key; there are bottom, bottoms, top, device (and 2 more)",
     ),
 ]
 
@@ -564,7 +571,7 @@ def data(monkeypatch: pytest.MonkeyPatch) -> VerticalDataset:
         train=torch.arange(20).numpy(),
         test=torch.arange(20, 30).numpy(),
     )
-    monkeypatch.setattr(config_module, "_DATASETS", {"mnist5k": lambda *_, **__: dataset})
+    monkeypatch.setattr(data_config, "_IMAGES", {"mnist5k": lambda *_, **__: dataset})
     return dataset
 
 

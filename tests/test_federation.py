@@ -20,10 +20,12 @@ from torch import Tensor, nn
 from colonnade.codecs import Scalar
 from colonnade.drivers import Driver, Processes, Simulate
 from colonnade.errors import CheckpointError, ConfigurationError, DataError, Diverged
-from colonnade.federation import Federation, LabelHolder, Party, Training, Watcher
+from colonnade.federation import Federation
 from colonnade.methods import svfl
 from colonnade.metrics import ACCURACY, MACRO_F1, Metric
 from colonnade.models import Max, Mean, Sum
+from colonnade.organisations import LabelHolder, Party
+from colonnade.training import Training, Watcher
 
 ROWS = 20
 TRAINING = Training(epochs=2, batch_size=6)
@@ -590,7 +592,7 @@ def test_a_summary_is_json_even_if_a_metric_is_no_number(
     final: float | None,
     greater_is_better: bool,
 ) -> None:
-    remaining = iter(values)
+    remaining = iter([0.0, *values])  # one before training, to see whether it can be computed
     metric = Metric("strange", greater_is_better, lambda outputs, labels: next(remaining))
     made = federation(metrics=[metric])
     run = made.train(training=Training(epochs=3, batch_size=6), out=tmp_path / "run")
@@ -666,7 +668,7 @@ def test_a_watcher_hears_everything() -> None:
         training=TRAINING,
         watcher=Watcher(
             on_begin=lambda first, last: heard.append(("begin", first, last)),
-            on_round=lambda role, round: heard.append((role, round)),
+            on_round=lambda role, round, sent_bytes: heard.append((role, round)),
             on_report=lambda values: heard.append(values["round"]),
         ),
     )

@@ -93,7 +93,7 @@ def test_an_interruption_stops_everybody_at_one_boundary(tmp_path):
         Assignment(
             store=store,
             interrupted=lambda: len(reached) > 50,
-            on_round=lambda name, round: reached.append(round),
+            on_round=lambda name, round, sent_bytes: reached.append(round),
         ),
     )
     assert not record.completed

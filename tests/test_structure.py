@@ -20,14 +20,16 @@ SOURCE = Path(colonnade.__file__).parent
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models",
-    "codecs links batches ledger checkpoints channels costs",
+    "codecs links batches ledger checkpoints channels costs tables",
     "uplinks roles",
     "drivers",
-    "metrics runs",
-    "reports methods datasets checks",
+    "metrics checks organisations prediction export runs",
+    "reports methods datasets training objectives",
     "federation",
+    "planning assembly partners progress",
+    "estimators",
     "config",
-    "demo cli",
+    "demo console cli",
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
 FLOOR[""] = len(FLOORS)  # colonnade itself hands out names of every floor

@@ -13,11 +13,13 @@ from colonnade.channels import Channel, Network
 from colonnade.codecs import Float, Scalar
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Replay, Simulate
-from colonnade.federation import Federation, LabelHolder, Party, Training, Watcher
+from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
 from colonnade.methods import svfl
 from colonnade.models import Concat, Max, Mean, Sum
+from colonnade.organisations import LabelHolder, Party
 from colonnade.streams import StreamKey
+from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose, encode_header
 
 ROWS, WIDTH, CLASSES = 200, 5, 4

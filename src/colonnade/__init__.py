@@ -9,15 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade import codecs, datasets, errors, methods, metrics
+    from colonnade import codecs, datasets, errors, methods, metrics, reports, tables
     from colonnade.channels import Channel, Network
     from colonnade.costs import Measured, Modelled
     from colonnade.drivers import Processes, Replay, Simulate
-    from colonnade.federation import Federation, LabelHolder, Party, Training, Watcher
+    from colonnade.estimators import VerticalClassifier, VerticalRegressor
+    from colonnade.export import load_part
+    from colonnade.federation import Federation
     from colonnade.links import Direct
     from colonnade.methods import Method
     from colonnade.models import Concat, Max, Mean, Sum
-    from colonnade.runs import Run
+    from colonnade.organisations import LabelHolder, Party
+    from colonnade.partners import partner_values
+    from colonnade.planning import plan
+    from colonnade.roles import EarlyStopping
+    from colonnade.runs import Run, load_run
+    from colonnade.training import Training, Watcher
     from colonnade.uplinks import Plain
 
 __version__ = "0.1.0"
@@ -26,6 +33,7 @@ __all__ = [
     "Channel",
     "Concat",
     "Direct",
+    "EarlyStopping",
     "Federation",
     "LabelHolder",
     "Max",
@@ -42,12 +50,20 @@ __all__ = [
     "Simulate",
     "Sum",
     "Training",
+    "VerticalClassifier",
+    "VerticalRegressor",
     "Watcher",
     "codecs",
     "datasets",
     "errors",
+    "load_part",
+    "load_run",
     "methods",
     "metrics",
+    "partner_values",
+    "plan",
+    "reports",
+    "tables",
 ]
 
 # Resolved on first use: torch takes seconds to import, and `colonnade --help` needs none of it.
@@ -55,11 +71,18 @@ _HOMES = {
     "colonnade.channels": ("Channel", "Network"),
     "colonnade.costs": ("Measured", "Modelled"),
     "colonnade.drivers": ("Processes", "Replay", "Simulate"),
-    "colonnade.federation": ("Federation", "LabelHolder", "Party", "Training", "Watcher"),
+    "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),
+    "colonnade.export": ("load_part",),
+    "colonnade.federation": ("Federation",),
     "colonnade.links": ("Direct",),
     "colonnade.methods": ("Method",),
     "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
-    "colonnade.runs": ("Run",),
+    "colonnade.organisations": ("LabelHolder", "Party"),
+    "colonnade.partners": ("partner_values",),
+    "colonnade.planning": ("plan",),
+    "colonnade.roles": ("EarlyStopping",),
+    "colonnade.runs": ("Run", "load_run"),
+    "colonnade.training": ("Training", "Watcher"),
     "colonnade.uplinks": ("Plain",),
 }
 

@@ -67,6 +67,10 @@ class BatchPlan:
             self._shuffled = (epoch, self._rows[order])
         return self._shuffled[1][index * self.batch_size : (index + 1) * self.batch_size]
 
+    def ends_epoch(self, done: int) -> bool:
+        """Whether the ``done`` rounds are a whole number of epochs."""
+        return done % self.rounds_per_epoch == 0
+
 
 def pieces(rows: Rows, size: int) -> list[Rows]:
     """Cut row numbers into consecutive pieces of at most ``size``, in order.

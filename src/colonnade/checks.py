@@ -17,6 +17,7 @@ from colonnade.links import Rows
 from colonnade.models import Features, take
 
 __all__ = [
+    "check_device",
     "check_features",
     "check_labels",
     "embedding_width",
@@ -24,6 +25,8 @@ __all__ = [
     "first_line",
     "shown",
 ]
+
+_AT_ONCE = 2**20  # values that are checked at a time: the check needs memory of its own
 
 
 def extreme_rows(labels: Tensor) -> Rows:
@@ -75,20 +78,34 @@ def check_features(name: str, features: Features, rows: int) -> None:
 
 
 def _check_finite(what: str, name: str, values: Tensor) -> None:
-    if not torch.isfinite(values).all():
-        place = (~torch.isfinite(values)).nonzero()[0].tolist()
-        raise DataError(
-            f"{what} of {name!r} hold {float(values[tuple(place)])} in row {place[0]}"
-            + (f", column {place[1]}" if len(place) > 1 else "")
-            + "; fill or drop missing values before training"
-        )
+    at_once = max(1, _AT_ONCE * len(values) // max(1, values.numel()))
+    for first in range(0, len(values), at_once):
+        some = values[first : first + at_once]
+        finite = torch.isfinite(some)
+        if not finite.all():
+            row, *rest = (~finite).nonzero()[0].tolist()
+            raise DataError(
+                f"{what} of {name!r} hold {float(some[(row, *rest)])} in row {first + row}"
+                + (f", column {rest[0]}" if rest else "")
+                + "; fill or drop missing values before training"
+            )
+
+
+def check_device(name: str, device: str | torch.device) -> None:
+    """Raise ``ConfigurationError`` unless torch can compute on the device here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch has no one error for it
+        raise ConfigurationError(
+            f"the models of {name!r} cannot compute on {str(device)!r}: {first_line(error)}"
+        ) from None
 
 
 def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
     """Return the width of a bottom model's embeddings, by trying it on two rows."""
     with torch.no_grad():
         try:
-            output = copy.deepcopy(bottom).eval()(take(features, np.zeros(2, dtype=np.int64)))
+            output = copy.deepcopy(bottom).cpu().eval()(take(features, np.zeros(2, dtype=np.int64)))
         except Exception as error:  # a user's module may raise anything
             raise ConfigurationError(
                 f"the bottom model of {name!r} does not take its features: {first_line(error)}"

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from colonnade import __version__
-from colonnade.errors import CheckpointError, ColonnadeError, InvalidInput
+from colonnade.errors import CheckpointError, ColonnadeError, ConfigurationError, InvalidInput
+from colonnade.progress import Show, err, out, say, watched
+
+if TYPE_CHECKING:
+    from colonnade.config import RunConfig
+    from colonnade.runs import Run
 
 __all__ = ["app", "main"]
 
@@ -36,10 +29,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_out = Console()
-_err = Console(stderr=True)
 
 INTERRUPTED = 130
+
+# Options that several commands have
+
+_Config = Annotated[Path, typer.Argument(help="YAML file that describes the run.")]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="a.b=c", help="Override one setting; may be repeated."),
+]
+_Data = Annotated[
+    Path | None, typer.Option(help="Folder with the data files; else COLONNADE_DATA.")
+]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no table.")]
+_Json = Annotated[
+    bool, typer.Option("--json", help="For machines: progress and result as lines of JSON.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -49,15 +55,15 @@ def _colonnade(
     ] = False,
 ) -> None:
     if version:
-        _out.print(f"colonnade {__version__}", highlight=False)
+        out.print(f"colonnade {__version__}", highlight=False)
         raise typer.Exit
 
 
 @app.command()
 def demo(
-    out: Annotated[
+    out_: Annotated[
         Path | None,
-        typer.Option(help="Folder for the runs; by default a new one under runs/."),
+        typer.Option("--out", help="Folder for the runs; by default a new one under runs/."),
     ] = None,
 ) -> None:
     """Train four parties on real handwritten digits, several ways, in under a minute."""
@@ -65,25 +71,25 @@ def demo(
     from colonnade.demo import REAL, SIMULATED, VARIANTS, run_demo, same_bits
     from colonnade.reports import comparison_table
 
-    folder = out or _unused(Path("runs/demo"))
-    _out.print(
+    folder = out_ or _unused(Path("runs/demo"))
+    out.print(
         "5000 real handwritten digits, cut into quadrants: four parties hold one each, "
         "a fifth organisation the labels.\n"
         "Modelled network: 20 Mbit/s and 10 ms each way. Compute: measured here.\n"
     )
-    with _watched(len(VARIANTS)) as watch:
+    with watched(len(VARIANTS)) as watch:
         runs = run_demo(folder, watch.run)
     if not all(run.summary["completed"] for run in runs.values()):
-        _err.print("interrupted")
+        err.print("interrupted")
         raise typer.Exit(INTERRUPTED)
-    _out.print(comparison_table(runs))
+    out.print(comparison_table(runs))
     same = same_bits(runs[REAL], runs[SIMULATED])
-    _say(
-        _out,
+    say(
+        out,
         f"\nSimulator and real processes ended with {'the same' if same else 'DIFFERENT'} "
         "parameters and bytes, bit for bit."
         "\nBytes are lengths of the bodies sent for training; evaluation is counted apart."
-        f"\nEverything is in {folder}: comparison.png, and a folder for each run.",
+        f"\nEverything is in {folder}: comparison.html, and a folder for each run.",
     )
     if not same:
         raise typer.Exit(1)
@@ -91,113 +97,205 @@ def demo(
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="YAML file that describes the run.")],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="a.b=c", help="Override one setting; may be repeated."),
+    config: _Config,
+    set_: _Set = None,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", help="The run's folder; by default runs/ and the file's name."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder; by default runs/ and the file's name.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with the data files; else COLONNADE_DATA.")
-    ] = None,
+    data: _Data = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")
     ] = False,
+    quiet: _Quiet = False,
+    json_: _Json = False,
 ) -> None:
     """Train as a configuration says, into a folder that can be resumed and reported on."""
-    from colonnade.config import load_config
-    from colonnade.reports import comparison_table
-
-    overrides = list(set_ or [])
-    if data is not None:
-        overrides.append(f"data.folder={json.dumps(str(data))}")  # a string, even if called 2024
-    parsed = load_config(config, overrides)
-    folder = out or Path("runs") / config.stem
-    with _watched(1) as watch:
+    parsed = _parsed(config, set_, data)
+    folder = out_ or Path("runs") / config.stem
+    show = _show(quiet, json_)
+    with watched(1, show) as watch:
         result = parsed.train(folder, resume=resume, watcher=watch.run(parsed.method.name))
+        watch.log("end", completed=result.summary["completed"], folder=str(folder))
     if not result.summary["completed"]:
         command = ["colonnade", "run", f"{folder / 'config.yaml'}", "--out", f"{folder}"]
-        _say(
-            _err,
+        say(
+            err,
             f"interrupted before round {result.summary['rounds']}; go on with\n"
             f"  {shlex.join(command)} --resume",
         )
         raise typer.Exit(INTERRUPTED)
-    _out.print(comparison_table({result.summary["method"]: result}))
-    for warning in result.summary["warnings"]:
-        _out.print(f"[yellow]warning:[/] {escape(warning)}")
-    _say(_out, f"Everything is in {folder}: summary.json, history.csv, ledger.csv, run.png.")
+    _show_runs({result.summary["method"]: result}, show)
+    if show is Show.BAR:
+        for warning in result.summary["warnings"]:
+            out.print(f"[yellow]warning:[/] {escape(warning)}")
+        say(out, f"Everything is in {folder}; begin with {folder / 'report.html'}.")
 
 
-class _Watch:
-    """Shows the progress of runs, and passes Ctrl-C on to them."""
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs; with --partners, the YAML file of one run."),
+    ],
+    partners: Annotated[
+        bool,
+        typer.Option(
+            "--partners", help="Train without each party in turn, to see what its columns add."
+        ),
+    ] = False,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="With --partners: how many seeds to train from.")
+    ] = 1,
+    set_: _Set = None,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for the comparison; by default runs/comparison."),
+    ] = None,
+    data: _Data = None,
+    quiet: _Quiet = False,
+    json_: _Json = False,
+) -> None:
+    """Put runs side by side: a table, a page with plots, and a picture."""
+    from colonnade.runs import load_run
 
-    def __init__(self, progress: Progress, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._count = 0
-        self.interrupted = False
-
-    def run(self, name: str) -> Any:
-        """Return the watcher of one run."""
-        from colonnade.federation import Watcher
-
-        self._count += 1
-        label = f"{self._count}/{self._total} {name}" if self._total > 1 else name
-        progress, leader, tasks = self._progress, list[str](), list[TaskID]()
-
-        def on_begin(first: int, last: int) -> None:
-            # Only now is all input known to be good, and there is something to show.
-            progress.start()
-            tasks.append(progress.add_task(label, total=last, completed=first, metric=""))
-
-        def on_round(role: str, round: int) -> None:
-            # All roles go through the same rounds; the first to speak is shown.
-            if not leader:
-                leader.append(role)
-            if role == leader[0]:
-                progress.update(tasks[0], completed=round)
-
-        def on_report(values: Any) -> None:
-            shown = [f"{k.removeprefix('test_')} {v:.3f}" for k, v in values.items() if "acc" in k]
-            loss = f"loss {values['train_loss']:.3f}"
-            progress.update(tasks[0], metric=" ".join(shown) or loss)
-
-        return Watcher(on_begin, on_round, on_report, lambda: self.interrupted)
+    show = _show(quiet, json_)
+    folder = out_ or Path("runs/comparison")
+    if partners:
+        if len(runs) != 1:
+            raise ConfigurationError("--partners takes the YAML file of one run")
+        _compare_partners(_parsed(runs[0], set_, data), folder, seeds, show)
+        return
+    if set_ or data:
+        raise ConfigurationError("--set and --data are for --partners: these runs are over")
+    loaded = {name: load_run(path) for name, path in _named(runs).items()}
+    _write_comparison(loaded, folder, "")
+    _show_runs(loaded, show)
+    if show is Show.BAR:
+        say(out, f"The comparison is in {folder}: comparison.html and comparison.png.")
 
 
-@contextmanager
-def _watched(total: int) -> Iterator[_Watch]:
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=16),
-        MofNCompleteColumn(),
-        TextColumn("[green]{task.fields[metric]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=_err,
-    )
-    watch = _Watch(progress, total)
+@app.command()
+def plan(config: _Config, set_: _Set = None, data: _Data = None, json_: _Json = False) -> None:
+    """Say what a run will cost before any training: bytes, time on the network, memory."""
+    from colonnade.console import plan_tables
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if watch.interrupted:
-            raise KeyboardInterrupt
-        watch.interrupted = True
-        progress.console.print("stopping after this round; press Ctrl-C again to stop at once")
+    costs = _parsed(config, set_, data).plan()
+    if json_:
+        say(out, json.dumps(costs.as_dict()))
+        return
+    for table in plan_tables(costs):
+        out.print(table)
 
-    before = signal.signal(signal.SIGINT, interrupt)
+
+@app.command()
+def datasets(data: _Data = None, json_: _Json = False) -> None:
+    """List the public data sets that a configuration can name, and whether they are there."""
+    from colonnade.console import datasets_table
+    from colonnade.datasets import CATALOGUE, available
+
+    there = {name: available(name, data) for name in CATALOGUE}
+    if json_:
+        say(out, json.dumps([{"name": name, "missing": why} for name, why in there.items()]))
+        return
+    out.print(datasets_table(CATALOGUE, there))
+
+
+@app.command()
+def schema(
+    file: Annotated[
+        Path | None, typer.Argument(help="Where to write it; by default it is printed.")
+    ] = None,
+) -> None:
+    """Write the JSON schema of configuration files, by which editors complete and check them."""
+    from colonnade.config import json_schema
+
+    text = json.dumps(json_schema(), indent=2)
+    if file is None:
+        say(out, text)
+        return
     try:
-        yield watch
-    finally:
-        if progress.live.is_started:
-            progress.stop()
-        signal.signal(signal.SIGINT, before)
+        file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from None
+    say(out, f"Say in the first line of a configuration: # yaml-language-server: $schema={file}")
 
 
-def _say(console: Console, text: str) -> None:
-    """Print text with paths or values in it just as it is, a line a line."""
-    console.print(text, soft_wrap=True, highlight=False, markup=False, emoji=False)
+def _parsed(config: Path, set_: list[str] | None, data: Path | None) -> RunConfig:
+    from colonnade.config import load_config
+
+    overrides = list(set_ or [])
+    if data is not None:
+        overrides.append(f"data.folder={json.dumps(str(data))}")  # a string, even if called 2024
+    return load_config(config, overrides)
+
+
+def _show(quiet: bool, as_json: bool) -> Show:
+    if quiet and as_json:
+        raise ConfigurationError("--quiet and --json exclude each other")
+    return Show.NOTHING if quiet else Show.JSON if as_json else Show.BAR
+
+
+def _show_runs(runs: Mapping[str, Run], show: Show) -> None:
+    from colonnade.reports import comparison_table
+
+    if show is Show.BAR:
+        out.print(comparison_table(runs))
+    elif show is Show.JSON:
+        for name, each in runs.items():
+            say(out, json.dumps({"run": name} | each.summary))
+
+
+def _write_comparison(runs: Mapping[str, Run], folder: Path, title: str) -> None:
+    from colonnade.reports import draw_comparison, write_comparison
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_comparison(runs, folder / "comparison.html", title)
+        draw_comparison(runs, folder / "comparison.png", title)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None
+
+
+def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -> None:
+    from colonnade.console import partners_table
+    from colonnade.partners import partner_values
+
+    data = config.data.load()
+    partners = [name for name in data.features if name != config.label_holder.holds]
+    with watched(seeds * (len(partners) + 1), show) as watch:
+
+        def train(partner: str | None, seed: int) -> Run:
+            chosen = config.without(partner, config.training.seed + seed)
+            name = "everybody" if partner is None else f"without {partner}"
+            place = folder / f"{name.replace(' ', '-')}-seed-{chosen.training.seed}"
+            result = chosen.train(place, resume=True, watcher=watch.run(name))
+            if not result.summary["completed"]:
+                say(err, "interrupted; the same command goes on")
+                raise typer.Exit(INTERRUPTED)
+            return result
+
+        found = partner_values(train, partners, range(seeds))
+    _write_comparison(found.runs, folder, "What each partner adds")
+    if show is Show.JSON:
+        for value in found.values:
+            say(out, json.dumps(value.as_dict()))
+    if show is Show.BAR:
+        out.print(partners_table(found))
+        say(out, f"The comparison is in {folder}: comparison.html, and a folder for each run.")
+
+
+def _named(paths: list[Path]) -> dict[str, Path]:
+    """Name each run by as much of the end of its path as tells it from the others."""
+    resolved = [path.resolve() for path in paths]
+    if len(set(resolved)) < len(resolved):
+        raise ConfigurationError("a run is named twice")
+    names: list[str] = []
+    depth = 1
+    while depth == 1 or len(set(names)) < len(names):
+        names = ["/".join(path.parts[-depth:]) for path in resolved]
+        depth += 1
+    return dict(zip(names, paths, strict=True))
 
 
 def _unused(folder: Path) -> Path:
@@ -214,9 +312,9 @@ def main() -> None:
     try:
         app()
     except ColonnadeError as error:
-        _err.print("[bold red]error:[/] ", end="")
-        _say(_err, " ".join(str(error).split()))
+        err.print("[bold red]error:[/] ", end="")
+        say(err, " ".join(str(error).split()))
         sys.exit(2 if isinstance(error, (InvalidInput, CheckpointError)) else 1)
     except KeyboardInterrupt:
-        _err.print("stopped")
+        err.print("stopped")
         sys.exit(INTERRUPTED)

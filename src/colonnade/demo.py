@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from colonnade.config import RunConfig, parse_config
-from colonnade.federation import Watcher
-from colonnade.reports import draw_comparison
+from colonnade.reports import draw_comparison, write_comparison
 from colonnade.runs import Run
+from colonnade.training import Watcher
 
 __all__ = ["REAL", "SIMULATED", "VARIANTS", "demo_config", "run_demo", "same_bits"]
 
@@ -76,7 +76,9 @@ def run_demo(out: Path, watch: Callable[[str], Watcher]) -> dict[str, Run]:
         if not runs[name].summary["completed"]:
             break
     simulated = {name: run for name, run in runs.items() if name != REAL}
-    draw_comparison(simulated, out / "comparison.png", "5000 digits, four parties")
+    title = "5000 digits, four parties"
+    draw_comparison(simulated, out / "comparison.png", title)
+    write_comparison(runs, out / "comparison.html", title)
     return runs
 
 

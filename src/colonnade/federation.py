@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from colonnade import __version__
 from colonnade.batches import BatchPlan, pieces
 from colonnade.checks import (
+    check_device,
     check_features,
     check_labels,
     embedding_width,
@@ -32,143 +34,21 @@ from colonnade.checks import (
     shown,
 )
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
-from colonnade.drivers.driver import Values
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.links import Rows
 from colonnade.methods import Method, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, RMSE, Metric
-from colonnade.models import Features, Learner, OptimiserFactory
-from colonnade.reports import draw_run
-from colonnade.roles import EvaluationPlan, SplitLabelHolder, SplitParty
+from colonnade.models import Learner, take
+from colonnade.organisations import LabelHolder, Party, check_names
+from colonnade.prediction import Predictor
+from colonnade.reports import draw_run, write_page
+from colonnade.roles import EvaluationPlan, HeldOut, SplitLabelHolder, SplitParty
+from colonnade.roles.stopping import Judge
 from colonnade.runs import Run, RunFolder, history_frame, summarise
 from colonnade.streams import StreamKey
+from colonnade.training import Training, Watcher
 
-__all__ = ["Federation", "LabelHolder", "Party", "Training", "Watcher"]
-
-
-def _adam() -> OptimiserFactory:
-    return partial(torch.optim.Adam, lr=1e-3)
-
-
-@dataclass(frozen=True)
-class Party:
-    """An organisation with feature columns.
-
-    Parameters
-    ----------
-    name
-        Its name, unique in the federation.
-    features
-        Its columns: a tensor ``[N, ...]``, or a dict of such tensors; row i is the same sample in
-        every organisation.
-    bottom
-        Its bottom model, from a batch of features to embeddings ``[B, E]``.
-    optimiser
-        Makes the bottom's optimiser, by default Adam with learning rate 0.001.
-    """
-
-    name: str
-    features: Features
-    bottom: nn.Module
-    optimiser: OptimiserFactory = field(default_factory=_adam)
-
-
-@dataclass(frozen=True)
-class LabelHolder:
-    """The organisation with the labels, and possibly columns of its own.
-
-    Parameters
-    ----------
-    name
-        Its name, unique in the federation.
-    labels
-        A label for each sample, ``[N]``: classes 0, 1, ... as int64, or numbers as float32.
-    top
-        The top model, from fused embeddings to predictions.
-    loss
-        From predictions and labels of a batch to the mean loss; by default cross entropy, or the
-        mean squared error when the labels are floating point.
-    features, bottom
-        Its own columns and bottom model; both or neither.
-    optimiser
-        Makes the optimisers of top and bottom, by default Adam with learning rate 0.001.
-    """
-
-    name: str
-    labels: Tensor
-    top: nn.Module
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None
-    features: Features | None = None
-    bottom: nn.Module | None = None
-    optimiser: OptimiserFactory = field(default_factory=_adam)
-
-
-@dataclass(frozen=True)
-class Training:
-    """How long and in which steps to train.
-
-    Parameters
-    ----------
-    epochs
-        Passes over the training rows.
-    batch_size
-        Rows in a batch.
-    seed
-        Decides batches, dropout, dither: everything random that is not secret.
-    threads
-        Threads within a torch operation. The last bits of a result depend on it.
-    evaluate_every
-        Rounds between evaluations on the test rows; an epoch by default.
-    evaluation_rows
-        Test rows that travel in one message.
-    checkpoint_every
-        Rounds between checkpoints; an epoch by default. Kept only when the run has a folder.
-    """
-
-    epochs: int = 1
-    batch_size: int = 128
-    seed: int = 0
-    threads: int = 1
-    evaluate_every: int | None = None
-    evaluation_rows: int = 1024
-    checkpoint_every: int | None = None
-
-    def __post_init__(self) -> None:
-        lowest = {"epochs": 1, "batch_size": 1, "threads": 1, "evaluation_rows": 1}
-        lowest |= {"evaluate_every": 1, "checkpoint_every": 1}
-        for name, least in lowest.items():
-            value = getattr(self, name)
-            optional = name in ("evaluate_every", "checkpoint_every")
-            if not _whole(value, least, 2**63) and not (optional and value is None):
-                raise ConfigurationError(
-                    f"training.{name} must be a whole number, {least} or more, not {value!r}"
-                )
-        if not _whole(self.seed, -(2**63), 2**63):
-            raise ConfigurationError(
-                f"training.seed must be a whole number of 64 bits, not {self.seed!r}"
-            )
-
-
-@dataclass(frozen=True)
-class Watcher:
-    """Who is told how a run goes, and may end it.
-
-    Parameters
-    ----------
-    on_begin
-        Called with the first and the last round before the roles start.
-    on_round
-        Called with a role's name whenever it enters a round, and the round.
-    on_report
-        Called with the values of each evaluation.
-    interrupted
-        Asked between rounds; once true, the run stops at the next boundary and can be resumed.
-    """
-
-    on_begin: Callable[[int, int], None] = lambda first, last: None
-    on_round: Callable[[str, int], None] = lambda role, round: None
-    on_report: Callable[[Values], None] = lambda values: None
-    interrupted: Callable[[], bool] = lambda: False
+__all__ = ["Federation"]
 
 
 class Federation:
@@ -182,6 +62,10 @@ class Federation:
         The organisation with the labels.
     train_rows, test_rows
         Row numbers to train and to evaluate on. By default all rows, and none.
+    validation_rows
+        Row numbers to evaluate on as training goes, and to choose the best model by; the test rows
+        are then evaluated on once, at the end. By default none: the test rows are evaluated on as
+        training goes.
     metrics
         What an evaluation reports, the first being the one that ``best`` is chosen by. By default
         accuracy and log-loss for classes, RMSE for numbers.
@@ -212,21 +96,29 @@ class Federation:
         train_rows: ArrayLike | None = None,
         test_rows: ArrayLike | None = None,
         metrics: Sequence[Metric] | None = None,
+        validation_rows: ArrayLike | None = None,
     ) -> None:
         self.parties = tuple(parties)
         self.label_holder = label_holder
-        self._check_names()
+        check_names(self.parties, label_holder)
         check_labels(label_holder.name, label_holder.labels)
         self.rows = len(label_holder.labels)
         self.train_rows = self._checked_rows(
             "train_rows", np.arange(self.rows) if train_rows is None else train_rows
         )
+        self.validation_rows = self._checked_rows(
+            "validation_rows", [] if validation_rows is None else validation_rows
+        )
         self.test_rows = self._checked_rows("test_rows", [] if test_rows is None else test_rows)
+        self._check_disjoint()
         classes = not label_holder.labels.is_floating_point()
         self.metrics = tuple(metrics or ((ACCURACY, LOG_LOSS) if classes else (RMSE,)))
         self.loss = label_holder.loss or (
             nn.functional.cross_entropy if classes else _squared_error
         )
+        for party in self.parties:
+            check_device(party.name, party.device)
+        check_device(label_holder.name, label_holder.device)
         for party in self._holders():
             check_features(party.name, party.features, self.rows)
         self.widths = {
@@ -277,7 +169,12 @@ class Federation:
         training = training or Training()
         driver = driver or Simulate()
         watcher = watcher or Watcher()
-        self._check_top(method)
+        if training.early_stopping and not len(self.validation_rows):
+            raise ConfigurationError(
+                "early stopping chooses the best model by validation rows, and there are none; "
+                "chosen by test rows, the test would be no test"
+            )
+        self.check(method)
         self._warm_up(method)
         batches = BatchPlan(self.train_rows, training.batch_size, training.epochs, training.seed)
         roles = self._roles(method, training, batches)
@@ -302,37 +199,44 @@ class Federation:
         )
         watcher.on_begin(assignment.first_round, batches.rounds)
         record = driver.run(list(roles.values()), assignment)
-        run = self._run(method, training, driver, roles, record, folder)
+        run = self._run(
+            method, training, driver, roles, record, config or description, batches.rounds, folder
+        )
         if folder is not None:
             folder.finish(run)
             draw_run(run, folder.path / "run.png")
+            write_page(run, folder.path / "report.html")
         return run
 
     # Making the roles
 
     def _holders(self) -> list[Party]:
         """Return everybody with features, the label holder (if it has any) last."""
-        holder = self.label_holder
-        if holder.bottom is None or holder.features is None:
-            return list(self.parties)
-        own = Party(holder.name, holder.features, holder.bottom, holder.optimiser)
-        return [*self.parties, own]
+        own = self.label_holder.as_party()
+        return [*self.parties, *([own] if own else [])]
+
+    def _evaluation(self, training: Training, batches: BatchPlan) -> EvaluationPlan:
+        validation = pieces(self.validation_rows, training.evaluation_rows)
+        test = pieces(self.test_rows, training.evaluation_rows)
+        return EvaluationPlan(
+            HeldOut("validation", validation) if validation else HeldOut("test", test),
+            HeldOut("test", test if validation else [], first_part=len(validation)),
+            training.evaluate_every or batches.rounds_per_epoch,
+            batches.rounds,
+            training.early_stopping,
+        )
 
     def _roles(
         self, method: Method, training: Training, batches: BatchPlan
     ) -> dict[str, SplitParty | SplitLabelHolder]:
         holder, seed = self.label_holder, training.seed
-        evaluation = EvaluationPlan(
-            pieces(self.test_rows, training.evaluation_rows),
-            training.evaluate_every or batches.rounds_per_epoch,
-            batches.rounds,
-        )
+        evaluation = self._evaluation(training, batches)
         widths = {party.name: self.widths[party.name] for party in self.parties}
         roles: dict[str, SplitParty | SplitLabelHolder] = {
             party.name: SplitParty(
                 party.name,
                 holder.name,
-                Learner(copy.deepcopy(party.bottom), party.optimiser),
+                _learner(party.bottom, party),
                 party.features,
                 batches,
                 evaluation,
@@ -344,22 +248,29 @@ class Federation:
             )
             for party in self.parties
         }
-        bottom = copy.deepcopy(holder.bottom)
         roles[holder.name] = SplitLabelHolder(
             holder.name,
-            Learner(copy.deepcopy(holder.top), holder.optimiser),
+            _learner(holder.top, holder),
             holder.labels,
             self.loss,
-            None if bottom is None else Learner(bottom, holder.optimiser),
+            None if holder.bottom is None else _learner(holder.bottom, holder),
             holder.features,
             batches,
             evaluation,
             method.uplink.collector(widths, self.rows, method.fusion, seed),
             {name: method.downlink.sender(self.rows, width) for name, width in widths.items()},
             _NamedMetrics(self.metrics),
+            self._judge(evaluation),
             seed,
         )
         return roles
+
+    def _judge(self, evaluation: EvaluationPlan) -> Judge | None:
+        if evaluation.stopping is None:
+            return None
+        first = self.metrics[0]
+        name = f"{evaluation.watched.name}_{first.name}"
+        return Judge(evaluation.stopping, name, first.greater_is_better)
 
     def _max_body_bytes(self, method: Method, training: Training) -> int:
         rows = max(training.batch_size, training.evaluation_rows)
@@ -376,16 +287,19 @@ class Federation:
         driver: Driver,
         roles: Mapping[str, SplitParty | SplitLabelHolder],
         record: RunRecord,
+        config: Mapping[str, Any],
+        rounds: int,
         folder: RunFolder | None,
     ) -> Run:
         holder = self.label_holder.name
         history = history_frame(record, holder)
+        watched = "validation" if len(self.validation_rows) else "test"
         summary = summarise(
             record,
             history,
             holder,
             method=method.name,
-            metric=f"test_{self.metrics[0].name}",
+            metric=f"{watched}_{self.metrics[0].name}",
             greater_is_better=self.metrics[0].greater_is_better,
             clock=_clock(driver),
             privacy=_privacy(),
@@ -394,19 +308,46 @@ class Federation:
                 "parties": list(self.widths),
                 "label_holder": holder,
                 "rows_train": len(self.train_rows),
+                "rows_validation": len(self.validation_rows),
                 "rows_test": len(self.test_rows),
+                "stopped_early": record.completed and record.round < rounds,
                 "seed": training.seed,
                 "driver": driver.label,
                 "versions": {"colonnade": __version__, "torch": torch.__version__},
             },
         )
+        judge = getattr(roles[holder], "judge", None)
+        if judge is not None and judge.best_round is not None:
+            # The model that counts, which a min_delta may tell from the one with the best value.
+            chosen = history.filter(pl.col("round") == judge.best_round)
+            summary |= {"best": chosen[summary["metric"]][0], "best_round": judge.best_round}
         models: dict[str, dict[str, nn.Module]] = {}
         for name, role in roles.items():
             models[name] = {} if role.bottom is None else {"bottom": role.bottom.module}
             if isinstance(role, SplitLabelHolder):
                 models[name]["top"] = role.top.module
         path = None if folder is None else folder.path
-        return Run(summary, history, record.ledger, models, record, path)
+        predictor = self._predictor(method, training, models)
+        return Run(summary, history, record.ledger, models, record, config, path, predictor)
+
+    def _predictor(
+        self,
+        method: Method,
+        training: Training,
+        models: Mapping[str, Mapping[str, nn.Module]],
+    ) -> Predictor:
+        label_holder = self.label_holder
+        return Predictor(
+            label_holder.name,
+            models,
+            self.widths,
+            method.uplink,
+            method.fusion,
+            {o.name: o.device for o in self.parties} | {label_holder.name: label_holder.device},
+            {o.name: o.transformer for o in self._holders() if o.transformer is not None},
+            {o.name: take(o.features, np.zeros(2, dtype=np.int64)) for o in self._holders()},
+            training.seed,
+        )
 
     def _describe(
         self,
@@ -426,7 +367,7 @@ class Federation:
             "method": repr(method),
             "training": asdict(training),
             "organisations": organisations,
-            "rows": [self.rows, len(self.train_rows), len(self.test_rows)],
+            "rows": [self.rows, *map(len, (self.train_rows, self.validation_rows, self.test_rows))],
             "metrics": [metric.name for metric in self.metrics],
         }
 
@@ -439,28 +380,11 @@ class Federation:
             for values in parts:
                 digest.update(_bytes_of(values))
         digest.update(_bytes_of(self.label_holder.labels))
-        for rows in (self.train_rows, self.test_rows):
+        for rows in (self.train_rows, self.validation_rows, self.test_rows):
             digest.update(rows.data)
         return digest.hexdigest()
 
     # Checking
-
-    def _check_names(self) -> None:
-        holder = self.label_holder
-        if not self.parties:
-            raise ConfigurationError("a federation needs a party besides the label holder")
-        names = [party.name for party in self.parties] + [holder.name]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigurationError(f"two organisations are called {name!r}")
-            if not name or any(c in name for c in "/\\\0") or name.startswith("."):
-                raise ConfigurationError(f"an organisation cannot be called {name!r}")
-        if (holder.features is None) != (holder.bottom is None):
-            lacks = "bottom" if holder.bottom is None else "features"
-            raise ConfigurationError(
-                f"label holder {holder.name!r} needs both features and a bottom model, "
-                f"or neither: it has no {lacks}"
-            )
 
     def _checked_rows(self, what: str, rows: ArrayLike) -> Rows:
         # A copy: what the caller does to its array later does not change the run.
@@ -480,17 +404,45 @@ class Federation:
             )
         return array.astype(np.int64)
 
-    def _check_top(self, method: Method) -> None:
-        """Try the top model and the loss on two rows of zeros, and check the labels' range.
+    def _check_disjoint(self) -> None:
+        used = ("train_rows", "validation_rows", "test_rows")
+        for one, other in itertools.combinations(used, 2):
+            shared = np.intersect1d(getattr(self, one), getattr(self, other))
+            if len(shared):
+                raise ConfigurationError(
+                    f"row {shared[0]} is both in {one} and in {other}, as are "
+                    f"{len(shared)} rows in all; a row is for one thing only"
+                )
 
-        The rows are those of the smallest and the largest label, the likeliest to be refused.
+    def _check_metrics(self, output: Tensor) -> None:
+        """Compute every metric on made-up outputs, so that none fails after hours of training."""
+        labels = self.label_holder.labels
+        for rows in (self.validation_rows, self.test_rows):
+            if len(rows):
+                truth = labels[torch.from_numpy(rows)]
+                outputs = output[:1].expand(len(rows), *output.shape[1:])
+                for metric in self.metrics:
+                    metric(outputs, truth)
+
+    def check(self, method: Method) -> None:
+        """Raise unless top model, loss and metrics fit the labels and this method's fusion.
+
+        Each is tried, on the rows of the smallest and of the largest label, the likeliest to be
+        refused.
+
+        Raises
+        ------
+        ConfigurationError
+            If widths do not fit, or the loss does not take what the top model returns.
+        DataError
+            If a label is out of range, or the held-out rows cannot give a metric.
         """
         holder = self.label_holder
         fused = method.fusion.width(list(self.widths.values()))
         rows = extreme_rows(holder.labels)
         with torch.no_grad():
             try:
-                output = copy.deepcopy(holder.top).eval()(torch.zeros(len(rows), fused))
+                output = copy.deepcopy(holder.top).cpu().eval()(torch.zeros(len(rows), fused))
             except Exception as error:  # a user's module may raise anything
                 raise ConfigurationError(
                     f"the top model of {holder.name!r} does not take fused embeddings of width "
@@ -524,6 +476,7 @@ class Federation:
                     f"the loss of {holder.name!r} must return one number, the mean of a batch, "
                     f"but it returned {shown(loss)}"
                 )
+        self._check_metrics(output)
 
     def _warm_up(self, method: Method) -> None:
         """Send two rows of zeros through each link, so that no measured work compiles a kernel."""
@@ -536,13 +489,13 @@ class Federation:
 
 
 class _NamedMetrics:
-    """Computes metrics on held-out rows, named as the history names them."""
+    """Computes metrics, by their names."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> dict[str, float]:
-        return {f"test_{metric.name}": metric(outputs, labels) for metric in self._metrics}
+        return {metric.name: metric(outputs, labels) for metric in self._metrics}
 
 
 def _squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
@@ -551,8 +504,9 @@ def _squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
     return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
 
 
-def _whole(value: object, least: int, beyond: int) -> bool:
-    return isinstance(value, int) and least <= value < beyond
+def _learner(module: nn.Module, owner: Party | LabelHolder) -> Learner:
+    """Return a copy of the module with its owner's optimiser and scheduler."""
+    return Learner(copy.deepcopy(module), owner.optimiser, owner.scheduler, owner.device)
 
 
 def _described(learner: Learner) -> dict[str, Any]:
@@ -567,7 +521,14 @@ def _described(learner: Learner) -> dict[str, Any]:
         "start": digest.hexdigest(),
         "optimiser": type(optimiser).__name__ if optimiser else "none",
         "settings": {k: repr(v) for k, v in optimiser.defaults.items()} if optimiser else {},
+        "scheduler": repr(learner.scheduler and _plain(learner.scheduler.state_dict())),
+        "device": str(learner.device),
     }
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a scheduler's state says the same in every process: no addresses."""
+    return {k: v for k, v in state.items() if isinstance(v, (int, float, str, list, dict))}
 
 
 def _bytes_of(values: Tensor) -> memoryview:

@@ -129,3 +129,11 @@ class Ledger:
         """Write the ordered entries, with the time in seconds."""
         frame = self.frame().with_columns(seconds=pl.col("nanoseconds") / 1e9)
         frame.drop("nanoseconds").write_csv(path)
+
+    @classmethod
+    def read_csv(cls, path: Path) -> Ledger:
+        """Restore a ledger from what ``write_csv`` wrote."""
+        schema = {name: kind for name, kind in _SCHEMA.items() if name != "nanoseconds"}
+        frame = pl.read_csv(path, schema=schema | {"seconds": pl.Float64})
+        nanoseconds = (pl.col("seconds") * 1e9).round().cast(pl.Int64)
+        return cls.from_frame(frame.with_columns(nanoseconds=nanoseconds).drop("seconds"))

@@ -80,6 +80,11 @@ class Link(Protocol):
         """What delivery the stream needs."""
         ...
 
+    @property
+    def fixed_size(self) -> bool:
+        """Whether every message of so many rows has just ``bytes_at_most`` bytes."""
+        ...
+
     def sender(self, rows: int, width: int) -> LinkSender:
         """Make the encoding end for a table of ``rows`` rows of ``width`` components."""
         ...
@@ -119,6 +124,11 @@ class Direct:
     def delivery(self) -> Delivery:
         """Any message may be lost: none depends on another."""
         return Delivery.ANY
+
+    @property
+    def fixed_size(self) -> bool:
+        """As the codec's messages."""
+        return self.codec.fixed_size
 
     def sender(self, rows: int, width: int) -> LinkSender:
         """Make the encoding end."""

@@ -25,12 +25,15 @@ from colonnade.errors import ConfigurationError, DataError
 __all__ = [
     "ACCURACY",
     "AUC",
+    "F1",
     "LOG_LOSS",
     "MACRO_F1",
     "RMSE",
     "Metric",
     "accuracy",
+    "at_threshold",
     "auc",
+    "f1",
     "log_loss",
     "macro_f1",
     "rmse",
@@ -165,6 +168,64 @@ def macro_f1(scores: Tensor, targets: Tensor) -> float:
     return float((2 * hits[occurs] / claims[occurs]).mean())
 
 
+def f1(scores: Tensor, targets: Tensor) -> float:
+    """Return F1 = 2 TP / (2 TP + FP + FN) of class 1; over more than two classes, the macro mean.
+
+    Where neither targets nor predictions are of class 1, nothing was missed and F1 is 1.
+
+    Raises
+    ------
+    DataError
+        If shapes do not fit, there is no row, or a target is no class.
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> round(f1(scores, torch.tensor([0, 0, 1, 1])), 6)  # 2 / (2 + 0 + 1)
+    0.666667
+    """
+    logits, targets = _checked(scores, targets)
+    if logits.shape[1] != 2:
+        return macro_f1(scores, targets)
+    if _diverged(logits):
+        return math.nan
+    predicted = logits.argmax(1)
+    claims = int(predicted.sum()) + int(targets.sum())
+    return 2 * int((predicted & targets).sum()) / claims if claims else 1.0
+
+
+def at_threshold(metric: Metric, threshold: float) -> Metric:
+    """Return ``metric`` of two classes, class 1 predicted where its probability is above this.
+
+    The logit of class 0 is raised by log(threshold / (1 - threshold)), so that the higher logit is
+    the decision.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``threshold`` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> scores, targets = torch.tensor([0.0, 2.0]), torch.tensor([0, 1])
+    >>> at_threshold(ACCURACY, 0.4)(scores, targets), at_threshold(ACCURACY, 0.6)(scores, targets)
+    (0.5, 1.0)
+    """
+    if not 0 < threshold < 1:
+        raise ConfigurationError(f"a threshold is a probability between 0 and 1, not {threshold}")
+    odds = math.log(threshold / (1 - threshold))
+
+    def function(scores: Tensor, targets: Tensor) -> float:
+        logits, targets = _checked(scores, targets)
+        if logits.shape[1] != 2:
+            raise ConfigurationError(
+                f"a threshold decides between two classes, and there are {logits.shape[1]}"
+            )
+        return metric(logits + torch.tensor([odds, 0.0], dtype=logits.dtype), targets)
+
+    return Metric(metric.name, metric.greater_is_better, function)
+
+
 def auc(scores: Tensor, targets: Tensor) -> float:
     """Return the area under the ROC curve; over several classes, the mean of one against the rest.
 
@@ -257,6 +318,7 @@ def top_k(k: int) -> Metric:
 ACCURACY = Metric("accuracy", True, accuracy)
 LOG_LOSS = Metric("log_loss", False, log_loss)
 MACRO_F1 = Metric("macro_f1", True, macro_f1)
+F1 = Metric("f1", True, f1)
 AUC = Metric("auc", True, auc)
 RMSE = Metric("rmse", False, rmse)
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ import yaml
 from torch import nn
 
 from colonnade.checkpoints import CheckpointStore
-from colonnade.drivers import RunRecord
+from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.export import export_part
 from colonnade.ledger import Entry, Ledger
+from colonnade.prediction import Prediction, Predictor
 from colonnade.wire import Purpose
 
-__all__ = ["Run", "RunFolder", "history_frame", "summarise"]
+__all__ = ["Run", "RunFolder", "history_frame", "load_run", "summarise"]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 
@@ -42,17 +44,96 @@ class Run:
         Each organisation's trained modules, by its name: ``bottom``, and the label holder's
         ``top``.
     record
-        The driver's own record, with the trace that ``Replay`` takes.
+        The driver's own record, with the trace that ``Replay`` takes; None of a run that was read
+        from its folder.
+    config
+        What the run was configured with.
     folder
         Where the run was written, if it was.
+    predictor
+        The trained parts, ready for new rows; None of a run that was read from its folder.
     """
 
     summary: dict[str, Any]
     history: pl.DataFrame
     ledger: Ledger
     models: Mapping[str, Mapping[str, nn.Module]]
-    record: RunRecord
+    record: RunRecord | None
+    config: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
+    predictor: Predictor | None = None
+
+    def predict(
+        self,
+        tables: Mapping[str, Any],
+        driver: Driver | None = None,
+        rows_per_message: int = 1024,
+    ) -> Prediction:
+        """Predict new rows, which every organisation has in the same order.
+
+        The embeddings travel as in training, protected or not; see ``Predictor``.
+
+        Parameters
+        ----------
+        tables
+            For each organisation with columns its features of the new rows, or a table where it
+            was trained from one.
+        driver
+            By default the simulator with an infinitely fast network.
+        rows_per_message
+            Rows that travel in one message.
+
+        Raises
+        ------
+        ConfigurationError
+            If the run has no models, or an organisation is missing.
+        DataError
+            If rows or values do not fit.
+        """
+        if self.predictor is None:
+            raise ConfigurationError(
+                f"the run in {self.folder} was read without its models: predict with the run that "
+                "training returned, or with the exported parts"
+            )
+        return self.predictor(tables, driver, rows_per_message)
+
+    def export(self, folder: str | Path, *, programs: bool = False) -> None:
+        """Write each organisation's trained part into a folder of its own under ``folder``.
+
+        What is written for an organisation is only its own: give each folder to nobody else.
+
+        Parameters
+        ----------
+        folder
+            Gets a subfolder for each organisation; ``load_part`` reads one.
+        programs
+            Whether to write each bottom also as a program of ``torch.export``, which runs without
+            the code that defined it.
+
+        Raises
+        ------
+        ConfigurationError
+            If the run has no models.
+        DataError
+            If the folder cannot be written, or torch cannot export a bottom.
+        """
+        if self.predictor is None:
+            raise ConfigurationError(f"the run in {self.folder} was read without its models")
+        examples = self.predictor.examples
+        for name, modules in self.models.items():
+            transformer = self.predictor.transformers.get(name)
+            details = {
+                "method": self.summary["method"],
+                "label_holder": self.predictor.label_holder,
+                "organisations": list(self.predictor.widths),
+                "fusion": repr(self.predictor.fusion),
+                "embedding_width": self.predictor.widths.get(name),
+                "modules": {part: str(module) for part, module in modules.items()},
+                "transformer": None if transformer is None else transformer.state(),
+                "versions": self.summary["versions"],
+            }
+            example = examples.get(name) if programs else None
+            export_part(Path(folder) / name, name, modules, details, example)
 
     def __repr__(self) -> str:
         s = self.summary
@@ -104,7 +185,9 @@ def summarise(
     Bytes are lengths of bodies that were handed to the driver for training, except
     ``bytes_evaluation`` (bodies sent to evaluate) and ``bytes_framed`` (everything, envelopes
     included). ``seconds_virtual`` is the simulator's clock at the end of the last role,
-    evaluation included; ``clock`` says what of it was measured and what modelled.
+    evaluation included; ``clock`` says what of it was measured and what modelled. ``activities``
+    are the seconds of each organisation by purpose and kind of work (or ``"wait"``), on the
+    driver's clock and in CPU time.
     """
     ledger = record.ledger
 
@@ -115,6 +198,7 @@ def summarise(
     # A metric of a diverged model is not a number, which JSON does not know.
     scores = [float(score) if math.isfinite(score) else None for score in column]
     finite = [score for score in scores if score is not None]
+    best = (max if greater_is_better else min)(finite, default=None)
     waits = {
         purpose: sum(
             activity.nanoseconds
@@ -127,8 +211,11 @@ def summarise(
     return {
         "method": method,
         "metric": metric,
-        "best": (max if greater_is_better else min)(finite, default=None),
+        "greater_is_better": greater_is_better,
+        "best": best,
+        "best_round": None if best is None else _round_of(history, metric, best),
         "final": scores[-1] if scores else None,
+        "test": _test_metrics(history) if record.completed else None,
         "completed": record.completed,
         "rounds": record.round,
         "local_updates": 0,
@@ -143,10 +230,68 @@ def summarise(
         "seconds_cpu": record.seconds_cpu,
         "seconds_wall": record.seconds_wall,
         "clock": dict(clock),
+        "activities": [
+            {
+                "organisation": role,
+                "purpose": kind_purpose,
+                "activity": activity,
+                "count": spent.count,
+                "seconds": spent.nanoseconds / 1e9,
+                "seconds_cpu": spent.cpu_nanoseconds / 1e9,
+            }
+            for (role, kind_purpose, activity), spent in record.activities.items()
+        ],
         "privacy": dict(privacy),
         "warnings": warnings,
         **details,
     }
+
+
+def _round_of(history: pl.DataFrame, metric: str, best: float) -> int:
+    """Return the first round after which the metric had its best value."""
+    return int(history.filter(pl.col(metric) == best)["round"][0])
+
+
+def _test_metrics(history: pl.DataFrame) -> dict[str, float | None] | None:
+    """Return the metrics of the finished model on the test rows, by name; None without those."""
+    names = [name for name in history.columns if name.startswith("test_")]
+    if not names or not len(history):
+        return None
+    values = {name.removeprefix("test_"): history[name][-1] for name in names}
+    return {k: v if v is not None and math.isfinite(v) else None for k, v in values.items()}
+
+
+def load_run(path: str | Path) -> Run:
+    """Return the run that a folder holds: its account, without models and the driver's record.
+
+    Raises
+    ------
+    DataError
+        If there is no finished or interrupted run in the folder, or a file of it is damaged.
+    """
+    folder = Path(path)
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{folder} holds no run that can be read: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not there"
+        )
+    name = ""
+    try:
+        name = "summary.json"
+        summary = json.loads((folder / name).read_text(encoding="utf-8"))
+        if not isinstance(summary, dict) or not set(summary) >= {"method", "metric", "rounds"}:
+            raise ValueError("it is no summary")
+        name = "config.yaml"
+        config = yaml.safe_load((folder / name).read_text(encoding="utf-8"))
+        name = "history.csv"
+        history = pl.read_csv(folder / name, infer_schema_length=None)
+        name = "ledger.csv"
+        ledger = Ledger.read_csv(folder / name)
+    except (OSError, ValueError, KeyError, yaml.YAMLError, pl.exceptions.PolarsError) as error:
+        what = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{folder / name} is damaged: {what}") from error
+    return Run(summary, history, ledger, {}, None, config or {}, folder)
 
 
 class RunFolder:

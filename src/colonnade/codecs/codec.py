@@ -73,6 +73,11 @@ class Codec(Protocol):
         """The law that the error of a round trip obeys."""
         ...
 
+    @property
+    def fixed_size(self) -> bool:
+        """Whether every body for a shape has just ``bytes_at_most`` bytes, whatever the values."""
+        ...
+
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 

@@ -62,6 +62,11 @@ class Float:
         """Exact for 32; else rounding to nearest."""
         return _LAWS[self.format]
 
+    @property
+    def fixed_size(self) -> bool:
+        """Always: the size depends on the shape alone."""
+        return True
+
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 

@@ -94,6 +94,11 @@ class Scalar:
         """Half a step at most; unbiased with dither, for values within the range."""
         return Unbiased(step=0.5) if self.dither else Bounded(step=0.5)
 
+    @property
+    def fixed_size(self) -> bool:
+        """Always: the size depends on the shape alone."""
+        return True
+
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.kernels.philox import permutation
+from colonnade.streams import StreamKey
 
 __all__ = ["VerticalDataset"]
 
@@ -32,6 +37,8 @@ class VerticalDataset:
         Row numbers to train on and to evaluate on: int64, not empty, no row twice or in both.
     notes
         What a reader of a result should know about where the data come from.
+    validation
+        Row numbers to choose the model by, of which none is in the others: int64, may be empty.
 
     Raises
     ------
@@ -61,23 +68,28 @@ class VerticalDataset:
     train: NDArray[np.int64]
     test: NDArray[np.int64]
     notes: str = ""
+    validation: NDArray[np.int64] = field(default_factory=lambda: np.arange(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         self._check_labels()
         self._check_features()
         self._check_rows("train", self.train)
         self._check_rows("test", self.test)
-        shared = np.intersect1d(self.train, self.test)
-        if len(shared):
-            raise DataError(
-                f"{self.name}: {len(shared)} rows are both in train and in test, the first is row "
-                f"{shared[0]}; a row may be in one of them only"
-            )
+        if len(self.validation):
+            self._check_rows("validation", self.validation)
+        for one, other in combinations(("train", "validation", "test"), 2):
+            shared = np.intersect1d(getattr(self, one), getattr(self, other))
+            if len(shared):
+                raise DataError(
+                    f"{self.name}: {len(shared)} rows are both in {one} and in {other}, the first "
+                    f"is row {shared[0]}; a row may be in one of them only"
+                )
 
     def __repr__(self) -> str:
+        parts = [self.train, *([self.validation] if len(self.validation) else []), self.test]
         return (
             f"VerticalDataset({self.name!r}, {len(self.features)} parties, "
-            f"{len(self.train)} + {len(self.test)} rows, {self.classes} classes)"
+            f"{' + '.join(str(len(rows)) for rows in parts)} rows, {self.classes} classes)"
         )
 
     @property
@@ -89,6 +101,51 @@ class VerticalDataset:
     def rows(self) -> int:
         """How many rows every party holds, N."""
         return len(self.labels)
+
+    @property
+    def transformers(self) -> Mapping[str, Any]:
+        """Nothing: the features were never a table."""
+        return {}
+
+    def with_validation(self, share: float) -> VerticalDataset:
+        """Return the data set with a share of the training rows set aside to choose the model by.
+
+        Which rows is decided by a permutation that is the same everywhere.
+
+        Parameters
+        ----------
+        share
+            Of the training rows; 0 for none.
+
+        Raises
+        ------
+        ConfigurationError
+            If the share is not from 0 to below 1, or leaves no row for one of the two.
+
+        Examples
+        --------
+        >>> dataset = VerticalDataset(
+        ...     "toy", {"bank": torch.zeros(10, 1)}, torch.tensor([0, 1] * 5),
+        ...     classes=2, train=np.arange(8), test=np.arange(8, 10),
+        ... )
+        >>> divided = dataset.with_validation(0.25)
+        >>> len(divided.train), len(divided.validation), divided
+        (6, 2, VerticalDataset('toy', 1 parties, 6 + 2 + 2 rows, 2 classes))
+        """
+        if share == 0:
+            return self
+        count = round(share * len(self.train))
+        if not 0 < share < 1 or not 0 < count < len(self.train):
+            raise ConfigurationError(
+                f"a share of {share} of {len(self.train)} training rows leaves none for training "
+                "or for validation; choose one between 0 and 1"
+            )
+        order = permutation(StreamKey(0, "", "validation", 0), len(self.train))
+        return replace(
+            self,
+            train=np.sort(self.train[order[count:]]),
+            validation=np.sort(self.train[order[:count]]),
+        )
 
     def head(self, train: int | None = None, test: int | None = None) -> VerticalDataset:
         """Return the first ``train`` training rows and the first ``test`` test rows.
@@ -126,6 +183,7 @@ class VerticalDataset:
             labels=self.labels[kept],
             train=order[: len(kept_train)],
             test=order[len(kept_train) :],
+            validation=order[:0],
         )
 
     def _check_labels(self) -> None:

@@ -11,7 +11,6 @@ before one that does not, and the four files always come from one place.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 
 from colonnade.datasets.dataset import VerticalDataset
+from colonnade.datasets.files import data_folder, plain_or_packed
 from colonnade.datasets.idx import read_idx
 from colonnade.datasets.partition import PartitionName, partitioned
 from colonnade.errors import ConfigurationError, DataError
 
-__all__ = ["fashion_mnist", "from_images", "mnist"]
+__all__ = ["fashion_mnist", "fashion_mnist_files", "from_images", "mnist", "mnist_files"]
 
 _CLASSES = 10
 _FILES = (
@@ -150,6 +150,28 @@ def fashion_mnist(
     return _load(_FASHION, folder, partition, parties, flatten, normalise)
 
 
+def mnist_files(folder: str | Path | None = None) -> list[Path]:
+    """Return the four files that ``mnist`` would read.
+
+    Raises
+    ------
+    DataError
+        If there is no folder, or a file is missing.
+    """
+    return _files(_MNIST, folder)
+
+
+def fashion_mnist_files(folder: str | Path | None = None) -> list[Path]:
+    """Return the four files that ``fashion_mnist`` would read.
+
+    Raises
+    ------
+    DataError
+        If there is no folder, or a file is missing.
+    """
+    return _files(_FASHION, folder)
+
+
 def from_images(
     name: str,
     images: NDArray[np.uint8],
@@ -222,8 +244,8 @@ def _load(
     flatten: bool,
     normalise: tuple[float, float] | None,
 ) -> VerticalDataset:
-    place, prefix = _find(source, _folder(source, folder))
-    paths = [_file(source, place, prefix + name) for name in _FILES]
+    paths = _files(source, folder)
+    place = paths[0].parent
     train_images, train_labels = _read(paths[0], paths[1])
     test_images, test_labels = _read(paths[2], paths[3])
     if train_images.shape[1:] != test_images.shape[1:]:
@@ -252,33 +274,22 @@ def _load(
     )
 
 
-def _folder(source: _Source, folder: str | Path | None) -> Path:
-    found = folder if folder is not None else os.environ.get("COLONNADE_DATA")
-    if not found:
-        raise DataError(
-            f"{source.name} is read from a folder, and none was given: name the one that holds "
-            "its idx files with --data or in the environment variable COLONNADE_DATA"
-        )
-    return Path(found)
+def _files(source: _Source, folder: str | Path | None) -> list[Path]:
+    """Return the four files, in the order of ``_FILES``, all from one place."""
+    place, prefix = _find(source, data_folder(source.name, folder, "its idx files"))
+    return [_file(source, place, prefix + name) for name in _FILES]
 
 
 def _find(source: _Source, folder: Path) -> tuple[Path, str]:
     """Return the first place where there is any of the files; the others must be there too."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder to read {source.name} from")
     for place, prefix in source.places(folder):
-        if any(_either(place / (prefix + name)) for name in _FILES):
+        if any(plain_or_packed(place / (prefix + name)) for name in _FILES):
             return place, prefix
     return folder, ""
 
 
-def _either(plain: Path) -> Path | None:
-    packed = plain.with_name(plain.name + ".gz")
-    return next((path for path in (plain, packed) if path.is_file()), None)
-
-
 def _file(source: _Source, place: Path, name: str) -> Path:
-    path = _either(place / name)
+    path = plain_or_packed(place / name)
     if path is None:
         raise DataError(
             f"expected the file {name} or {name}.gz of {source.name} in {place}, which has "

@@ -220,7 +220,7 @@ class _Child:
         return arrivals
 
     def _boundary(self, round: int) -> None:
-        control.tell(self.parent, control.Reached(round, self.sent))
+        control.tell(self.parent, control.Reached(round, self.sent, self.outbox.sent_bytes))
         while round >= self.gate:
             self._wait(lambda: self.stop or self.save is not None or round < self.gate)
             if self.stop:

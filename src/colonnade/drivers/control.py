@@ -58,10 +58,14 @@ class Abort(msgspec.Struct, tag=True):
 
 
 class Reached(msgspec.Struct, tag=True):
-    """The role is at the boundary before this round, having sent so many messages to each role."""
+    """The role is at the boundary before this round, having sent so many messages to each role.
+
+    ``sent_bytes`` are those of all their bodies, since the start or the resume.
+    """
 
     round: int
     sent: dict[str, int]
+    sent_bytes: int
 
 
 class Reported(msgspec.Struct, tag=True):

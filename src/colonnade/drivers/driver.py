@@ -67,7 +67,8 @@ class Assignment:
         Asked between rounds; once it says yes, the run stops at the next boundary that every role
         can still reach.
     on_round, on_report
-        Called as the roles go: with a role's name and round, and with a report's values.
+        Called as the roles go: with a role's name, its round and the bytes of the bodies it has
+        sent (since the start or the resume), and with a report's values.
     max_body_bytes
         The largest body that is accepted from another role.
     """
@@ -79,7 +80,7 @@ class Assignment:
     resume: Checkpoint | None = None
     stop_before: int | None = None
     interrupted: Callable[[], bool] = _never
-    on_round: Callable[[str, int], None] = _ignore
+    on_round: Callable[[str, int, int], None] = _ignore
     on_report: Callable[[Values], None] = _ignore
     max_body_bytes: int = MAX_BODY_BYTES
 
@@ -179,6 +180,7 @@ class Outbox:
     def __init__(self, name: str, ledger: Ledger, sequence: int = 0) -> None:
         self.name = name
         self.sequence = sequence
+        self.sent_bytes = 0
         self._record = ledger.record
 
     def stamp(self, send: Send, now: int | None) -> tuple[Message, bytes]:
@@ -190,6 +192,7 @@ class Outbox:
         self._record((*head, int(send.purpose), *tail, size, size + len(header), now))
         message = Message(*head, send.purpose, *tail, send.body)
         self.sequence += 1
+        self.sent_bytes += size
         return message, header
 
 

@@ -219,10 +219,10 @@ class _Parent:
 
     def _heed(self, name: str, message: control.FromChild) -> None:
         match message:
-            case control.Reached(round, sent):
+            case control.Reached(round, sent, sent_bytes):
                 self.reached[name] = round
                 self.sent[name] = sent
-                self.assignment.on_round(name, round)
+                self.assignment.on_round(name, round, sent_bytes)
             case control.Reported(values):
                 self.assignment.on_report(values)
             case control.Saved():

@@ -153,7 +153,7 @@ class _Actor:
                 self.account.history.append(dict(effect.values))
                 assignment.on_report(effect.values)
             case Boundary():
-                assignment.on_round(self.name, effect.round)
+                assignment.on_round(self.name, effect.round, self.outbox.sent_bytes)
             case _:
                 raise LocalProtocolError(f"{self.name} awaited {effect!r}, which is no effect")
         return None

@@ -374,7 +374,7 @@ class _Simulation:
         """Pass a boundary; False if the run stops here."""
         assignment = self.assignment
         actor.boundary = round
-        assignment.on_round(actor.name, round)
+        assignment.on_round(actor.name, round, actor.outbox.sent_bytes)
         if self.stop_at is None and assignment.interrupted():
             # Nobody has passed the next boundary yet, so everybody can stop there.
             self.stop_at = max(other.boundary for other in self.actors) + 1

@@ -11,13 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["Features", "Learner", "OptimiserFactory", "take"]
+__all__ = ["Features", "Learner", "OptimiserFactory", "SchedulerFactory", "take"]
 
 Features: TypeAlias = Tensor | Mapping[str, Tensor]
 """Inputs of a bottom model, first axis the rows: a tensor, or several by name."""
 
 OptimiserFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 """Makes an optimiser, e.g. ``partial(torch.optim.Adam, lr=3e-3)``."""
+
+SchedulerFactory = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
+"""Makes a scheduler that takes a step an epoch, e.g. ``partial(StepLR, step_size=10)``."""
 
 
 def take(features: Features, rows: NDArray[np.int64]) -> Any:
@@ -34,14 +37,22 @@ def take(features: Features, rows: NDArray[np.int64]) -> Any:
 
 
 class Learner:
-    """A module and the optimiser of its parameters.
+    """A module, the optimiser of its parameters, and the device that it lives on.
+
+    Inputs and outputs are on the CPU, where codecs and fusion work; only the module's own
+    computation is on its device.
 
     Parameters
     ----------
     module
-        Any torch module.
+        Any torch module; it is moved to the device.
     optimiser
-        Makes the optimiser of its parameters; a module without parameters needs none.
+        Makes the optimiser of its parameters; a module that is not trained needs none.
+    scheduler
+        Makes the learning-rate scheduler of that optimiser, which takes a step an epoch; None for
+        a constant rate.
+    device
+        Any torch device, as torch names it.
 
     Examples
     --------
@@ -51,18 +62,39 @@ class Learner:
     >>> learner.step()
     """
 
-    def __init__(self, module: nn.Module, optimiser: OptimiserFactory) -> None:
-        self.module = module
+    def __init__(
+        self,
+        module: nn.Module,
+        optimiser: OptimiserFactory | None = None,
+        scheduler: SchedulerFactory | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.device = torch.device(device)
+        self.module = module.to(self.device)
+        self._elsewhere = self.device.type != "cpu"
         parameters = [p for p in module.parameters() if p.requires_grad]
-        self.optimiser = optimiser(parameters) if parameters else None
+        self.optimiser = optimiser(parameters) if optimiser and parameters else None
+        self.scheduler = (
+            None if scheduler is None or self.optimiser is None else scheduler(self.optimiser)
+        )
 
     def __call__(self, inputs: Any, training: bool) -> Tensor:
         """Apply the module, as for training or (without gradients) as for evaluation."""
         if self.module.training is not training:
             self.module.train(training)
         with torch.set_grad_enabled(training):
-            output: Tensor = self.module(inputs)
+            if self._elsewhere:
+                output: Tensor = self.module(_moved(inputs, self.device)).cpu()
+            else:
+                output = self.module(inputs)
         return output
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The scheduled learning rate of the first group of parameters; None without scheduler."""
+        if self.scheduler is None or self.optimiser is None:
+            return None
+        return float(self.optimiser.param_groups[0]["lr"])
 
     def step(self) -> None:
         """Let the optimiser take one step along the accumulated gradients, and clear them."""
@@ -70,11 +102,17 @@ class Learner:
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
 
+    def end_epoch(self) -> None:
+        """Let the scheduler set the learning rate of the next epoch."""
+        if self.scheduler is not None:
+            self.scheduler.step()
+
     def state_dict(self) -> dict[str, Any]:
-        """Return parameters, buffers and the optimiser's state."""
+        """Return parameters, buffers, and the state of optimiser and scheduler."""
         return {
             "module": dict(self.module.state_dict()),
             "optimiser": self.optimiser.state_dict() if self.optimiser else {},
+            "scheduler": self.scheduler.state_dict() if self.scheduler else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -83,3 +121,11 @@ class Learner:
         if self.optimiser is not None:
             # Torch would share the tensors of the state rather than copy them.
             self.optimiser.load_state_dict(copy.deepcopy(state["optimiser"]))
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(copy.deepcopy(state["scheduler"]))
+
+
+def _moved(inputs: Any, device: torch.device) -> Any:
+    if isinstance(inputs, Tensor):
+        return inputs.to(device)
+    return {name: values.to(device) for name, values in inputs.items()}

@@ -12,11 +12,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from colonnade.reports.palette import GRID, colour
+from colonnade.reports.words import words
 from colonnade.runs import Run
 
 __all__ = ["draw_comparison", "draw_run"]
-
-_COLOURS = ("#2563a8", "#c2571a", "#3a8a4d", "#8a3f8f", "#a88b1f", "#4d5966")
 
 
 def draw_run(run: Run, path: Path) -> None:
@@ -51,15 +51,15 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
         (axes[1, 1], "epoch", "train_loss", "epochs"),
     ]
     for ax, x, y, label in panels:
-        for colour, (name, run) in zip(_cycle(len(runs)), runs.items(), strict=True):
+        for index, (name, run) in enumerate(runs.items()):
             if x == "seconds" and (run.summary["seconds_virtual"] is not None) is not virtual:
                 continue  # modelled and measured seconds do not belong on one axis
             history = _with_megabytes(run.history)
             if x in history.columns and y in history.columns:
-                ax.plot(history[x], history[y], marker=".", color=colour, label=name)
+                ax.plot(history[x], history[y], marker=".", color=colour(index), label=name)
         ax.set_xlabel(label)
         ax.set_ylabel(_words(y))
-        ax.grid(visible=True, color="#e3e6ea", linewidth=0.8)
+        ax.grid(visible=True, color=GRID, linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
     spread = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in runs.values()]
     if max(spread) > 5 * max(min(spread), 1):
@@ -71,10 +71,6 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     figure.savefig(path, format="png")
 
 
-def _cycle(count: int) -> list[str]:
-    return [_COLOURS[index % len(_COLOURS)] for index in range(count)]
-
-
 def _with_megabytes(history: pl.DataFrame) -> pl.DataFrame:
     if "bytes_up" not in history.columns:
         return history
@@ -82,5 +78,4 @@ def _with_megabytes(history: pl.DataFrame) -> pl.DataFrame:
 
 
 def _words(column: str) -> str:
-    unit = " (nats)" if column in ("train_loss", "test_log_loss") else ""
-    return column.replace("_", " ") + unit
+    return words(column) + (" (nats)" if column.endswith("log_loss") else "")

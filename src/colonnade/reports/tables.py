@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rich.box import SIMPLE
 from rich.table import Table
 
+from colonnade.reports.words import words
 from colonnade.runs import Run
 
 __all__ = ["comparison_table", "human_bytes", "human_seconds"]
@@ -80,4 +81,4 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
 
 
 def _metric(summary: Mapping[str, object]) -> str:
-    return str(summary["metric"]).removeprefix("test_").replace("_", " ")
+    return words(str(summary["metric"]).removeprefix("test_"))

@@ -8,7 +8,7 @@ messages carry the purpose EVALUATION, so that the ledger keeps them apart from 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -18,71 +18,133 @@ from torch import Tensor
 from colonnade.effects import Purpose, Work
 from colonnade.links import Rows
 from colonnade.models import Features, Learner
+from colonnade.roles.stopping import EarlyStopping
 from colonnade.uplinks import Collector, Moment, Uploader
 
-__all__ = ["EvaluationPlan", "Metrics", "evaluated", "upload_held_out"]
+__all__ = ["EvaluationPlan", "HeldOut", "Metrics", "Own", "evaluated", "outputs", "upload"]
 
 Metrics = Callable[[Tensor, Tensor], Mapping[str, float]]
 """From the top model's outputs and the labels of all held-out rows to named numbers."""
 
+Own = Callable[[Rows, Moment], Awaitable[Tensor]]
+"""The label holder's own embedding of some rows."""
+
 
 @dataclass(frozen=True)
-class EvaluationPlan:
-    """On which rows the model is evaluated, and after which rounds.
+class HeldOut:
+    """Rows that are evaluated on and not trained on.
 
     Parameters
     ----------
+    name
+        What their metrics are called after: ``validation`` or ``test``.
     pieces
-        The held-out row numbers, in pieces that travel as one message each.
+        Their row numbers, in pieces that travel as one message each; none for no evaluation.
+    first_part
+        The number of the first piece, which tells the messages of two evaluations of one round
+        apart.
+    """
+
+    name: str
+    pieces: Sequence[Rows] = ()
+    first_part: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.pieces)
+
+    @property
+    def rows(self) -> Rows:
+        """All row numbers."""
+        return np.concatenate(self.pieces)
+
+    def moments(self, round: int, purpose: Purpose) -> list[tuple[Rows, Moment]]:
+        """Return each piece with its place in the protocol."""
+        return [
+            (rows, Moment(round, purpose, part))
+            for part, rows in enumerate(self.pieces, start=self.first_part)
+        ]
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """On which rows the model is evaluated, after which rounds, and what follows from it.
+
+    Parameters
+    ----------
+    watched
+        The rows that are evaluated on as training goes.
+    final
+        The rows that the finished model is evaluated on, once.
     every
         Rounds between evaluations; the last round is always followed by one.
     rounds
         Rounds of the whole training.
+    stopping
+        Whether the evaluations may end training and decide which model counts.
     """
 
-    pieces: Sequence[Rows]
-    every: int
-    rounds: int
+    watched: HeldOut
+    final: HeldOut = field(default_factory=lambda: HeldOut("test"))
+    every: int = 1
+    rounds: int = 1
+    stopping: EarlyStopping | None = None
 
     def due(self, done: int) -> bool:
         """Whether the model is evaluated when ``done`` rounds are done."""
-        return bool(self.pieces) and (done % self.every == 0 or done == self.rounds)
+        return bool(self.watched) and (done % self.every == 0 or done == self.rounds)
 
 
-async def upload_held_out(
-    uplink: Uploader, bottom: Learner, features: Features, plan: EvaluationPlan, round: int
+async def upload(
+    uplink: Uploader,
+    bottom: Learner,
+    features: Features,
+    held_out: HeldOut,
+    round: int,
+    purpose: Purpose = Purpose.EVALUATION,
 ) -> None:
-    """Play the party's part of an evaluation."""
-    for part, rows in enumerate(plan.pieces):
-        moment = Moment(round, Purpose.EVALUATION, part)
+    """Play the party's part: embed the rows and send the embeddings."""
+    for rows, moment in held_out.moments(round, purpose):
         await uplink.upload(bottom, features, rows, moment)
+
+
+async def outputs(
+    uplink: Collector,
+    own: Own | None,
+    top: Learner,
+    held_out: HeldOut,
+    round: int,
+    purpose: Purpose = Purpose.EVALUATION,
+) -> Tensor:
+    """Play the label holder's part: return the top model's outputs for all rows.
+
+    ``own`` gives the label holder's own embedding of some rows, where it has features.
+    """
+    pieces = []
+    for rows, moment in held_out.moments(round, purpose):
+        embedding = None if own is None else await own(rows, moment)
+        fused = await uplink.collect(rows, embedding, moment)
+        predict = partial(top, fused.value, training=False)
+        pieces.append(await Work("top", predict, round, purpose, rows=len(rows)))
+    return torch.cat(pieces)
 
 
 async def evaluated(
     uplink: Collector,
-    own: Callable[[Rows, Moment], Awaitable[Tensor]] | None,
+    own: Own | None,
     top: Learner,
     labels: Tensor,
     metrics: Metrics,
-    plan: EvaluationPlan,
+    held_out: HeldOut,
     round: int,
-) -> Mapping[str, float]:
-    """Play the label holder's part of an evaluation, and return the metrics.
-
-    ``own`` gives the label holder's own embedding of some rows, where it has features.
-    """
-    outputs = []
-    for part, rows in enumerate(plan.pieces):
-        moment = Moment(round, Purpose.EVALUATION, part)
-        embedding = None if own is None else await own(rows, moment)
-        fused = await uplink.collect(rows, embedding, moment)
-        predict = partial(top, fused.value, training=False)
-        outputs.append(await Work("top", predict, round, Purpose.EVALUATION, rows=len(rows)))
-    held_out = torch.from_numpy(np.concatenate(plan.pieces))
-    return await Work(
+) -> dict[str, float]:
+    """Return the metrics on held-out rows, each named after them: ``test_accuracy``."""
+    predictions = await outputs(uplink, own, top, held_out, round)
+    truth = labels[torch.from_numpy(held_out.rows)]
+    values = await Work(
         "metrics",
-        lambda: metrics(torch.cat(outputs), labels[held_out]),
+        lambda: metrics(predictions, truth),
         round,
         Purpose.EVALUATION,
-        rows=len(held_out),
+        rows=len(truth),
     )
+    return {f"{held_out.name}_{metric}": value for metric, value in values.items()}

@@ -28,12 +28,20 @@ from colonnade.effects import Boundary, Expect, Purpose, Receive, Report, Send, 
 from colonnade.errors import Diverged
 from colonnade.links import LinkReceiver, LinkSender, Rows
 from colonnade.models import Features, Learner, take
-from colonnade.roles.evaluate import EvaluationPlan, Metrics, evaluated, upload_held_out
+from colonnade.roles.evaluate import EvaluationPlan, HeldOut, Metrics, evaluated, upload
+from colonnade.roles.stopping import (
+    BestParts,
+    Judge,
+    Verdict,
+    decode_verdict,
+    encode_verdict,
+)
 from colonnade.uplinks import Collector, Fused, Moment, Uploader
 
 __all__ = ["SplitLabelHolder", "SplitParty"]
 
 KIND = "derivative"
+VERDICT = "verdict"
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -80,23 +88,47 @@ class SplitParty:
         self._uplink = uplink
         self._downlink = downlink
         self._seed = seed
+        self._stopped = False
+        self._best = BestParts([bottom])
 
     @property
     def peers(self) -> Sequence[str]:
         """The label holder alone."""
         return (self._label_holder,)
 
+    def done(self) -> bool:
+        """Whether the last round is over, or training was stopped."""
+        return self._stopped or self.round >= self._batches.rounds
+
     async def run(self) -> None:
-        """Train from ``self.round`` to the last round."""
-        while self.round < self._batches.rounds:
+        """Train from ``self.round`` to the last round, or until the label holder stops it."""
+        while not self.done():
             await Boundary(self.round)
             await self._train()
             self.round += 1
+            if self._batches.ends_epoch(self.round):
+                self.bottom.end_epoch()
             if self._evaluation.due(self.round):
-                await upload_held_out(
-                    self._uplink, self.bottom, self._features, self._evaluation, self.round
-                )
+                await self._upload(self._evaluation.watched)
+                await self._obey()
+            if self.done():
+                self._best.put_back()
+                await self._upload(self._evaluation.final)
         await Boundary(self.round)
+
+    async def _upload(self, held_out: HeldOut) -> None:
+        await upload(self._uplink, self.bottom, self._features, held_out, self.round)
+
+    async def _obey(self) -> None:
+        """Do as the label holder's verdict on this evaluation says."""
+        if self._evaluation.stopping is None:
+            return
+        expect = Expect(VERDICT, self.round, (self._label_holder,), Purpose.EVALUATION)
+        arrivals = await Receive(expect)
+        verdict = decode_verdict(arrivals.only.body)
+        if Verdict.BEST in verdict:
+            self._best.keep()
+        self._stopped = Verdict.STOP in verdict
 
     async def _train(self) -> None:
         moment = Moment(self.round)
@@ -123,6 +155,8 @@ class SplitParty:
             "bottom": self.bottom.state_dict(),
             "uplink": self._uplink.state_dict(),
             "downlink": self._downlink.state_dict(),
+            "stopped": self._stopped,
+            "best": self._best.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -131,6 +165,8 @@ class SplitParty:
         self.bottom.load_state_dict(state["bottom"])
         self._uplink.load_state_dict(state["uplink"])
         self._downlink.load_state_dict(state["downlink"])
+        self._stopped = state["stopped"]
+        self._best.load_state_dict(state["best"])
 
 
 class SplitLabelHolder:
@@ -156,6 +192,8 @@ class SplitLabelHolder:
         For each party, the sending end of the link that brings its derivatives.
     metrics
         What is reported of an evaluation.
+    judge
+        Decides what an evaluation means for going on; None where training just runs its course.
     seed
         The run's seed.
     """
@@ -173,12 +211,14 @@ class SplitLabelHolder:
         uplink: Collector,
         downlinks: Mapping[str, LinkSender],
         metrics: Metrics,
+        judge: Judge | None,
         seed: int,
     ) -> None:
         self.name = name
         self.round = 0
         self.top = top
         self.bottom = bottom
+        self.judge = judge
         self._labels = labels
         self._loss = loss
         self._features = features
@@ -191,20 +231,36 @@ class SplitLabelHolder:
         # The loss of each row since the last report, summed in double precision.
         self._loss_sum = 0.0
         self._loss_rows = 0
+        self._stopped = False
+        self._best = BestParts([top] if bottom is None else [top, bottom])
 
     @property
     def peers(self) -> Sequence[str]:
         """Every party."""
         return tuple(self._downlinks)
 
+    def done(self) -> bool:
+        """Whether the last round is over, or training was stopped."""
+        return self._stopped or self.round >= self._batches.rounds
+
     async def run(self) -> None:
-        """Train from ``self.round`` to the last round."""
-        while self.round < self._batches.rounds:
+        """Train from ``self.round`` to the last round, or until its own judge stops it."""
+        while not self.done():
             await Boundary(self.round)
             await self._train()
             self.round += 1
-            if self._evaluation.due(self.round) or self.round == self._batches.rounds:
-                await self._report()
+            if self._batches.ends_epoch(self.round):
+                self._end_epoch()
+            values: dict[str, float] = {}
+            if self._evaluation.due(self.round):
+                values = await self._evaluated(self._evaluation.watched)
+                await self._pass_judgement(values)
+            if self.done():
+                self._best.put_back()
+                if self._evaluation.final:
+                    values |= await self._evaluated(self._evaluation.final)
+            if values or self.done():
+                await self._report(values)
         await Boundary(self.round)
 
     async def _train(self) -> None:
@@ -256,24 +312,44 @@ class SplitLabelHolder:
         if self.bottom is not None:
             self.bottom.step()
 
-    async def _report(self) -> None:
-        values: dict[str, float | int | str] = {
+    def _end_epoch(self) -> None:
+        self.top.end_epoch()
+        if self.bottom is not None:
+            self.bottom.end_epoch()
+
+    async def _evaluated(self, held_out: HeldOut) -> dict[str, float]:
+        return await evaluated(
+            self._uplink,
+            None if self.bottom is None else self._own,
+            self.top,
+            self._labels,
+            self._metrics,
+            held_out,
+            self.round,
+        )
+
+    async def _pass_judgement(self, values: Mapping[str, float]) -> None:
+        """Tell every party what the evaluation means, and do it oneself."""
+        if self.judge is None:
+            return
+        verdict = self.judge.hear(self.round, values)
+        for party in self._downlinks:
+            body = encode_verdict(verdict)
+            await Send(party, VERDICT, self.round, body, Purpose.EVALUATION)
+        if Verdict.BEST in verdict:
+            self._best.keep()
+        self._stopped = Verdict.STOP in verdict
+
+    async def _report(self, values: Mapping[str, float]) -> None:
+        progress: dict[str, float | int | str] = {
             "round": self.round,
             "epoch": self.round / self._batches.rounds_per_epoch,
             "train_loss": self._loss_sum / max(self._loss_rows, 1),
         }
+        if self.top.learning_rate is not None:
+            progress["learning_rate"] = self.top.learning_rate
         self._loss_sum, self._loss_rows = 0.0, 0
-        if self._evaluation.due(self.round):
-            values |= await evaluated(
-                self._uplink,
-                None if self.bottom is None else self._own,
-                self.top,
-                self._labels,
-                self._metrics,
-                self._evaluation,
-                self.round,
-            )
-        await Report(values)
+        await Report(progress | dict(values))
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
@@ -284,6 +360,9 @@ class SplitLabelHolder:
             "uplink": self._uplink.state_dict(),
             "downlinks": {party: link.state_dict() for party, link in self._downlinks.items()},
             "loss": [self._loss_sum, self._loss_rows],
+            "stopped": self._stopped,
+            "best": self._best.state_dict(),
+            "judge": {} if self.judge is None else self.judge.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -296,3 +375,7 @@ class SplitLabelHolder:
         for party, link in self._downlinks.items():
             link.load_state_dict(state["downlinks"][party])
         self._loss_sum, self._loss_rows = state["loss"]
+        self._stopped = state["stopped"]
+        self._best.load_state_dict(state["best"])
+        if self.judge is not None:
+            self.judge.load_state_dict(state["judge"])

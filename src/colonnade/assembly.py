@@ -1,0 +1,237 @@
+"""A federation from prepared data and a description of its models.
+
+What configuration files and estimators share: they say what the models look like, and here each
+organisation's is made from its own seed, so that a bottom starts the same whoever else takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from colonnade.checks import embedding_width
+from colonnade.errors import ConfigurationError
+from colonnade.federation import Federation
+from colonnade.models import (
+    Concat,
+    Features,
+    Fusion,
+    OptimiserFactory,
+    SchedulerFactory,
+    Tabular,
+    mlp,
+)
+from colonnade.objectives import Objective
+from colonnade.organisations import LabelHolder, Party, Transformer
+from colonnade.streams import StreamKey
+
+__all__ = ["Blueprint", "Layers", "VerticalData", "assemble"]
+
+
+class VerticalData(Protocol):
+    """Rows that are aligned, features by party, labels, and which rows are for what."""
+
+    @property
+    def features(self) -> Mapping[str, Features]:
+        """Each party's features, in party order."""
+        ...
+
+    @property
+    def labels(self) -> Tensor:
+        """A label for each row."""
+        ...
+
+    @property
+    def train(self) -> NDArray[Any]:
+        """Row numbers to train on."""
+        ...
+
+    @property
+    def validation(self) -> NDArray[Any]:
+        """Row numbers to choose the model by."""
+        ...
+
+    @property
+    def test(self) -> NDArray[Any]:
+        """Row numbers to test on."""
+        ...
+
+    @property
+    def transformers(self) -> Mapping[str, Transformer]:
+        """What made the features from tables, of parties that brought tables."""
+        ...
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A multi-layer perceptron without its inputs.
+
+    Parameters
+    ----------
+    widths
+        Outputs of each layer.
+    activation
+        Follows every layer.
+    dropout
+        Probability that a component is dropped between layers.
+    """
+
+    widths: tuple[int, ...] = (64, 32)
+    activation: str = "relu"
+    dropout: float = 0.0
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for these features."""
+        if not isinstance(features, Tensor):
+            numeric = features["numeric"].shape[1] if "numeric" in features else 0
+            tabular: nn.Module = Tabular(
+                numeric, cardinalities, self.widths, self.activation, dropout=self.dropout
+            )
+            return tabular
+        if features.dim() != 2:
+            return nn.Sequential(nn.Flatten(), self._mlp(features[0].numel(), self.widths))
+        return self._mlp(features.shape[1], self.widths)
+
+    def top(self, inputs: int, outputs: int) -> nn.Module:
+        """Return a top model that ends in ``outputs`` plain numbers."""
+        widths = [*self.widths, outputs]
+        return mlp(inputs, widths, self.activation, last="identity", dropout=self.dropout)
+
+    def _mlp(self, inputs: int, widths: Sequence[int]) -> nn.Sequential:
+        return mlp(inputs, widths, self.activation, dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What models a federation shall have, and who trains them how.
+
+    Parameters
+    ----------
+    objective
+        What is predicted.
+    label_holder
+        The name of the organisation with the labels.
+    holds
+        Whose part of the data is the label holder's own; None for none.
+    bottom
+        The layers of each bottom model.
+    bottoms
+        Bottom models that differ, by organisation: layers, or modules ready made.
+    top
+        The layers of the top model before its outputs, or a module ready made.
+    fusion
+        How embeddings become the top model's input.
+    optimiser, scheduler
+        What every organisation trains with.
+    device
+        Where models compute.
+    seed
+        Decides how the models start.
+    """
+
+    objective: Objective
+    label_holder: str = "label_holder"
+    holds: str | None = None
+    bottom: Layers = field(default_factory=Layers)
+    bottoms: Mapping[str, Layers | nn.Module] = field(default_factory=dict)
+    top: Layers | nn.Module = field(default_factory=lambda: Layers(widths=()))
+    fusion: Fusion = field(default_factory=Concat)
+    optimiser: OptimiserFactory | None = None
+    scheduler: SchedulerFactory | None = None
+    device: str = "cpu"
+    seed: int = 0
+
+
+def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
+    """Return the federation that the blueprint describes, over the data.
+
+    Raises
+    ------
+    ConfigurationError
+        If names, widths and models do not fit together.
+    DataError
+        If the data cannot be trained on.
+    """
+    b = blueprint
+    own = b.holds
+    if own is not None and own not in data.features:
+        raise ConfigurationError(
+            f"label_holder.holds: there is no part {own!r} of the data; "
+            f"there are {', '.join(data.features)}"
+        )
+    if unknown := sorted(set(b.bottoms) - set(data.features)):
+        raise ConfigurationError(
+            f"there is a bottom model for {unknown[0]!r}, which is no part of the data; "
+            f"there are {', '.join(data.features)}"
+        )
+    how: dict[str, Any] = {"scheduler": b.scheduler, "device": b.device}
+    if b.optimiser is not None:
+        how["optimiser"] = b.optimiser
+    bottoms = {name: _bottom(name, data, b) for name in data.features}
+    parties = [
+        Party(name, columns, bottoms[name], transformer=data.transformers.get(name), **how)
+        for name, columns in data.features.items()
+        if name != own
+    ]
+    # In party order, the label holder's own last: as the top model will see them.
+    order = [party.name for party in parties] + ([own] if own is not None else [])
+    widths = [embedding_width(name, bottoms[name], data.features[name]) for name in order]
+    truth = data.labels[torch.from_numpy(data.train)]
+    holder = LabelHolder(
+        b.label_holder,
+        data.labels,
+        _top(b, b.fusion.width(widths), truth),
+        b.objective.loss(truth),
+        features=None if own is None else data.features[own],
+        bottom=None if own is None else bottoms[own],
+        transformer=None if own is None else data.transformers.get(own),
+        **how,
+    )
+    return Federation(
+        parties,
+        holder,
+        data.train,
+        data.test,
+        b.objective.metrics(),
+        data.validation,
+    )
+
+
+def _bottom(name: str, data: VerticalData, blueprint: Blueprint) -> nn.Module:
+    wanted = blueprint.bottoms.get(name, blueprint.bottom)
+    if isinstance(wanted, nn.Module):
+        return wanted
+    # Its own transformer knows how many categories a column of codes has.
+    cardinalities = getattr(data.transformers.get(name), "cardinalities", ())
+    # The label holder's own part starts as its own name says, not the part's.
+    owner = blueprint.label_holder if name == blueprint.holds else name
+    features = data.features[name]
+    make = lambda: wanted.bottom(features, cardinalities)  # noqa: E731
+    return _seeded(blueprint.seed, owner, "bottom", make)
+
+
+def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
+    top, objective = blueprint.top, blueprint.objective
+    if isinstance(top, nn.Module):
+        return top
+    layers = top
+    made = _seeded(
+        blueprint.seed,
+        blueprint.label_holder,
+        "top",
+        lambda: layers.top(inputs, objective.outputs),
+    )
+    return objective.finished(made, labels)
+
+
+def _seeded(seed: int, name: str, part: str, make: Callable[[], nn.Module]) -> nn.Module:
+    """Make a module whose start depends on the seed and its place alone."""
+    with torch.random.fork_rng(devices=[]):
+        key = StreamKey(seed, name, f"initialisation/{part}", 0)
+        torch.manual_seed(key.torch_seed())
+        return make()

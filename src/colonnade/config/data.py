@@ -1,0 +1,294 @@
+"""Sections about the data: public data sets by name, or the organisations' own tables."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import polars as pl
+import pydantic
+from pydantic import BeforeValidator, Field
+
+from colonnade.config.sections import Count, Name, Section, Share
+from colonnade.datasets import (
+    PartitionName,
+    VerticalDataset,
+    credit_default,
+    fashion_mnist,
+    handwritten,
+    mnist,
+    mnist5k,
+    openml,
+)
+from colonnade.errors import ConfigurationError
+from colonnade.tables import (
+    Split,
+    StoredTable,
+    TableTransformer,
+    VerticalTables,
+    read_table,
+    vertical_tables,
+)
+
+__all__ = ["DataConfig", "Loaded", "as_data_section"]
+
+Loaded: TypeAlias = VerticalDataset | VerticalTables
+
+_IMAGES = {"mnist5k": mnist5k, "mnist": mnist, "fashion_mnist": fashion_mnist}
+
+
+class _Data(Section):
+    """What all kinds of data have in common."""
+
+    folder: Path | None = Field(None, description="holds the files; else COLONNADE_DATA")
+    leave_out: list[Name] = Field([], description="parties to train without")
+
+    def load(self) -> Loaded:
+        """Read the data, without the parties that are left out.
+
+        Raises
+        ------
+        ConfigurationError
+            If nobody is left, or somebody is left out who is not there.
+        DataError
+            If the data cannot be read or used.
+        """
+        data = self._load()
+        for name in self.leave_out:
+            if name not in data.features:
+                raise ConfigurationError(
+                    f"data.leave_out: there is no party {name!r}; "
+                    f"there are {', '.join(data.features)}"
+                )
+        kept: Any = {k: v for k, v in data.features.items() if k not in self.leave_out}
+        if not kept:
+            raise ConfigurationError("data.leave_out: leaves out every party")
+        return replace(data, features=kept) if self.leave_out else data
+
+    def _load(self) -> Loaded:
+        raise AssertionError("every kind of data has its own")  # pragma: no cover
+
+
+class ImagesConfig(_Data):
+    """Pictures, cut among parties."""
+
+    name: Literal["mnist5k", "mnist", "fashion_mnist"] = "mnist5k"
+    partition: PartitionName = Field("quadrants", description="who sees which pixels")
+    parties: Count = Field(4, description="4 for quadrants; strips for as many as you like")
+    normalise: tuple[pydantic.FiniteFloat, pydantic.FiniteFloat] | None = Field(
+        None, description="mean and deviation that pixels are normalised by"
+    )
+    validation: Share = Field(0.0, description="share of the training rows that is set aside")
+    train_rows: Count | None = Field(None, description="use only the first ones")
+    test_rows: Count | None = Field(None, description="use only the first ones")
+
+    def _load(self) -> VerticalDataset:
+        dataset = _IMAGES[self.name](
+            self.folder,
+            partition=self.partition,
+            parties=self.parties,
+            normalise=self.normalise,
+        )
+        if self.train_rows is not None or self.test_rows is not None:
+            dataset = dataset.head(self.train_rows, self.test_rows)
+        return dataset.with_validation(self.validation)
+
+
+class HandwrittenConfig(_Data):
+    """Six views of handwritten digits (UCI multiple features)."""
+
+    name: Literal["handwritten"] = "handwritten"
+    validation: Share = Field(0.0, description="share of the training rows that is set aside")
+
+    def _load(self) -> VerticalDataset:
+        return handwritten(self.folder).with_validation(self.validation)
+
+
+class SplitConfig(Section):
+    """Who is for validation and for test, by a hash of the id; the others are for training."""
+
+    validation: Share = Field(0.1, description="share of the people")
+    test: Share = Field(0.2, description="share of the people")
+    seed: int = Field(0, ge=-(2**63), lt=2**63, strict=True, description="of the hash")
+
+    @pydantic.model_validator(mode="after")
+    def _fits(self) -> SplitConfig:
+        if self.validation + self.test >= 1:
+            raise ValueError("validation and test together should leave some rows for training")
+        return self
+
+    def build(self) -> Split:
+        """Return the split."""
+        return Split(self.validation, self.test, self.seed)
+
+
+class FeaturesConfig(Section):
+    """How a table's columns become features; see ``TableTransformer``."""
+
+    numeric: list[str] | None = Field(None, description="columns that are numbers")
+    categorical: list[str] | None = Field(None, description="columns that are categories")
+    ignore: list[str] = Field([], description="columns to leave out")
+    scale: Literal["standard", "none"] = Field("standard", description="of numbers")
+    missing: Literal["median", "error"] = Field(
+        "median", description="what a missing number becomes, with a column that says so"
+    )
+    one_hot_up_to: Count = Field(16, description="categories with more values are hashed")
+    hash_buckets: Count = Field(32, description="columns that they are hashed into")
+    unseen: Literal["error", "zeros"] = Field(
+        "error", description="what a category does that no training row has"
+    )
+    output: Literal["tensor", "dict"] = Field(
+        "tensor", description="dict gives categories embedding tables instead of columns"
+    )
+
+    def build(self) -> TableTransformer:
+        """Return the transformer, to be fitted."""
+        return TableTransformer(**self.model_dump())
+
+
+class TableConfig(Section):
+    """A table: a file, or a table or a query of a database."""
+
+    source: str = Field(
+        description="a CSV, TSV or Parquet file, or the URL of a database; "
+        "$NAME or ${NAME} is replaced by that environment variable, so that no password is written"
+    )
+    table: str | None = Field(None, description="of a database: the table")
+    query: str | None = Field(None, description="of a database: a query in its place")
+
+    def where(self, folder: Path | None) -> str:
+        """Return the file or the URL, variables replaced and relative to the data's folder.
+
+        Raises
+        ------
+        ConfigurationError
+            If a variable is not set.
+        """
+        source = _expanded(self.source)
+        if "://" in source or folder is None:
+            return source
+        return str(folder / source)
+
+    def read(
+        self, id: str, columns: list[str] | None, folder: Path | None
+    ) -> pl.DataFrame | StoredTable:
+        """Read the table; one of Parquet stays on disk, and is read when it is needed."""
+        where = self.where(folder)
+        if where.endswith(".parquet") and "://" not in where:
+            return StoredTable(where, None if columns is None else [id, *columns])
+        return read_table(where, id=id, columns=columns, table=self.table, query=self.query)
+
+
+class PartyTableConfig(TableConfig):
+    """A party's table, and what of it is used how."""
+
+    columns: list[str] | None = Field(None, description="by default all but the id")
+    features: FeaturesConfig = FeaturesConfig()
+
+
+class LabelTableConfig(TableConfig):
+    """The table with the labels."""
+
+    column: str = Field(description="the column of labels")
+
+
+class TablesConfig(_Data):
+    """The organisations' own tables, whose rows are found by an id."""
+
+    name: Literal["tables"] = "tables"
+    id: str = Field(description="the column that says whom a row is about, in every table")
+    parties: dict[Name, PartyTableConfig] = Field(min_length=1)
+    labels: LabelTableConfig
+    task: Literal["auto", "classification", "regression"] = "auto"
+    split: SplitConfig = SplitConfig()
+
+    def _load(self) -> VerticalTables:
+        folder = self.folder
+        if folder is None and "COLONNADE_DATA" in os.environ and not self._here():
+            folder = Path(os.environ["COLONNADE_DATA"])
+        tables = {
+            name: party.read(self.id, party.columns, folder) for name, party in self.parties.items()
+        }
+        answers = self.labels.read(self.id, [self.labels.column], folder)
+        return vertical_tables(
+            tables,
+            answers,
+            id=self.id,
+            split=self.split.build(),
+            transformers={name: party.features.build() for name, party in self.parties.items()},
+            task=self.task,
+            label_column=self.labels.column,
+        )
+
+    def _here(self) -> bool:
+        """Whether the first party's table is found from where we are."""
+        first = next(iter(self.parties.values()))
+        source = first.where(None)
+        return "://" in source or Path(source).exists()
+
+
+class CreditConfig(_Data):
+    """Default of credit card clients, as a bank, a bureau and a processor."""
+
+    name: Literal["credit_default"] = "credit_default"
+    split: SplitConfig = SplitConfig()
+
+    def _load(self) -> VerticalTables:
+        return credit_default(self.folder, split=self.split.build())
+
+
+class OpenmlConfig(_Data):
+    """A data set of OpenML, its columns divided among parties."""
+
+    name: Literal["openml"] = "openml"
+    dataset: str = Field(description="its name on OpenML")
+    version: Count | None = Field(None, description="by default the oldest active one")
+    target: str | None = Field(None, description="the column to predict, if not the usual one")
+    parties: dict[Name, list[str]] = Field(min_length=1, description="columns of each party")
+    task: Literal["auto", "classification", "regression"] = "auto"
+    features: dict[Name, FeaturesConfig] = Field({}, description="of parties that differ")
+    split: SplitConfig = SplitConfig()
+
+    def _load(self) -> VerticalTables:
+        return openml(
+            self.dataset,
+            self.parties,
+            target=self.target,
+            version=self.version,
+            folder=self.folder,
+            split=self.split.build(),
+            transformers={name: section.build() for name, section in self.features.items()},
+            task=self.task,
+        )
+
+
+def as_data_section(value: Any) -> Any:
+    """Name the kind of data where a user did not: own tables have ``labels``, else it is a demo."""
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, Mapping) and "name" not in value:
+        return {"name": "tables" if "labels" in value else "mnist5k"} | dict(value)
+    return value
+
+
+DataConfig: TypeAlias = Annotated[
+    ImagesConfig | HandwrittenConfig | CreditConfig | OpenmlConfig | TablesConfig,
+    Field(discriminator="name"),
+    BeforeValidator(as_data_section),
+]
+
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def _expanded(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name not in os.environ:
+            raise ConfigurationError(f"the environment variable {name} is not set ({text})")
+        return os.environ[name]
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,164 @@
+"""A whole run: its sections, and what they build."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from colonnade.assembly import Blueprint, assemble
+from colonnade.config.data import DataConfig, ImagesConfig, Loaded
+from colonnade.config.method import MethodConfig
+from colonnade.config.models import (
+    LabelHolderConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    OptimiserConfig,
+)
+from colonnade.config.sections import Count, Section
+from colonnade.config.world import CostConfig, NetworkConfig
+from colonnade.drivers import Driver, Processes, Simulate
+from colonnade.errors import ConfigurationError
+from colonnade.federation import Federation
+from colonnade.planning import Plan, plan
+from colonnade.roles import EarlyStopping
+from colonnade.runs import Run
+from colonnade.training import Training, Watcher
+
+__all__ = ["RunConfig"]
+
+
+class EarlyStoppingConfig(Section):
+    """When to end training before its last epoch; see ``EarlyStopping``."""
+
+    patience: Count | None = Field(5, description="evaluations without improvement; null for ever")
+    min_delta: float = Field(0.0, ge=0, lt=math.inf)
+
+
+class TrainingConfig(Section):
+    """How long, and in which steps; see ``Training``."""
+
+    epochs: Count = 5
+    batch_size: Count = 128
+    seed: int = Field(0, ge=-(2**63), lt=2**63, strict=True)
+    threads: Count = 1
+    evaluate_every: Count | None = Field(None, description="rounds; an epoch by default")
+    evaluation_rows: Count = 1024
+    checkpoint_every: Count | None = Field(None, description="rounds; an epoch by default")
+    early_stopping: EarlyStoppingConfig | None = Field(
+        None, description="ends training by the validation rows, and goes back to the best model"
+    )
+
+    def build(self) -> Training:
+        """Return the training settings."""
+        rule = self.early_stopping and EarlyStopping(**self.early_stopping.model_dump())
+        return Training(**self.model_dump() | {"early_stopping": rule})
+
+
+class RunConfig(Section):
+    """Everything that decides a run."""
+
+    data: DataConfig = ImagesConfig()
+    model: ModelConfig = ModelConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    label_holder: LabelHolderConfig = LabelHolderConfig()
+    method: MethodConfig = MethodConfig()
+    training: TrainingConfig = TrainingConfig()
+    driver: Literal["simulate", "processes"] = "simulate"
+    network: NetworkConfig = NetworkConfig()
+    costs: CostConfig = CostConfig()
+
+    def build_driver(self) -> Driver:
+        """Return the driver."""
+        if self.driver == "processes":
+            return Processes(self.network.queue)
+        return Simulate(self.network.network(self.label_holder.name), self.costs.build())
+
+    def build_federation(self, data: Loaded | None = None) -> Federation:
+        """Load the data and make the models, each organisation's from its own seed.
+
+        Parameters
+        ----------
+        data
+            What ``self.data.load()`` returned, to save loading it once more.
+
+        Raises
+        ------
+        ConfigurationError, DataError
+            If data, models and names do not fit together.
+        """
+        data = data or self.data.load()
+        holder, classes = self.label_holder, data.classes
+        self._check_names(set(data.features) - {holder.holds} | {holder.name})
+        blueprint = Blueprint(
+            self.objective.build(len(classes) if isinstance(classes, tuple) else classes),
+            holder.name,
+            holder.holds,
+            self.model.bottom.build(),
+            {k: v.build() for k, v in self.model.bottoms.items() if k not in self.data.leave_out},
+            self.model.top.build(),
+            self.method.fusion.build(),
+            self.optimiser.build(),
+            self.optimiser.build_scheduler(self.training.epochs),
+            self.model.device,
+            self.training.seed,
+        )
+        return assemble(data, blueprint)
+
+    def without(self, party: str | None, seed: int) -> RunConfig:
+        """Return this run without a party (None: with everybody), from another seed."""
+        changed: dict[str, Any] = {"training": self.training.model_copy(update={"seed": seed})}
+        if party is not None:
+            left_out = [*self.data.leave_out, party]
+            changed["data"] = self.data.model_copy(update={"leave_out": left_out})
+        return self.model_copy(update=changed)
+
+    def plan(self, federation: Federation | None = None) -> Plan:
+        """Return what the run will cost, before any training."""
+        return plan(
+            federation or self.build_federation(),
+            self.method.build(),
+            self.training.build(),
+            self.build_driver(),
+        )
+
+    def train(
+        self,
+        out: Path | None = None,
+        *,
+        resume: bool = False,
+        watcher: Watcher | None = None,
+        federation: Federation | None = None,
+    ) -> Run:
+        """Carry out the run; ``federation`` saves loading the data once more."""
+        return (federation or self.build_federation()).train(
+            self.method.build(),
+            self.training.build(),
+            self.build_driver(),
+            out=out,
+            resume=resume,
+            watcher=watcher,
+            config=self.as_dict(),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the complete configuration as plain values, defaults included."""
+        return self.model_dump(mode="json")
+
+    def _check_names(self, names: set[str]) -> None:
+        """Refuse settings for organisations that are not in the run."""
+        named: dict[str, Mapping[str, object]] = {
+            "network.parties": self.network.parties,
+            "costs.slowdown": self.costs.slowdown,
+        }
+        for path, mapping in named.items():
+            for name in mapping:
+                if name not in names and name not in self.data.leave_out:
+                    raise ConfigurationError(
+                        f"{path}.{name}: there is no such organisation; "
+                        f"there are {', '.join(sorted(names))}"
+                    )

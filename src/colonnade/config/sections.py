@@ -1,0 +1,104 @@
+"""What sections of a configuration are made of: frozen models, and values with units.
+
+Codecs, fusions and the like are their own configuration: the fields of the frozen class are the
+keys of its section, and what the class refuses is refused at that section.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal, get_type_hints
+
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from colonnade.errors import ConfigurationError
+
+__all__ = ["Bandwidth", "Chosen", "Count", "Name", "Seconds", "Section", "Share", "choice"]
+
+# Numbers with units
+
+_QUANTITY = re.compile(r"\s*([0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)\s*")
+
+
+def _quantity(**units: float) -> Any:
+    """Return the type of a number that may be written with a unit, such as ``300 Mbit/s``."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        match = _QUANTITY.fullmatch(value)
+        if match is None or match[2] not in units:
+            raise ValueError(f"{value!r} is not a number with a unit ({', '.join(units)})")
+        return float(match[1]) * units[match[2]]
+
+    return BeforeValidator(read, json_schema_input_type=float | str)
+
+
+_RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
+Bandwidth = Annotated[float, Field(gt=0), _quantity(**_RATES)]
+Seconds = Annotated[float, Field(ge=0, lt=math.inf), _quantity(us=1e-6, ms=1e-3, s=1.0, min=60.0)]
+Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+Count = Annotated[int, Field(ge=1, strict=True)]  # strict: yes is not 1
+
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A part of a configuration: keys it does not know are errors, and it does not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+# Sections whose fields are those of a class
+
+
+class Chosen(Section):
+    """A section that stands for a value of a class of ours."""
+
+    def build(self) -> Any:
+        """Return the value."""
+        raise AssertionError("every section made by choice has its own")  # pragma: no cover
+
+    @pydantic.model_validator(mode="after")
+    def _accepted(self) -> Chosen:
+        try:
+            self.build()
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+def _section(key: str, name: str, cls: Callable[..., Any]) -> Any:
+    """Return the section type of a frozen dataclass: its fields, and ``key: name``."""
+    hints = get_type_hints(cls)
+
+    def build(self: Chosen) -> Any:
+        return cls(**{f.name: getattr(self, f.name) for f in fields(cls)})  # type: ignore[arg-type]  # a dataclass
+
+    content: dict[str, Any] = {key: (Literal[name], name)}
+    for f in fields(cls):  # type: ignore[arg-type]  # a dataclass
+        hint = pydantic.StrictInt if hints[f.name] is int else hints[f.name]
+        content[f.name] = (hint, ... if f.default is MISSING else f.default)
+    section = pydantic.create_model(f"{name.title()}Section", __base__=Chosen, **content)
+    section.__doc__ = (inspect.getdoc(cls) or "").split("\n\n")[0]
+    section.build = build  # type: ignore[method-assign]  # each section builds its own class
+    return section
+
+
+def choice(key: str, **classes: Callable[..., Any]) -> Any:
+    """Return the type of a section that ``key`` tells from others; a bare name will do for one."""
+    sections = tuple(_section(key, name, cls) for name, cls in classes.items())
+    union: Any = reduce(or_, sections)
+    named = BeforeValidator(
+        lambda value: {key: value} if isinstance(value, str) else value,
+        json_schema_input_type=union | Literal[tuple(classes)],
+    )
+    return Annotated[union, Field(discriminator=key), named]

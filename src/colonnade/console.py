@@ -1,0 +1,128 @@
+"""Tables that commands print: what a run will cost, what partners add, which data there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import polars as pl
+from rich.box import SIMPLE
+from rich.table import Table
+
+from colonnade.datasets import DatasetInfo
+from colonnade.partners import PartnerValues
+from colonnade.planning import Plan
+from colonnade.reports import human_bytes, human_seconds
+
+__all__ = ["datasets_table", "partners_table", "plan_tables"]
+
+
+def plan_tables(plan: Plan) -> list[Table]:
+    """Return what a run will cost: its traffic, its time, and the memory of each organisation."""
+    return [_traffic(plan), _totals(plan), _memory(plan)]
+
+
+def _table(title: str, *columns: str, text: int = 1) -> Table:
+    """Return an empty table; all columns after the first ``text`` hold numbers."""
+    table = Table(
+        title=title, box=SIMPLE, header_style="bold", pad_edge=False, title_justify="left"
+    )
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < text else "right", no_wrap=True)
+    return table
+
+
+def _traffic(plan: Plan) -> Table:
+    """Return a row for each kind of message and direction, all parties together."""
+    sign = "" if plan.exact else "≤ "
+    table = _table("Traffic", "purpose", "kind", "direction", "messages", "each", "bodies", text=3)
+    up = pl.col("receiver") == plan.label_holder
+    grouped = (
+        plan.traffic.with_columns(
+            direction=pl.when(up).then(pl.lit("up")).otherwise(pl.lit("down"))
+        )
+        .group_by("purpose", "kind", "direction", maintain_order=True)
+        .agg(pl.col("messages").sum(), pl.col("body_bytes").sum())
+        .sort(pl.col("purpose") != "training", "direction", "kind", descending=[False, True, False])
+    )
+    for row in grouped.iter_rows(named=True):
+        table.add_row(
+            row["purpose"],
+            row["kind"],
+            row["direction"],
+            f"{row['messages']:,}",
+            "~" + human_bytes(row["body_bytes"] / row["messages"]),
+            sign + human_bytes(row["body_bytes"]),
+        )
+    if not plan.exact:
+        table.caption = f"at most, because {' and '.join(plan.why_bound)}"
+        table.caption_justify = "left"
+    return table
+
+
+def _totals(plan: Plan) -> Table:
+    sign = "" if plan.exact else "≤ "
+    rounds = f"{plan.rounds:,} rounds, {plan.epochs} epochs"
+    table = _table(f"{plan.method}: {rounds}", "in all", "")
+    table.add_row("sent up for training", sign + human_bytes(plan.bytes_up))
+    table.add_row("sent down for training", sign + human_bytes(plan.bytes_down))
+    table.add_row("sent for evaluation", sign + human_bytes(plan.bytes_evaluation))
+    table.add_row("everything, with envelopes", sign + human_bytes(plan.bytes_framed))
+    table.add_row("time of an epoch", human_seconds(plan.seconds_epoch))
+    table.add_row("time of the run", sign + human_seconds(plan.seconds))
+    table.caption = "network: {network}; compute: {compute}".format(**plan.clock)
+    table.caption_justify = "left"
+    return table
+
+
+def _memory(plan: Plan) -> Table:
+    columns = ("features", "parameters", "optimiser", "batch", "messages", "total")
+    table = _table("Memory, besides the program itself", "organisation", *columns)
+    for name, memory in plan.memory.items():
+        table.add_row(name, *(human_bytes(getattr(memory, column)) for column in columns))
+    return table
+
+
+def partners_table(found: PartnerValues) -> Table:
+    """Return what each partner adds to the metric, and what its part of the training costs."""
+    first = found.values[0]
+    metric = first.metric.replace("_", " ")
+    table = _table("", "partner", f"{metric} with all", "without it", "it adds", "its training")
+    for value in found.values:
+        together = sum(value.together) / len(value.together)
+        without = sum(value.without) / len(value.without)
+        error = "" if math.isnan(value.standard_error) else f" ± {value.standard_error:.4f}"
+        table.add_row(
+            value.partner,
+            f"{together:.4f}",
+            f"{without:.4f}",
+            f"{value.gain:+.4f}{error}",
+            human_bytes(value.bytes_sent),
+        )
+    count = len(first.together)
+    table.caption = (
+        f"means over {count} seeds, ± the standard error of the difference"
+        if count > 1
+        else "one seed: differences of less than about 0.01 may be chance; see --seeds"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def datasets_table(
+    catalogue: Mapping[str, DatasetInfo], missing: Mapping[str, str | None]
+) -> Table:
+    """Return the public data sets, and what is missing of those that are not there."""
+    table = _table("", "name", "what it is", "rows", "parties", "there", text=5)
+    for name, info in catalogue.items():
+        why = missing[name]
+        table.add_row(
+            name,
+            info.title,
+            "" if info.rows is None else f"{info.rows:,}",
+            info.parties,
+            "yes" if why is None else why,
+        )
+    for column in table.columns[1::3]:
+        column.no_wrap = False
+    return table

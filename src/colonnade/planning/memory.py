@@ -1,0 +1,120 @@
+"""What an organisation will hold in memory: counted on copies of its own models."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.federation import Federation
+from colonnade.methods import Method
+from colonnade.models import Features, Learner, take
+from colonnade.training import Training
+
+__all__ = ["Memory", "memory_of"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an organisation will hold in memory besides the program itself, in bytes.
+
+    Parameters
+    ----------
+    features
+        Its columns, as its bottom model takes them.
+    parameters
+        Its models' parameters and buffers, and their gradients.
+    optimiser
+        What its optimisers remember.
+    batch
+        What autograd keeps of one batch until it is backpropagated.
+    messages
+        The largest messages of a round, sent and received.
+    """
+
+    features: int
+    parameters: int
+    optimiser: int
+    batch: int
+    messages: int
+
+    @property
+    def total(self) -> int:
+        """The sum of all."""
+        return self.features + self.parameters + self.optimiser + self.batch + self.messages
+
+
+def memory_of(federation: Federation, method: Method, training: Training) -> dict[str, Memory]:
+    """Return what each organisation will hold, by its name."""
+    holder = federation.label_holder
+    batch = min(training.batch_size, len(federation.train_rows))
+    rows = federation.train_rows[:batch]
+    links = (method.uplink.link, method.downlink)
+
+    def messages(names: list[str]) -> int:
+        widths = [federation.widths[name] for name in names]
+        return sum(link.bytes_at_most(batch, width) for link in links for width in widths)
+
+    memory = {}
+    for party in federation.parties:
+        learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
+        memory[party.name] = Memory(
+            _features_bytes(party.features),
+            *_learner_bytes(learner),
+            _kept_bytes(learner, take(party.features, rows)),
+            messages([party.name]),
+        )
+    names = [party.name for party in federation.parties]
+    fused = torch.zeros(batch, method.fusion.width(list(federation.widths.values())))
+    top = Learner(copy.deepcopy(holder.top), holder.optimiser)
+    parameters, remembered = _learner_bytes(top)
+    kept, columns = _kept_bytes(top, fused), 0
+    if holder.bottom is not None and holder.features is not None:
+        own = Learner(copy.deepcopy(holder.bottom), holder.optimiser)
+        more, remembered_more = _learner_bytes(own)
+        parameters, remembered = parameters + more, remembered + remembered_more
+        kept += _kept_bytes(own, take(holder.features, rows))
+        columns = _features_bytes(holder.features)
+    columns += holder.labels.nbytes
+    memory[holder.name] = Memory(columns, parameters, remembered, kept, messages(names))
+    return memory
+
+
+def _features_bytes(features: Features) -> int:
+    parts = [features] if isinstance(features, Tensor) else features.values()
+    return sum(values.nbytes for values in parts)
+
+
+def _learner_bytes(learner: Learner) -> tuple[int, int]:
+    """Return the bytes of parameters with gradients, and of what the optimiser remembers."""
+    module = learner.module
+    parameters = sum(value.nbytes for value in module.state_dict().values())
+    trained = [p for p in module.parameters() if p.requires_grad]
+    gradients = sum(p.nbytes for p in trained)
+    for p in trained:
+        p.grad = torch.zeros_like(p)
+    learner.step()
+    remembered = 0
+    if learner.optimiser is not None:
+        for state in learner.optimiser.state.values():
+            remembered += sum(v.nbytes for v in state.values() if isinstance(v, Tensor))
+    return parameters + gradients, remembered
+
+
+def _kept_bytes(learner: Learner, inputs: Any) -> int:
+    """Return what autograd keeps of one batch, parameters apart, and the output."""
+    own = {p.data_ptr() for p in learner.module.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = learner(inputs, training=True)
+    return sum(kept.values()) + output.nbytes

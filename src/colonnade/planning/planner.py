@@ -1,0 +1,209 @@
+"""What a run will cost, before any training: bytes, time, memory.
+
+Nothing here estimates what a message is like. The plan is the run itself, played by hollow models:
+the same roles, links and simulator, but every bottom returns zeros and no parameter is updated.
+Sizes of messages that do not depend on values are then exactly those of the run; of the others
+the largest possible is sent, and the plan is a bound.
+
+Long runs repeat: an epoch sends what the one before it sent. So of more than three epochs the third
+is played, and counted as often as there are more of its kind.
+
+Where work costs what it takes on this machine, a few rounds of the real models are timed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from colonnade.channels import Network
+from colonnade.costs import CostModel, Measured
+from colonnade.drivers import Driver, Simulate
+from colonnade.federation import Federation
+from colonnade.methods import Method, svfl
+from colonnade.planning.calibrate import calibrated
+from colonnade.planning.hollow import hollow_federation, sized_method
+from colonnade.planning.memory import Memory, memory_of
+from colonnade.planning.stretch import stretched, traffic
+from colonnade.roles import EarlyStopping
+from colonnade.runs import Run
+from colonnade.training import Training
+
+__all__ = ["Plan", "plan"]
+
+_EPOCHS_PLAYED = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will cost.
+
+    Parameters
+    ----------
+    method
+        Its name.
+    rounds, epochs
+        How long the run is, if it is not stopped early.
+    traffic
+        A row for each sender, receiver, kind and purpose: messages, body and framed bytes.
+    label_holder
+        Its name, by which up and down are told apart.
+    exact
+        Whether the bytes are those of the run; else they are the most that it can send.
+    why_bound
+        Why they are a bound, in words.
+    seconds
+        The simulator's clock at the end: modelled network, and modelled or calibrated compute.
+    seconds_epoch
+        Of that, the time of one epoch in the middle.
+    clock
+        What the times of network and compute are: modelled, or calibrated on this machine.
+    memory
+        For each organisation what it will hold.
+    """
+
+    method: str
+    rounds: int
+    epochs: int
+    traffic: pl.DataFrame
+    label_holder: str
+    exact: bool
+    why_bound: tuple[str, ...]
+    seconds: float
+    seconds_epoch: float
+    clock: Mapping[str, str]
+    memory: Mapping[str, Memory]
+
+    @property
+    def bytes_up(self) -> int:
+        """Bodies sent to the label holder for training."""
+        return self._bytes(pl.col("receiver") == self.label_holder)
+
+    @property
+    def bytes_down(self) -> int:
+        """Bodies that the label holder sends for training."""
+        return self._bytes(pl.col("sender") == self.label_holder)
+
+    @property
+    def bytes_evaluation(self) -> int:
+        """Bodies sent to evaluate."""
+        return int(self.traffic.filter(purpose="evaluation")["body_bytes"].sum())
+
+    @property
+    def bytes_framed(self) -> int:
+        """Everything, envelopes included."""
+        return int(self.traffic["framed_bytes"].sum())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "method": self.method,
+            "epochs": self.epochs,
+            "rounds": self.rounds,
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
+            "bytes_evaluation": self.bytes_evaluation,
+            "bytes_framed": self.bytes_framed,
+            "bytes_exact": self.exact,
+            "bytes_bound_because": list(self.why_bound),
+            "seconds_virtual": self.seconds,
+            "seconds_epoch": self.seconds_epoch,
+            "clock": dict(self.clock),
+            "traffic": self.traffic.to_dicts(),
+            "memory_bytes": {
+                name: vars(memory) | {"total": memory.total} for name, memory in self.memory.items()
+            },
+        }
+
+    def _bytes(self, which: pl.Expr) -> int:
+        chosen = self.traffic.filter(which & (pl.col("purpose") == "training"))
+        return int(chosen["body_bytes"].sum())
+
+
+def plan(
+    federation: Federation,
+    method: Method | None = None,
+    training: Training | None = None,
+    driver: Driver | None = None,
+) -> Plan:
+    """Return what ``federation.train`` with the same arguments will cost.
+
+    Parameters
+    ----------
+    federation, method, training, driver
+        As for ``Federation.train``; nothing of the federation is changed. Under ``Processes`` the
+        time is that of a network without delay.
+
+    Raises
+    ------
+    ConfigurationError
+        If the method does not fit the federation.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from colonnade import LabelHolder, Party
+    >>> x, y = torch.randn(100, 6), torch.randint(2, (100,))
+    >>> federation = Federation(
+    ...     [Party("bank", x[:, :4], nn.Linear(4, 3)), Party("shop", x[:, 4:], nn.Linear(2, 3))],
+    ...     LabelHolder("insurer", y, top=nn.Linear(6, 2)),
+    ... )
+    >>> costs = plan(federation, training=Training(epochs=2, batch_size=50))
+    >>> costs.bytes_up, costs.exact
+    (4800, True)
+    """
+    method = method or svfl()
+    training = training or Training()
+    federation.check(method)
+    network = driver.network if isinstance(driver, Simulate) else Network()
+    costs: CostModel = driver.costs if isinstance(driver, Simulate) else Measured()
+    label = costs.label
+    if isinstance(costs, Measured):
+        costs = calibrated(federation, method, training, costs)
+        label = "calibrated"
+    hollow, thin = hollow_federation(federation), sized_method(method)
+    simulator = Simulate(network, costs)
+
+    def played(epochs: int) -> Run:
+        stopping = training.early_stopping and EarlyStopping(patience=None)
+        schedule = replace(training, epochs=epochs, early_stopping=stopping)
+        return hollow.train(thin, schedule, simulator)
+
+    epochs, rounds = training.epochs, -(-len(federation.train_rows) // training.batch_size)
+    every = training.evaluate_every or rounds
+    if epochs > _EPOCHS_PLAYED and rounds % every == 0:
+        three, two = played(_EPOCHS_PLAYED), played(_EPOCHS_PLAYED - 1)
+        sent = stretched(three.ledger, two.ledger, epochs, rounds)
+        epoch = three.summary["seconds_virtual"] - two.summary["seconds_virtual"]
+        seconds = three.summary["seconds_virtual"] + (epochs - _EPOCHS_PLAYED) * epoch
+    else:
+        whole = played(epochs)
+        sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
+        epoch = seconds / epochs
+    why = _why_bound(method, training)
+    return Plan(
+        method=method.name,
+        rounds=epochs * rounds,
+        epochs=epochs,
+        traffic=sent,
+        label_holder=federation.label_holder.name,
+        exact=not why,
+        why_bound=why,
+        seconds=seconds,
+        seconds_epoch=epoch,
+        clock={"network": "modelled", "compute": label},
+        memory=memory_of(federation, method, training),
+    )
+
+
+def _why_bound(method: Method, training: Training) -> tuple[str, ...]:
+    reasons = []
+    if not (method.uplink.link.fixed_size and method.downlink.fixed_size):
+        reasons.append("the size of a message depends on the values in it")
+    if training.early_stopping is not None and training.early_stopping.patience is not None:
+        reasons.append("training may stop early")
+    return tuple(reasons)

@@ -1,0 +1,239 @@
+"""Predictions for new rows, by the trained parts, through the uplink they were trained with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from colonnade.batches import pieces
+from colonnade.checks import check_features, shown
+from colonnade.drivers import Assignment, Driver, Simulate
+from colonnade.effects import Role
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.ledger import Ledger
+from colonnade.models import Features, Fusion, Learner
+from colonnade.organisations import Transformer
+from colonnade.roles import HeldOut, PredictLabelHolder, PredictParty
+from colonnade.uplinks import Plain
+
+__all__ = ["Prediction", "Predictor"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What the label holder learns of new rows, and what it took.
+
+    Parameters
+    ----------
+    scores
+        The top model's outputs, a row for each new row: logits ``[n, C]``, or numbers.
+    ledger
+        Every message, with the purpose ``prediction``.
+
+    Examples
+    --------
+    >>> prediction = Prediction(torch.tensor([[0.0, 1.0], [2.0, 0.0]]), Ledger())
+    >>> prediction.classes()
+    tensor([1, 0])
+    """
+
+    scores: Tensor
+    ledger: Ledger
+
+    def probabilities(self) -> Tensor:
+        """Return the probability of each class, ``[n, C]``; a single logit s stands for (0, s).
+
+        Raises
+        ------
+        ConfigurationError
+            If the scores are those of no classifier.
+        """
+        return self._logits().softmax(dim=1)
+
+    def classes(self, threshold: float | None = None) -> Tensor:
+        """Return the predicted class of each row, int64 ``[n]``.
+
+        Parameters
+        ----------
+        threshold
+            With two classes: class 1 is predicted where its probability is at least this. By
+            default the most probable class is.
+
+        Raises
+        ------
+        ConfigurationError
+            If the scores are those of no classifier, or there is a threshold and more classes.
+        """
+        logits = self._logits()
+        if threshold is None:
+            return logits.argmax(dim=1)
+        if logits.shape[1] != 2 or not 0 < threshold < 1:
+            raise ConfigurationError(
+                f"a threshold is a probability of one of two classes, not {threshold} "
+                f"with {logits.shape[1]} classes"
+            )
+        odds = math.log(threshold / (1 - threshold))
+        return (logits[:, 1] - logits[:, 0] >= odds).long()
+
+    def _logits(self) -> Tensor:
+        scores = self.scores
+        if scores.dim() == 1:
+            scores = scores[:, None]
+        if scores.dim() != 2 or not scores.is_floating_point():
+            raise ConfigurationError(f"these scores are not logits of classes: {shown(scores)}")
+        if scores.shape[1] == 1:
+            scores = torch.cat([torch.zeros_like(scores), scores], dim=1)
+        return scores
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """The trained parts of all organisations, and how their embeddings meet.
+
+    Parameters
+    ----------
+    label_holder
+        Its name.
+    models
+        Each organisation's trained modules, in party order: ``bottom``, and the label holder's
+        ``top``.
+    widths
+        How wide each organisation's embeddings are.
+    uplink, fusion
+        How embeddings reach the top model.
+    devices
+        Where each organisation's models compute.
+    transformers
+        Of organisations that brought tables: how those become features.
+    examples
+        Two rows of each organisation's features, which show what its bottom model takes.
+    seed
+        Of the codecs' dither.
+    """
+
+    label_holder: str
+    models: Mapping[str, Mapping[str, nn.Module]]
+    widths: Mapping[str, int]
+    uplink: Plain
+    fusion: Fusion
+    devices: Mapping[str, str | torch.device]
+    transformers: Mapping[str, Transformer]
+    examples: Mapping[str, Features]
+    seed: int
+
+    def __call__(
+        self,
+        tables: Mapping[str, Any],
+        driver: Driver | None = None,
+        rows_per_message: int = 1024,
+    ) -> Prediction:
+        """Predict rows that every organisation has, in the same order.
+
+        Parameters
+        ----------
+        tables
+            For each organisation with columns: features as its bottom model takes them, or a table
+            where it was trained from one.
+        driver
+            By default the simulator with an infinitely fast network.
+        rows_per_message
+            Rows that travel in one message.
+
+        Raises
+        ------
+        ConfigurationError
+            If an organisation is missing, unknown, or has no transformer for its table.
+        DataError
+            If the rows or the values do not fit.
+        """
+        features = self._features(tables)
+        rows = len(_first(next(iter(features.values()))))
+        for name, columns in features.items():
+            check_features(name, columns, rows)
+        if rows == 0:
+            raise DataError("there is no row to predict")
+        if rows_per_message < 1:
+            raise ConfigurationError(f"rows_per_message must be 1 or more, not {rows_per_message}")
+        new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
+        holder = self._holder(features, rows, new)
+        roles: list[Role] = [*self._parties(features, rows, new), holder]
+        limit = max(
+            self.uplink.link.bytes_at_most(rows_per_message, width)
+            for width in self.widths.values()
+        )
+        assignment = Assignment(seed=self.seed, max_body_bytes=limit)
+        record = (driver or Simulate()).run(roles, assignment)
+        assert holder.predictions is not None
+        return Prediction(holder.predictions, record.ledger)
+
+    def _features(self, tables: Mapping[str, Any]) -> dict[str, Features]:
+        if set(tables) != set(self.widths):
+            raise ConfigurationError(
+                f"a prediction needs the columns of {', '.join(self.widths)}, "
+                f"but there are those of {', '.join(map(str, tables)) or 'nobody'}"
+            )
+        features: dict[str, Features] = {}
+        for name in self.widths:
+            given = tables[name]
+            if _are_features(given):
+                features[name] = given
+            elif name in self.transformers:
+                features[name] = self.transformers[name].transform(given)
+            else:
+                raise ConfigurationError(
+                    f"{name!r} was trained on tensors and has no transformer for a table: "
+                    f"give its features as tensors, not {shown(given)}"
+                )
+        return features
+
+    def _learner(self, name: str, part: str) -> Learner:
+        return Learner(self.models[name][part], device=self.devices.get(name, "cpu"))
+
+    def _parties(
+        self, features: Mapping[str, Features], rows: int, new: HeldOut
+    ) -> list[PredictParty]:
+        holder = self.label_holder
+        return [
+            PredictParty(
+                name,
+                holder,
+                self._learner(name, "bottom"),
+                features[name],
+                new,
+                self.uplink.uploader(name, holder, rows, width, self.seed),
+            )
+            for name, width in self.widths.items()
+            if name != holder
+        ]
+
+    def _holder(
+        self, features: Mapping[str, Features], rows: int, new: HeldOut
+    ) -> PredictLabelHolder:
+        holder = self.label_holder
+        widths = {name: width for name, width in self.widths.items() if name != holder}
+        own = holder in features
+        return PredictLabelHolder(
+            holder,
+            self._learner(holder, "top"),
+            self._learner(holder, "bottom") if own else None,
+            features[holder] if own else None,
+            new,
+            self.uplink.collector(widths, rows, self.fusion, self.seed),
+            tuple(widths),
+        )
+
+
+def _are_features(given: Any) -> bool:
+    if isinstance(given, Mapping):
+        return all(isinstance(values, Tensor) for values in given.values())
+    return isinstance(given, Tensor)
+
+
+def _first(features: Features) -> Tensor:
+    return features if isinstance(features, Tensor) else next(iter(features.values()))

@@ -1,0 +1,161 @@
+"""How a command shows what it does: a bar for people, lines of JSON for machines, or nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from colonnade.training import Watcher
+
+__all__ = ["Show", "Watch", "err", "out", "say", "watched"]
+
+out = Console()
+err = Console(stderr=True)
+
+
+class Show(Enum):
+    """How much a command says, and to whom."""
+
+    BAR = "bar"
+    JSON = "json"
+    NOTHING = "nothing"
+
+
+def say(console: Console, text: str) -> None:
+    """Print text with paths or values in it just as it is, a line a line."""
+    console.print(text, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+class Watch:
+    """Shows the progress of runs, and passes Ctrl-C on to them."""
+
+    def __init__(self, show: Show, total: int) -> None:
+        self.interrupted = False
+        self.show = show
+        self._total = total
+        self._count = 0
+        self._start = time.monotonic()
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("[green]{task.fields[metric]}"),
+            TextColumn("{task.fields[sent]}", justify="right"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=err,
+        )
+
+    def run(self, name: str) -> Watcher:
+        """Return the watcher of one run."""
+        # Imported here, as torch takes seconds and --help should not.
+        from colonnade.training import Watcher
+
+        self._count += 1
+        label = f"{self._count}/{self._total} {name}" if self._total > 1 else name
+
+        def interrupted() -> bool:
+            return self.interrupted
+
+        match self.show:
+            case Show.BAR:
+                return self._bar(label, Watcher(interrupted=interrupted))
+            case Show.JSON:
+                return self._log(name, Watcher(interrupted=interrupted))
+            case Show.NOTHING:
+                return Watcher(interrupted=interrupted)
+
+    def log(self, event: str, **values: Any) -> None:
+        """Write a line of JSON about something that happened."""
+        if self.show is Show.JSON:
+            seconds = round(time.monotonic() - self._start, 3)
+            line = {"event": event, "seconds_since_start": seconds} | values
+            say(err, json.dumps(line, allow_nan=True))
+
+    def _bar(self, label: str, watcher: Watcher) -> Watcher:
+        from dataclasses import replace
+
+        from colonnade.reports import human_bytes
+
+        progress = self.progress
+        leader, tasks, sent = list[str](), list[TaskID](), dict[str, int]()
+
+        def on_begin(first: int, last: int) -> None:
+            # Only now is all input known to be good, and there is something to show.
+            progress.start()
+            tasks.append(progress.add_task(label, total=last, completed=first, metric="", sent=""))
+
+        def on_round(role: str, round: int, sent_bytes: int) -> None:
+            # All roles go through the same rounds; the first to speak is shown.
+            sent[role] = sent_bytes
+            if not leader:
+                leader.append(role)
+            if role == leader[0]:
+                total = human_bytes(sum(sent.values()))
+                progress.update(tasks[0], completed=round, sent=total)
+
+        def on_report(values: Mapping[str, float | int | str]) -> None:
+            progress.update(tasks[0], metric=_headline(values))
+
+        return replace(watcher, on_begin=on_begin, on_round=on_round, on_report=on_report)
+
+    def _log(self, name: str, watcher: Watcher) -> Watcher:
+        from dataclasses import replace
+
+        sent = dict[str, int]()
+
+        def on_begin(first: int, last: int) -> None:
+            self.log("begin", run=name, round=first, rounds=last)
+
+        def on_round(role: str, round: int, sent_bytes: int) -> None:
+            sent[role] = sent_bytes
+
+        def on_report(values: Mapping[str, float | int | str]) -> None:
+            self.log("report", run=name, bytes_sent=sum(sent.values()), **values)
+
+        return replace(watcher, on_begin=on_begin, on_round=on_round, on_report=on_report)
+
+
+def _headline(values: Mapping[str, float | int | str]) -> str:
+    """Return the first metric of a report, or its loss."""
+    for name, value in values.items():
+        kind, _, metric = name.partition("_")
+        if kind in ("validation", "test"):
+            return f"{metric.replace('_', ' ')} {value:.3f}"
+    return f"loss {values['train_loss']:.3f}"
+
+
+@contextmanager
+def watched(total: int, show: Show = Show.BAR) -> Iterator[Watch]:
+    """Watch ``total`` runs; the first Ctrl-C stops after the round, a second one at once."""
+    watch = Watch(show, total)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if watch.interrupted:
+            raise KeyboardInterrupt
+        watch.interrupted = True
+        say(watch.progress.console, "stopping after this round; press Ctrl-C again to stop at once")
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield watch
+    finally:
+        if watch.progress.live.is_started:
+            watch.progress.stop()
+        signal.signal(signal.SIGINT, before)

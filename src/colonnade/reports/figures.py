@@ -1,0 +1,445 @@
+"""Interactive figures of runs: pure functions from runs to plotly's figures.
+
+Axes name their quantity and its unit; a unit is chosen for a figure, so that its numbers are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+import polars as pl
+
+from colonnade.reports.palette import GRID, INK, WAITING, colour
+from colonnade.reports.words import words
+from colonnade.runs import Run
+
+__all__ = ["Figure", "comparison_figures", "run_figures"]
+
+_LOSSES = ("train_loss", "validation_log_loss", "test_log_loss")
+_NO_METRIC = {"round", "epoch", "seconds", "bytes_up", "bytes_down", "learning_rate", "train_loss"}
+_WAIT = "wait"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with the words around it.
+
+    Parameters
+    ----------
+    key
+        A name for the element of the page.
+    title
+        What it shows.
+    plot
+        The figure itself.
+    note
+        What a reader should know besides.
+    """
+
+    key: str
+    title: str
+    plot: go.Figure
+    note: str = ""
+
+
+def run_figures(run: Run) -> list[Figure]:
+    """Return the figures of one run; those that it has nothing for are left out."""
+    name = words(str(run.summary["metric"]))
+    runs = {name: run}
+    figures = [
+        _metrics_by_epoch(run),
+        _against_bytes(runs),
+        _against_time(runs),
+        _losses(run),
+        _bytes_by_party(run),
+        _bytes_by_purpose(run),
+        _time_shares({"": run}),
+    ]
+    return [figure for figure in figures if figure is not None]
+
+
+def comparison_figures(runs: Mapping[str, Run]) -> list[Figure]:
+    """Return the figures that put several runs side by side."""
+    figures = [
+        _against_epochs(runs),
+        _against_bytes(runs),
+        _against_time(runs),
+        _loss_by_epoch(runs),
+        _frontier(runs),
+        _bytes_by_run(runs),
+        _time_shares(runs),
+    ]
+    return [figure for figure in figures if figure is not None]
+
+
+# Curves
+
+
+def _metrics_by_epoch(run: Run) -> Figure | None:
+    decided = str(run.summary["metric"])
+    others = [c for c in run.history.columns if c not in _NO_METRIC and c not in _LOSSES]
+    columns = [decided] if decided in run.history.columns else []
+    unit = _unit_of(decided)
+    columns += [c for c in others if c != decided and _unit_of(c) == unit]
+    plot = _empty("epochs", unit if len(columns) > 1 else words(decided))
+    for index, column in enumerate(columns):
+        _line(plot, words(column), run.history, "epoch", column, index)
+    if not plot.data:
+        return None
+    _mark_best(plot, run)
+    _whole_ticks(plot, run)
+    return Figure("metric-epochs", "Metrics against epochs", plot)
+
+
+def _against_epochs(runs: Mapping[str, Run]) -> Figure | None:
+    figure = _curves("metric-epochs", "against epochs", runs, "epoch", 1, "epochs")
+    if figure is not None:
+        _whole_ticks(figure.plot, *runs.values())
+    return figure
+
+
+def _against_bytes(runs: Mapping[str, Run]) -> Figure | None:
+    most = max((_sent(run) for run in runs.values()), default=0)
+    scale, unit = _byte_unit(most)
+    label = f"training bytes, up and down ({unit})"
+    figure = _curves("metric-bytes", "against bytes", runs, "sent", scale, label)
+    least = min((_sent(run) for run in runs.values()), default=0)
+    if figure is not None and most > 20 * max(least, 1):
+        figure.plot.update_xaxes(type="log", dtick=1)
+    return figure
+
+
+def _against_time(runs: Mapping[str, Run]) -> Figure | None:
+    virtual = [name for name, run in runs.items() if run.summary["seconds_virtual"] is not None]
+    # Modelled and measured seconds do not belong on one axis: the more frequent clock is shown.
+    modelled = len(virtual) * 2 >= len(runs)
+    shown = {name: run for name, run in runs.items() if (name in virtual) is modelled}
+    longest = max((_last(run.history, "seconds") for run in shown.values()), default=0.0)
+    scale, unit = _second_unit(longest)
+    clock = "modelled" if modelled else "wall"
+    figure = _curves(
+        "metric-time", "against time", shown, "seconds", scale, f"{clock} time ({unit})", list(runs)
+    )
+    if figure is None or len(shown) == len(runs):
+        return figure
+    left_out = ", ".join(name for name in runs if name not in shown)
+    note = f"Not shown, as their seconds are of another clock: {left_out}."
+    return Figure(figure.key, figure.title, figure.plot, note)
+
+
+def _curves(
+    key: str,
+    against: str,
+    runs: Mapping[str, Run],
+    x: str,
+    scale: float,
+    label: str,
+    order: Sequence[str] | None = None,
+) -> Figure | None:
+    """Return the deciding metric of each run against a quantity."""
+    metric = str(next(iter(runs.values())).summary["metric"])
+    plot = _empty(label, words(metric))
+    order = order or list(runs)
+    for name, run in runs.items():
+        own = str(run.summary["metric"])
+        history = _with_sent(run.history)
+        if x in history.columns:
+            history = history.with_columns(pl.col(x) / scale)
+            _line(plot, name, history, x, own, order.index(name))
+    if not plot.data:
+        return None
+    if len(runs) == 1:
+        plot.update_layout(showlegend=False)
+    return Figure(key, f"{_capital(words(metric))} {against}", plot)
+
+
+def _losses(run: Run) -> Figure | None:
+    plot = _empty("epochs", "loss (nats)" if _is_classifier(run) else "loss")
+    for index, column in enumerate(_LOSSES):
+        if column in run.history.columns:
+            _line(plot, words(column), run.history, "epoch", column, index)
+    _whole_ticks(plot, run)
+    return Figure("loss", "Loss", plot) if plot.data else None
+
+
+def _loss_by_epoch(runs: Mapping[str, Run]) -> Figure | None:
+    nats = all(_is_classifier(run) for run in runs.values())
+    plot = _empty("epochs", "training loss (nats)" if nats else "training loss")
+    for index, (name, run) in enumerate(runs.items()):
+        _line(plot, name, run.history, "epoch", "train_loss", index)
+    _whole_ticks(plot, *runs.values())
+    return Figure("loss", "Training loss", plot) if plot.data else None
+
+
+def _whole_ticks(plot: go.Figure, *runs: Run) -> None:
+    """Where there are few epochs, name each and no half ones."""
+    if max(_last(run.history, "epoch") for run in runs) <= 10:
+        plot.update_xaxes(dtick=1)
+
+
+def _mark_best(plot: go.Figure, run: Run) -> None:
+    round, best = run.summary.get("best_round"), run.summary["best"]
+    at = run.history.filter(pl.col("round") == round) if round is not None else run.history[:0]
+    if len(at):
+        plot.add_trace(
+            go.Scatter(
+                x=[at["epoch"][0]],
+                y=[best],
+                name="best",
+                mode="markers",
+                marker={"symbol": "circle-open", "size": 13, "color": INK, "line": {"width": 1.5}},
+                hovertemplate=f"best, {best:.4g} after epoch {at['epoch'][0]:.4g}<extra></extra>",
+            )
+        )
+
+
+def _frontier(runs: Mapping[str, Run]) -> Figure | None:
+    """Return what each run reached against what it sent."""
+    first = next(iter(runs.values())).summary
+    scale, unit = _byte_unit(max(_sent(run) for run in runs.values()))
+    plot = _empty(f"training bytes, up and down ({unit})", f"best {words(str(first['metric']))}")
+    for index, (name, run) in enumerate(runs.items()):
+        if run.summary["best"] is not None:
+            plot.add_trace(
+                go.Scatter(
+                    x=[_sent(run) / scale],
+                    y=[run.summary["best"]],
+                    name=_text(name),
+                    mode="markers",
+                    marker={"size": 12, "color": colour(index)},
+                    hovertemplate="%{x:.4g} " + unit + ", %{y:.4f}<extra>%{fullData.name}</extra>",
+                )
+            )
+    if len(plot.data) < 2:
+        return None
+    sizes = [_sent(run) for run in runs.values() if run.summary["best"] is not None]
+    if min(sizes) > 0 and max(sizes) > 20 * min(sizes):
+        plot.update_xaxes(type="log", dtick=1)
+    return Figure("frontier", "Quality against bytes", plot)
+
+
+# Bars
+
+
+def _bytes_by_party(run: Run) -> Figure | None:
+    """Return what went up from and down to each party for training, by kind."""
+    holder = run.summary["label_holder"]
+    ledger = run.ledger.frame().filter(purpose="training")
+    party = pl.when(pl.col("sender") == holder).then("receiver").otherwise("sender")
+    grouped = (
+        ledger.with_columns(party=party, up=pl.col("receiver") == holder)
+        .group_by("party", "kind", "up", maintain_order=True)
+        .agg(pl.col("body_bytes").sum())
+    )
+    if not len(grouped):
+        return None
+    parties = [name for name in run.summary["parties"] if name != holder]
+    most = grouped.group_by("party").agg(pl.col("body_bytes").sum())["body_bytes"].max()
+    scale, unit = _byte_unit(float(most or 0))  # type: ignore[arg-type]  # a number
+    bars = []
+    for kind, up in grouped.select("kind", "up").unique(maintain_order=True).rows():
+        sent = dict(grouped.filter(kind=kind, up=up).select("party", "body_bytes").rows())
+        name = f"{kind}, {'up' if up else 'down'}"
+        bars.append((name, [sent.get(party, 0) / scale for party in parties]))
+    plot = _bars(parties, bars, f"training bytes ({unit})", "%{x:.4g} " + unit)
+    return Figure("bytes-party", "Bytes by party and kind", plot)
+
+
+def _bytes_by_purpose(run: Run) -> Figure | None:
+    grouped = (
+        run.ledger.frame()
+        .with_columns(envelopes=pl.col("framed_bytes") - pl.col("body_bytes"))
+        .group_by("purpose", maintain_order=True)
+        .agg(pl.col("body_bytes").sum(), pl.col("envelopes").sum())
+    )
+    if not len(grouped):
+        return None
+    most = (grouped["body_bytes"] + grouped["envelopes"]).max()
+    scale, unit = _byte_unit(float(most or 0))  # type: ignore[arg-type]  # a number
+    bars = [
+        ("bodies", [value / scale for value in grouped["body_bytes"]]),
+        ("envelopes", [value / scale for value in grouped["envelopes"]]),
+    ]
+    plot = _bars(grouped["purpose"].to_list(), bars, f"bytes ({unit})", "%{x:.4g} " + unit)
+    return Figure("bytes-purpose", "Bytes by purpose", plot)
+
+
+def _bytes_by_run(runs: Mapping[str, Run]) -> Figure | None:
+    totals = [run.summary["bytes_up"] + run.summary["bytes_down"] for run in runs.values()]
+    evaluation = [run.summary["bytes_evaluation"] for run in runs.values()]
+    if not sum(totals):
+        return None
+    scale, unit = _byte_unit(max(a + b for a, b in zip(totals, evaluation, strict=True)))
+    bars = [
+        ("training, up", [run.summary["bytes_up"] / scale for run in runs.values()]),
+        ("training, down", [run.summary["bytes_down"] / scale for run in runs.values()]),
+        ("evaluation", [value / scale for value in evaluation]),
+    ]
+    return Figure(
+        "bytes-run",
+        "Bytes by run",
+        _bars(list(runs), bars, f"bytes of bodies ({unit})", "%{x:.4g} " + unit),
+    )
+
+
+def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
+    """Return what each organisation did with its time, as shares of all of it."""
+    seconds: dict[str, dict[str, float]] = {}
+    for name, run in runs.items():
+        for entry in run.summary.get("activities", []):
+            owner = entry["organisation"]
+            label = f"{name}: {owner}" if name and len(runs) > 1 else owner
+            spent = seconds.setdefault(label, {})
+            spent[entry["activity"]] = spent.get(entry["activity"], 0.0) + entry["seconds"]
+    if len(runs) > 1:  # with several runs only the label holders, whose time is that of the run
+        holders = {f"{name}: {run.summary['label_holder']}" for name, run in runs.items()}
+        seconds = {label: spent for label, spent in seconds.items() if label in holders}
+    if not any(sum(spent.values()) for spent in seconds.values()):
+        return None
+    kinds = list(dict.fromkeys(kind for spent in seconds.values() for kind in spent))
+    kinds.sort(key=lambda kind: kind == _WAIT)
+    totals = {label: sum(spent.values()) or 1.0 for label, spent in seconds.items()}
+    bars = [
+        (kind, [100 * spent.get(kind, 0) / totals[label] for label, spent in seconds.items()])
+        for kind in kinds
+    ]
+    plot = _bars(list(seconds), bars, "share of its time (%)", "%{x:.1f} %")
+    plot.update_xaxes(range=[0, 100])
+    first = next(iter(runs.values())).summary
+    clock = "on the modelled clock" if first["seconds_virtual"] is not None else "in real time"
+    return Figure("time", "Where time goes", plot, f"Work and waiting, {clock}.")
+
+
+# Parts
+
+
+def _empty(x: str, y: str) -> go.Figure:
+    axis = {
+        "gridcolor": GRID,
+        "linecolor": "#aab2ba",
+        "zeroline": False,
+        "ticks": "outside",
+        "tickcolor": "#aab2ba",
+        "ticklen": 4,
+        "automargin": True,
+    }
+    title = {"standoff": 10, "font": {"size": 13}}
+    return go.Figure(
+        layout={
+            "template": "none",
+            "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+            "colorway": [colour(index) for index in range(7)],
+            "margin": {"l": 12, "r": 16, "t": 8, "b": 12},
+            "height": 330,
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "hovermode": "closest",
+            "hoverlabel": {"namelength": -1},
+            "legend": {
+                "orientation": "h",
+                "yanchor": "bottom",
+                "y": 1.02,
+                "xanchor": "left",
+                "x": 0,
+                "font": {"size": 12},
+                "traceorder": "normal",
+            },
+            "xaxis": axis | {"title": title | {"text": _text(x)}},
+            "yaxis": axis | {"title": title | {"text": _text(y)}},
+        }
+    )
+
+
+def _line(plot: go.Figure, name: str, history: pl.DataFrame, x: str, y: str, index: int) -> None:
+    if x not in history.columns or y not in history.columns:
+        return
+    rows = history.select(x, y).drop_nulls().filter(pl.col(y).cast(pl.Float64).is_finite())
+    if not len(rows):
+        return
+    plot.add_trace(
+        go.Scatter(
+            x=rows[x].to_list(),
+            y=rows[y].to_list(),
+            name=_text(name),
+            mode="lines+markers" if len(rows) <= 40 else "lines",
+            line={"color": colour(index), "width": 2},
+            marker={"size": 6},
+            hovertemplate="%{y:.4f} at %{x:.4g}<extra>%{fullData.name}</extra>",
+        )
+    )
+
+
+def _bars(
+    labels: Sequence[str], bars: Iterable[tuple[str, Sequence[float]]], x: str, hover: str
+) -> go.Figure:
+    """Return lying bars, stacked: names of organisations need the room on the left."""
+    plot = _empty(x, "")
+    names = [_text(label) for label in labels]
+    for index, (name, values) in enumerate(bars):
+        plot.add_trace(
+            go.Bar(
+                y=names,
+                x=list(values),
+                name=_text(name),
+                orientation="h",
+                marker={"color": WAITING if name == _WAIT else colour(index)},
+                hovertemplate=hover + "<extra>%{fullData.name}</extra>",
+            )
+        )
+    plot.update_layout(
+        barmode="stack", bargap=0.35, height=max(230, 150 + 30 * len(labels)), hovermode="closest"
+    )
+    plot.update_yaxes(autorange="reversed", title=None, showgrid=False, type="category")
+    return plot
+
+
+def _text(name: str) -> str:
+    """Return a name for plotly, which would read some of it as markup."""
+    return escape(name, quote=False)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _unit_of(metric: str) -> str:
+    """Return the axis that a metric belongs on: only metrics of one kind share it."""
+    name = metric.removeprefix("validation_").removeprefix("test_")
+    if name in ("accuracy", "auc", "f1", "macro_f1") or name.startswith("top_"):
+        return "score"
+    return words(name)
+
+
+def _is_classifier(run: Run) -> bool:
+    return not any(column.endswith("_rmse") for column in run.history.columns)
+
+
+def _with_sent(history: pl.DataFrame) -> pl.DataFrame:
+    if "bytes_up" not in history.columns:
+        return history
+    return history.with_columns(sent=pl.col("bytes_up") + pl.col("bytes_down"))
+
+
+def _sent(run: Run) -> int:
+    return int(run.summary["bytes_up"] + run.summary["bytes_down"])
+
+
+def _last(history: pl.DataFrame, column: str) -> float:
+    return float(history[column][-1] or 0) if column in history.columns and len(history) else 0.0
+
+
+def _byte_unit(most: float) -> tuple[float, str]:
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if most >= size:
+            return size, unit
+    return 1.0, "B"
+
+
+def _second_unit(longest: float) -> tuple[float, str]:
+    for size, unit in ((7200, "h"), (300, "min"), (1, "s")):
+        if longest >= size:
+            return {7200: 3600.0, 300: 60.0, 1: 1.0}[size], unit
+    return 1e-3, "ms"

@@ -1,0 +1,351 @@
+"""The page of a run, and of several side by side: one HTML file that opens anywhere, offline.
+
+Everything is in the file: style, plots, and the program that draws them. Text from users and other
+parties is escaped, in the page by jinja2 and in plots by ``figures``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import polars as pl
+import yaml
+from plotly.offline import get_plotlyjs
+
+from colonnade import __version__
+from colonnade.reports.figures import Figure, comparison_figures, run_figures
+from colonnade.reports.tables import human_bytes, human_seconds
+from colonnade.reports.words import words
+from colonnade.runs import Run
+
+__all__ = ["write_comparison", "write_page"]
+
+
+class _Fact(NamedTuple):
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Table:
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    text: Sequence[int] = (0,)  # columns of words; the others hold numbers
+    wrap: Sequence[int] = field(default_factory=tuple)
+    note: str = ""
+
+
+def write_page(run: Run, path: Path) -> None:
+    """Write the page of one run.
+
+    Parameters
+    ----------
+    run
+        The run, as training returned it or as it was read from its folder.
+    path
+        The HTML file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    s = run.summary
+    parties = [name for name in s["parties"] if name != s["label_holder"]]
+    _write(
+        path,
+        title=f"{s['method']}, {len(parties)} {'party' if len(parties) == 1 else 'parties'}",
+        lead=_lead(run),
+        numbers=_headlines(run),
+        first_table=None,
+        figures=run_figures(run),
+        protection=[("", _protection(run))],
+        warnings=s["warnings"],
+        tables=[_ledger_table(run), _evaluations(run), _activities(run)],
+        reproduce="" if run.folder is None else f"colonnade run {run.folder / 'config.yaml'}",
+        configurations=[("config.yaml", _yaml(run.config)), ("summary.json", _json(_brief(s)))],
+    )
+
+
+def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> None:
+    """Write the page of several runs side by side.
+
+    Parameters
+    ----------
+    runs
+        The runs, by the names that the page gives them.
+    path
+        The HTML file.
+    title
+        The heading; by default the names.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    differing = _differing(runs)
+    protections: dict[tuple[_Fact, ...], list[str]] = {}
+    for name, run in runs.items():
+        protections.setdefault(tuple(_protection(run)), []).append(name)
+    warnings: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        for warning in run.summary["warnings"]:
+            warnings.setdefault(warning, []).append(name)
+    _write(
+        path,
+        title=title or "Runs side by side",
+        lead=", ".join(runs),
+        numbers=[],
+        first_table=_runs_table(runs),
+        figures=comparison_figures(runs),
+        protection=[
+            ("" if len(names) == len(runs) else ", ".join(names), facts)
+            for facts, names in protections.items()
+        ],
+        warnings=[
+            text if len(names) == len(runs) else f"{', '.join(names)}: {text}"
+            for text, names in warnings.items()
+        ],
+        tables=[differing] if differing.rows else [],
+        reproduce="",
+        configurations=[(name, _yaml(run.config)) for name, run in runs.items()],
+    )
+
+
+def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
+    drawn = [
+        {
+            "title": figure.title,
+            "note": figure.note,
+            "html": figure.plot.to_html(
+                full_html=False,
+                include_plotlyjs=False,
+                div_id=f"figure-{figure.key}",
+                config={"displayModeBar": False, "responsive": True},
+            ),
+        }
+        for figure in figures
+    ]
+    html = _template().render(
+        version=__version__,
+        plotly=get_plotlyjs() if drawn else "",
+        figures=drawn,
+        footer=f"Written by Colonnade {__version__}. Bytes are lengths of bodies that were sent; "
+        "seconds are modelled or measured, as each says.",
+        **content,
+    )
+    path.write_text(html, encoding="utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("colonnade.reports", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("page.html.jinja")
+
+
+# One run
+
+
+def _lead(run: Run) -> str:
+    s = run.summary
+    rows = f"{s['rows_train']:,} training rows"
+    if s.get("rows_validation"):
+        rows += f", {s['rows_validation']:,} for validation"
+    rows += f", {s['rows_test']:,} for testing"
+    how = "as planned"
+    if not s["completed"]:
+        how = f"interrupted before round {s['rounds']:,}"
+    elif s.get("stopped_early"):
+        how = f"stopped early, after {s['rounds']:,} rounds"
+    return (
+        f"{', '.join(s['parties'])}; labels with {s['label_holder']}. {rows}. "
+        f"{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
+    )
+
+
+def _headlines(run: Run) -> list[_Fact]:
+    s = run.summary
+    name = words(str(s["metric"]))
+    facts = [_Fact(f"best {name}", _number(s["best"]), _best_place(run))]
+    for metric, value in (s.get("test") or {}).items():
+        if str(s["metric"]) == f"validation_{metric}":
+            facts.append(_Fact(f"test {words(metric)}", _number(value), "of the finished model"))
+    facts += [
+        _Fact("sent up", human_bytes(s["bytes_up"]), "for training"),
+        _Fact("sent down", human_bytes(s["bytes_down"]), "for training"),
+        _Fact("sent besides", human_bytes(s["bytes_evaluation"]), "to evaluate"),
+        _Fact(
+            _clock(run),
+            human_seconds(s["seconds_training"]),
+            f"of training; compute {s['clock']['compute']}",
+        ),
+    ]
+    return facts
+
+
+def _best_place(run: Run) -> str:
+    round = run.summary.get("best_round")
+    if round is None:
+        return "" if run.summary["best"] is not None else "not evaluated"
+    at = run.history.filter(pl.col("round") == round)
+    return f"after epoch {at['epoch'][0]:.4g}" if len(at) else f"after round {round:,}"
+
+
+def _clock(run: Run) -> str:
+    return "wall time" if run.summary["seconds_virtual"] is None else "modelled time"
+
+
+def _protection(run: Run) -> list[_Fact]:
+    return [_Fact(_capital(name), _capital(str(v))) for name, v in run.summary["privacy"].items()]
+
+
+def _ledger_table(run: Run) -> _Table:
+    grouped = (
+        run.ledger.frame()
+        .group_by("sender", "receiver", "kind", "purpose", maintain_order=True)
+        .agg(pl.len(), pl.col("body_bytes").sum(), pl.col("framed_bytes").sum())
+    )
+    rows = [
+        (sender, receiver, kind, purpose, f"{count:,}", human_bytes(body), human_bytes(framed))
+        for sender, receiver, kind, purpose, count, body, framed in grouped.rows()
+    ]
+    head = ("organisation", "to", "kind", "purpose", "messages", "bodies", "with envelopes")
+    return _Table("What left each building", head, rows, text=(0, 1, 2, 3))
+
+
+def _evaluations(run: Run) -> _Table:
+    history = run.history
+    if len(history) > 12:  # the first, the last, and evenly between
+        step = (len(history) - 1) / 11
+        history = history[sorted({round(i * step) for i in range(12)})]
+    hidden = {"bytes_up", "bytes_down", "seconds"}
+    columns = [column for column in history.columns if column not in hidden]
+    rows = [
+        [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)
+    ]
+    note = f"{len(history)} of {len(run.history)}." if len(history) < len(run.history) else ""
+    return _Table("Evaluations", [words(column) for column in columns], rows, note=note)
+
+
+def _activities(run: Run) -> _Table:
+    entries = run.summary.get("activities", [])
+    rows = [
+        (
+            entry["organisation"],
+            entry["purpose"],
+            entry["activity"],
+            f"{entry['count']:,}",
+            human_seconds(entry["seconds"]),
+            human_seconds(entry["seconds_cpu"]),
+        )
+        for entry in entries
+    ]
+    head = ("organisation", "purpose", "activity", "times", _clock(run), "CPU time here")
+    return _Table("Where time went", head, rows, text=(0, 1, 2))
+
+
+# Several runs
+
+
+def _runs_table(runs: Mapping[str, Run]) -> _Table:
+    first = next(iter(runs.values())).summary
+    metric = str(first["metric"])
+    tested = [k for k in (first.get("test") or {}) if metric == f"validation_{k}"]
+    baseline = first["bytes_up"] + first["bytes_down"]
+    rows = []
+    for name, run in runs.items():
+        s = run.summary
+        sent = s["bytes_up"] + s["bytes_down"]
+        own = words(str(s["metric"]))
+        value = _number(s["best"]) + ("" if str(s["metric"]) == metric else f" ({own})")
+        rows.append(
+            (
+                name,
+                value,
+                *(_number((s.get("test") or {}).get(k)) for k in tested),
+                human_bytes(s["bytes_up"]),
+                human_bytes(s["bytes_down"]),
+                f"{sent / baseline:.1%}" if baseline else "—",
+                human_seconds(s["seconds_training"])
+                + ("" if s["seconds_virtual"] is not None else "*"),
+            )
+        )
+    head = ("run", f"best {words(metric)}", *(f"test {words(k)}" for k in tested))
+    head += ("sent up", "down", "of the first", "time")
+    real = any(run.summary["seconds_virtual"] is None for run in runs.values())
+    note = ("* real time on this machine; other t" if real else "T") + "imes are modelled."
+    return _Table("Results", head, rows, note=note)
+
+
+def _differing(runs: Mapping[str, Run]) -> _Table:
+    """Return the settings in which the runs differ."""
+    flat = {name: _flat(run.config) for name, run in runs.items()}
+    keys = dict.fromkeys(key for settings in flat.values() for key in settings)
+    rows = []
+    for key in keys:
+        values = [settings.get(key, "—") for settings in flat.values()]
+        if len(set(values)) > 1:
+            rows.append((key, *values))
+    columns = range(len(runs) + 1)
+    return _Table("Settings that differ", ("setting", *runs), rows, text=columns, wrap=columns)
+
+
+def _flat(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    """Return nested settings as text by path."""
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        place = f"{path}.{key}".strip(".")
+        if isinstance(value, Mapping):
+            flat |= _flat(value, place)
+        else:
+            flat[place] = str(value)
+    return flat
+
+
+# Words and numbers
+
+
+def _brief(summary: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in summary.items() if key != "activities"}
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, indent=2, ensure_ascii=False)
+
+
+def _yaml(values: Mapping[str, Any]) -> str:
+    return str(yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True))
+
+
+def _number(value: float | None) -> str:
+    """Return a metric with sensible digits."""
+    if value is None:
+        return "—"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.5g}"
+
+
+def _cell(column: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if column == "round":
+        return f"{value:,}"
+    if column in ("epoch", "learning_rate"):
+        return f"{value:.4g}"
+    return _number(float(value))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,223 @@
+"""Alignment: the people whom all tables know, in one order, so that row i is the same person.
+
+Order is that of the ids, numbers by size and text by its bytes, so it depends on nobody's order of
+rows. Ids are whole numbers or text, the same of the two everywhere; a person has one row in a
+table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.names import check_present
+from colonnade.tables.table import Table, as_table, whole
+
+__all__ = ["Aligned", "Alignment", "align", "align_ids", "checked_ids"]
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Which row of each table a person is.
+
+    Parameters
+    ----------
+    ids
+        The people whom all tables know, sorted.
+    rows
+        For each table, the row of each person: int64, shape ``[len(ids)]``.
+    left_out
+        For each table, how many of its rows some other table lacks.
+    """
+
+    ids: pl.Series
+    rows: dict[str, NDArray[np.int64]]
+    left_out: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """Tables whose row i is the same person.
+
+    Parameters
+    ----------
+    ids
+        The people whom all tables know, sorted.
+    frames
+        The tables, rows in the order of ``ids``, without the id column.
+    left_out
+        For each table, how many of its rows some other table lacks.
+    """
+
+    ids: pl.Series
+    frames: dict[str, pl.DataFrame]
+    left_out: dict[str, int]
+
+
+def align(frames: Mapping[str, Any], id: str) -> Aligned:
+    """Return the rows of the people whom all tables know, in the order of their ids.
+
+    Parameters
+    ----------
+    frames
+        A table for each organisation: what ``as_frame`` takes.
+    id
+        The column that says who a row is about.
+
+    Raises
+    ------
+    DataError
+        If an id is missing or occurs twice in a table, ids are not whole numbers or text, or not
+        of one kind in all tables, or nobody is in all of them.
+
+    Examples
+    --------
+    >>> aligned = align(
+    ...     {
+    ...         "bank": pl.DataFrame({"id": [3, 1, 2], "income": [30, 10, 20]}),
+    ...         "shop": pl.DataFrame({"id": [1, 3, 9], "visits": [4, 5, 6]}),
+    ...     },
+    ...     id="id",
+    ... )
+    >>> aligned.ids.to_list(), aligned.frames["bank"]["income"].to_list(), aligned.left_out
+    ([1, 3], [10, 30], {'bank': 1, 'shop': 1})
+    """
+    if not frames:
+        raise ConfigurationError("there is no table to align")
+    tables = {name: as_table(data) for name, data in frames.items()}
+    found = align_ids({name: checked_ids(name, table, id) for name, table in tables.items()})
+    return Aligned(
+        ids=found.ids,
+        frames={
+            name: _in_order(whole(table).drop(id), found.rows[name])
+            for name, table in tables.items()
+        },
+        left_out=found.left_out,
+    )
+
+
+def align_ids(ids: Mapping[str, pl.Series]) -> Alignment:
+    """Return which row of each table a person is, given every table's checked ids.
+
+    Raises
+    ------
+    DataError
+        If ids are not of one kind in all tables, or nobody is in all of them.
+
+    Examples
+    --------
+    >>> found = align_ids({"bank": pl.Series([3, 1, 2]), "shop": pl.Series([1, 3, 9])})
+    >>> found.rows["bank"], found.rows["shop"]
+    (array([1, 0]), array([0, 1]))
+    """
+    _check_alike(ids)
+    orders = {name: values.arg_sort() for name, values in ids.items()}
+    everyone = {name: values.gather(orders[name]) for name, values in ids.items()}
+    common = next(iter(everyone.values()))
+    for other in everyone.values():
+        if not _equal(common, other):
+            common = common.filter(common.is_in(other.implode()))
+    if common.is_empty():
+        examples = ", ".join(f"{name!r} has {_example(values)}" for name, values in ids.items())
+        raise DataError(f"no id occurs in all tables ({examples}); check what the ids mean")
+    rows = {}
+    for name, values in everyone.items():
+        kept = orders[name]
+        if len(values) != len(common):
+            kept = kept.filter(values.is_in(common.implode()))
+        rows[name] = kept.to_numpy().astype(np.int64)
+    return Alignment(common, rows, {name: len(ids[name]) - len(common) for name in ids})
+
+
+def checked_ids(name: str, table: Table, id: str) -> pl.Series:
+    """Return the ids of a table, as int64 or text, every row's given and given once.
+
+    Raises
+    ------
+    DataError
+        If the column is missing or of another kind, or an id is missing or occurs twice.
+
+    Examples
+    --------
+    >>> checked_ids("bank", as_table({"id": [7, 8, 7]}), "id")
+    Traceback (most recent call last):
+    ...
+    colonnade.errors.DataError: 'bank' has the id 7 in row 0 and again in row 2; a person may have one row in a table
+    """  # noqa: E501 - a message is one line
+    check_present(f"the table of {name!r}", [id], list(table.schema))
+    values = table.column(id)
+    if values.is_empty():
+        raise DataError(f"the table of {name!r} has no rows")
+    ids = _plain(name, id, values)
+    missing = ids.is_null()
+    if ids.dtype == pl.String:
+        missing |= ids.str.len_bytes() == 0
+        missing = missing.fill_null(True)
+    if missing.any():
+        row = int(missing.arg_true()[0])
+        raise DataError(
+            f"{name!r} has no id in row {table.number(row)} (column {id!r}); "
+            "give every row an id, or drop the row"
+        )
+    if ids.n_unique() != len(ids):
+        again = ids.is_first_distinct().not_().arg_true()[0]
+        first = int((ids == ids[again]).arg_true()[0])
+        raise DataError(
+            f"{name!r} has the id {ids[again]!r} in row {table.number(first)} and again in row "
+            f"{table.number(int(again))}; a person may have one row in a table"
+        )
+    return ids
+
+
+def _plain(name: str, id: str, values: pl.Series) -> pl.Series:
+    """Return ids as int64 or text."""
+    if values.dtype.is_integer():
+        try:
+            return values.cast(pl.Int64)
+        except pl.exceptions.InvalidOperationError as error:
+            raise DataError(
+                f"{name!r} has ids beyond 64 bits in column {id!r}; give them as text"
+            ) from error
+    if values.dtype == pl.String or isinstance(values.dtype, pl.Categorical | pl.Enum):
+        return values.cast(pl.String)
+    advice = "cast the column to whole numbers or text first"
+    if values.dtype == pl.Null:
+        advice = "fill it in"
+    raise DataError(
+        f"column {id!r} of {name!r} holds {values.dtype}, and ids must be whole numbers or text; "
+        f"{advice}"
+    )
+
+
+def _check_alike(ids: Mapping[str, pl.Series]) -> None:
+    first, *others = ids
+    for name in others:
+        if ids[name].dtype != ids[first].dtype:
+            raise DataError(
+                f"the ids of {first!r} are {_kind(ids[first])} ({_example(ids[first])}), those of "
+                f"{name!r} are {_kind(ids[name])} ({_example(ids[name])}); give both the same type"
+            )
+
+
+def _kind(ids: pl.Series) -> str:
+    return "text" if ids.dtype == pl.String else "whole numbers"
+
+
+def _example(ids: pl.Series) -> str:
+    return f"{ids[0]!r}"
+
+
+def _equal(one: pl.Series, other: pl.Series) -> bool:
+    return len(one) == len(other) and bool((one == other).all())
+
+
+def _in_order(frame: pl.DataFrame, rows: NDArray[np.int64]) -> pl.DataFrame:
+    if len(rows) == frame.height and bool((rows[1:] > rows[:-1]).all()):
+        return frame  # already in order: no copy
+    return frame[rows]

@@ -1,0 +1,291 @@
+"""Tables from databases, through SQLAlchemy: SQLite, PostgreSQL and others it has drivers for.
+
+Names of tables and columns are quoted by SQLAlchemy, never pasted into a statement. Databases are
+opened for reading only. A URL may hold a password, so no message repeats a URL.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import polars as pl
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.names import check_named_once, check_present, listed
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection, Engine
+
+__all__ = ["read_database"]
+
+_ROWS = 2**13  # fetched at a time, since Python's objects take several times a column's memory
+_BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
+_CONNECT_SECONDS = 10
+
+
+def read_database(
+    url: str,
+    *,
+    id: str | None = None,
+    columns: Sequence[str] | None = None,
+    query: str | None = None,
+    table: str | None = None,
+) -> pl.DataFrame:
+    """Return a table of a database, or what a query finds.
+
+    Parameters
+    ----------
+    url
+        Such as "sqlite:///people.db", "sqlite:////srv/people.db" or
+        "postgresql://ann@db.example/crm".
+    id
+        The column to put first.
+    columns
+        The columns to read; all by default.
+    query, table
+        One of them: the query, or the table or view, possibly "schema.table".
+
+    Raises
+    ------
+    ConfigurationError
+        If SQLAlchemy or a driver is missing, the URL is none, or not one of query and table is
+        given.
+    DataError
+        If the database cannot be reached or is locked, there is no such table or column, a query
+        fails, there are no rows, or a column mixes kinds of values.
+    """
+    if (query is None) == (table is None):
+        raise ConfigurationError(
+            "a database needs table='...' or query='...', "
+            + ("not both" if query else "one of them")
+        )
+    try:
+        import sqlalchemy as sql
+    except ImportError as error:
+        raise ConfigurationError(
+            "reading a database needs SQLAlchemy; pip install 'colonnade[sql]'"
+        ) from error
+    try:
+        parsed = sql.make_url(url)
+    except (sql.exc.ArgumentError, ValueError):
+        raise ConfigurationError(
+            "the URL of the database cannot be understood; expected one like "
+            "sqlite:///people.db or postgresql://user@host/database"
+        ) from None
+    where = _described(parsed)
+    with _connected(parsed, where) as connection:
+        if table is not None:
+            statement = _selection(sql, connection, where, table, id, columns)
+            result = connection.execute(statement)
+        else:
+            # Verbatim: neither colons nor percent signs in it stand for a parameter.
+            result = connection.execution_options(no_parameters=True).exec_driver_sql(str(query))
+        if not result.returns_rows:
+            raise DataError(f"the query to {where} returns no table; expected a select")
+        names = [str(name) for name in result.keys()]  # noqa: SIM118 - keys() is no mapping's
+        what = (
+            f"table {table!r} of {where}" if query is None else f"what the query to {where} found"
+        )
+        check_named_once(what, names)
+        wanted = list(columns or [*([id] if id else []), *(name for name in names if name != id)])
+        check_present(what, wanted, names)
+        gathered = {name: _Gathered(name, what) for name in wanted}
+        for rows in result.partitions(_ROWS):
+            values = list(zip(*rows, strict=True))
+            for name, place in ((name, names.index(name)) for name in wanted):
+                gathered[name].add(values[place])
+    frame = pl.DataFrame([gathered[name].series() for name in wanted])
+    if frame.is_empty():
+        raise DataError(f"{what} has no rows")
+    return frame
+
+
+def _selection(
+    sql: Any,
+    connection: Connection,
+    where: str,
+    table: str,
+    id: str | None,
+    columns: Sequence[str] | None,
+) -> Any:
+    """Return the statement that selects the wanted columns of a table, names quoted."""
+    inspector = sql.inspect(connection)
+    schema, name = None, table
+    if not inspector.has_table(name) and "." in table:
+        schema, _, name = table.partition(".")
+    if not inspector.has_table(name, schema=schema):
+        found = [*inspector.get_table_names(), *inspector.get_view_names()]
+        raise DataError(
+            f"{where} has no table {table!r}" + (f"; it has {listed(found)}" if found else "")
+        )
+    there = [column["name"] for column in inspector.get_columns(name, schema=schema)]
+    wanted = columns or [*([id] if id else []), *(other for other in there if other != id)]
+    check_present(f"table {table!r} of {where}", wanted, there)
+
+    def quoted(text: str) -> Any:
+        return sql.quoted_name(text, quote=True)
+
+    source = sql.table(
+        quoted(name),
+        *(sql.column(quoted(column)) for column in wanted),
+        schema=None if schema is None else quoted(schema),
+    )
+    return sql.select(*source.columns)
+
+
+@contextmanager
+def _connected(url: URL, where: str) -> Iterator[Connection]:
+    """Connect for reading; what the driver complains about becomes one sentence."""
+    from sqlalchemy import exc
+
+    try:
+        engine = _engine(url, where)
+    except (exc.NoSuchModuleError, ImportError, exc.ArgumentError):
+        raise ConfigurationError(
+            f"no driver for {url.drivername!r} databases is installed; "
+            "pip install 'colonnade[sql]' has those of SQLite and PostgreSQL"
+        ) from None
+    try:
+        with engine.connect() as connection:
+            yield connection.execution_options(stream_results=True, max_row_buffer=_ROWS)
+    except (exc.SQLAlchemyError, sqlite3.Error) as error:
+        reason = _reason(error, url)
+        if "database is locked" in reason:
+            raise DataError(
+                f"{where} is locked by another program that writes to it; "
+                "try again when that has finished"
+            ) from None
+        # Not from the error: its text, or that of its causes, could show what is secret.
+        raise DataError(f"{where} cannot be read: {reason}") from None
+    finally:
+        engine.dispose()
+
+
+def _engine(url: URL, where: str) -> Engine:
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    if url.get_backend_name() == "sqlite":
+        path = Path(url.database or ":memory:")
+        if url.database in (None, "", ":memory:"):
+            raise ConfigurationError("the URL of a SQLite database must name its file")
+        if not path.exists():
+            raise DataError(f"there is no file {path}")
+        if not path.is_file():
+            raise DataError(f"{path} is not a file")
+        # Neither creates a file that is missing nor writes to one that is there.
+        address = f"file:{quote(str(path.absolute()))}?mode=ro"
+        return create_engine(
+            "sqlite://",
+            creator=lambda: sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS),
+            poolclass=NullPool,
+        )
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername == "postgresql+psycopg":
+        return create_engine(
+            url,
+            poolclass=NullPool,
+            connect_args={"connect_timeout": _CONNECT_SECONDS},
+            execution_options={"postgresql_readonly": True},
+        )
+    return create_engine(url, poolclass=NullPool)
+
+
+def _described(url: URL) -> str:
+    """Return what to call a database: nothing of user, password or options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    place = f"{url.host or 'localhost'}" + (f":{url.port}" if url.port else "")
+    return f"the database {url.database!r} at {place}"
+
+
+def _reason(error: Exception, url: URL) -> str:
+    """Return the driver's own words, on one line, without what is secret."""
+    own = getattr(error, "orig", None) or error
+    lines = [line.strip() for line in str(own).splitlines() if line.strip()]
+    reason = lines[0] if lines else type(own).__name__
+    secrets = [str(url.password)] if url.password else []
+    for name, value in url.query.items():
+        if any(word in name.lower() for word in ("pass", "secret", "token", "key")):
+            secrets.extend([value] if isinstance(value, str) else value)
+    for secret in secrets:
+        if secret:
+            reason = reason.replace(secret, "***")
+    return reason
+
+
+_KINDS: dict[type, pl.DataType] = {
+    bool: pl.Boolean(),
+    int: pl.Int64(),
+    float: pl.Float64(),
+    Decimal: pl.Float64(),
+    str: pl.String(),
+    uuid.UUID: pl.String(),
+    datetime.date: pl.Date(),
+}
+
+
+class _Gathered:
+    """A column that arrives in parts, whose kind is known when all have come."""
+
+    def __init__(self, name: str, what: str) -> None:
+        self._name = name
+        self._what = what
+        self._parts: list[pl.Series] = []
+        self._first: dict[str, tuple[int, Any]] = {}  # the first row of each kind of value
+        self._count = 0
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Take the values of some more rows."""
+        kinds = set(map(type, values)) - {type(None)}
+        for kind in kinds:
+            family = "number" if kind in (int, float, Decimal) else kind.__name__
+            if family not in self._first:
+                row = next(i for i, value in enumerate(values) if type(value) is kind)
+                self._first[family] = (self._count + row, values[row])
+        if len(self._first) > 1:
+            (row, value), (other_row, other) = sorted(self._first.values(), key=lambda at: at[0])[
+                :2
+            ]
+            raise DataError(
+                f"column {self._name!r} of {self._what} holds {value!r} in row {row} and "
+                f"{other!r} in row {other_row}; cast it to one type in a query"
+            )
+        self._count += len(values)
+        self._parts.append(self._series(values, kinds))
+
+    def series(self) -> pl.Series:
+        """Return all that came."""
+        if not self._parts:
+            return pl.Series(self._name, [], dtype=pl.Null)
+        kinds = {part.dtype for part in self._parts} - {pl.Null()}
+        if kinds == {pl.Int64(), pl.Float64()}:
+            kinds = {pl.Float64()}
+        if len(kinds) == 1:
+            kind = kinds.pop()
+            self._parts = [part.cast(kind) for part in self._parts]
+        return pl.concat(self._parts, how="vertical")
+
+    def _series(self, values: Sequence[Any], kinds: set[type]) -> pl.Series:
+        if kinds == {Decimal} or (len(kinds) > 1 and kinds <= {int, float, Decimal}):
+            values = [None if value is None else float(value) for value in values]
+            kinds = {float}
+        if kinds == {uuid.UUID}:
+            values = [None if value is None else str(value) for value in values]
+        kind = _KINDS.get(next(iter(kinds))) if kinds else pl.Null()
+        try:
+            return pl.Series(self._name, values, dtype=kind, strict=True)
+        except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
+            raise DataError(
+                f"column {self._name!r} of {self._what} holds values that cannot be used: "
+                f"{str(error).splitlines()[0]}; cast it in a query"
+            ) from error

@@ -1,0 +1,137 @@
+"""Text files: comma- or tab-separated, possibly gzipped, with a line of names or without."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import polars as pl
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.names import check_named_once, check_present
+
+__all__ = ["read_delimited", "separator_of"]
+
+_WHOLE = r"^(0|-?[1-9][0-9]*)$"  # as int64 writes it: what it reads is what was written
+
+
+def separator_of(name: str) -> str:
+    """Return what separates the columns of a file, by its name: a tab for .tsv, else a comma."""
+    return "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
+
+
+def read_delimited(
+    path: Path,
+    separator: str,
+    id: str | None = None,
+    columns: Sequence[str] | None = None,
+    missing: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+) -> pl.DataFrame:
+    r"""Return the table of a text file; types are chosen to hold every row's value.
+
+    With ``names`` the first line is a row like any other, and those are the columns.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, it is not UTF-8 text in columns, has no rows, or lacks a column
+        or names one twice.
+
+    Examples
+    --------
+    >>> _ = Path("people.csv").write_text("id;income\n007;NA\n012;1\n030;2.5\n")
+    >>> read_delimited(Path("people.csv"), ";", id="id", missing=["NA"]).to_dict(as_series=False)
+    {'id': ['007', '012', '030'], 'income': [None, 1.0, 2.5]}
+    """
+    if len(separator) != 1 or not separator.isascii():
+        raise ConfigurationError(f"separator must be one ASCII character, not {separator!r}")
+    header = _header(path, separator, names)
+    check_named_once(str(path) if names is None else "names", header)
+    wanted = list(columns or ([id] if id else []))
+    try:
+        check_present(str(path), wanted, header)
+    except DataError as error:
+        other = _other_separator(header)
+        if other is None:
+            raise
+        raise DataError(
+            f"{error}; its columns seem to be separated by {other!r}: say separator={other!r}"
+        ) from error
+    if columns is None:
+        wanted = [*wanted, *(name for name in header if name not in wanted)]
+    own = dict(zip(header, header if names is None else _own_names(len(header)), strict=True))
+    try:
+        frame = pl.read_csv(
+            path,
+            has_header=names is None,
+            columns=[own[name] for name in wanted],
+            separator=separator,
+            null_values=list(missing),
+            schema_overrides={own[id]: pl.String} if id else None,
+            infer_schema_length=None,  # all rows: a late fraction makes its column one of floats
+            try_parse_dates=True,
+            glob=False,
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
+    frame = frame.rename({own[name]: name for name in wanted})
+    if frame.is_empty():
+        raise DataError(f"{path} has a header and no rows")
+    if id and frame[id].str.contains(_WHOLE).all():
+        # Numbers beyond 64 bits are nulls then, and stay text.
+        numbers = frame[id].cast(pl.Int64, strict=False)
+        if numbers.null_count() == frame[id].null_count():
+            frame = frame.with_columns(numbers)
+    return frame.select(wanted)
+
+
+def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str]:
+    """Return the names of the columns, as they are written: polars would rename a second one."""
+    if not path.exists():
+        raise DataError(f"there is no file {path}")
+    if not path.is_file():
+        raise DataError(f"{path} is not a file")
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
+            header = next(csv.reader(lines, delimiter=separator), [])
+    except (UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
+    if not header:
+        raise DataError(f"{path} is empty; expected a line of column names, and rows")
+    if names is not None:
+        if len(names) != len(header):
+            raise DataError(
+                f"{path} has {len(header)} columns in its first line, but {len(names)} names are "
+                "given; name each column"
+            )
+        return list(names)
+    for place, name in enumerate(header):
+        if not name.strip():
+            raise DataError(
+                f"{path} has no name for column {place} in its first line; if that is no line of "
+                "names, give names=[...]"
+            )
+    return header
+
+
+def _own_names(count: int) -> list[str]:
+    """Return what polars calls columns without names, which differs between its versions."""
+    return pl.read_csv(BytesIO(b",".join([b"0"] * count)), has_header=False).columns
+
+
+def _other_separator(header: Sequence[str]) -> str | None:
+    """Return what seems to separate columns where the expected separator gives only one."""
+    if len(header) != 1:
+        return None
+    return next((other for other in (";", "\t", "|", ",") if other in header[0]), None)
+
+
+def _line(error: Exception) -> str:
+    """Return what an error says, on one line, without polars' advice on its own arguments."""
+    return re.split(r"\n|Consider ", str(error))[0].strip() or type(error).__name__

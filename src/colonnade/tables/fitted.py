@@ -1,0 +1,201 @@
+"""A scikit-learn transformer fitted on one party's training rows, checked as it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
+
+from colonnade.errors import ConfigurationError, DataError, InvalidInput
+from colonnade.models import Features
+from colonnade.tables.names import check_present
+from colonnade.tables.table import SelectedRows, Table, as_table, whole
+from colonnade.tables.transformer import TableTransformer
+
+__all__ = ["FittedTransformer", "fitted"]
+
+_ROWS = 2**14
+
+
+def fitted(
+    transformer: Any, frame: Any, rows: NDArray[np.int64], name: str = ""
+) -> FittedTransformer:
+    """Fit a copy of a transformer on training rows only.
+
+    Parameters
+    ----------
+    transformer
+        A ``TableTransformer``, or any scikit-learn transformer; it is cloned, not changed.
+    frame
+        The party's table, what ``as_frame`` takes; every column is used.
+    rows
+        The training rows.
+    name
+        The party, for messages.
+
+    Raises
+    ------
+    ConfigurationError
+        If this is no transformer.
+    DataError
+        If the transformer cannot be fitted on these rows.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import MinMaxScaler
+    >>> people = pl.DataFrame({"age": [20.0, 40.0, 80.0]})
+    >>> fitted(MinMaxScaler(), people, np.array([0, 1])).transform(people).flatten()
+    tensor([0., 1., 3.])
+    """
+    for method in ("fit", "transform"):
+        if isinstance(transformer, type) or not callable(getattr(transformer, method, None)):
+            raise ConfigurationError(
+                f"{_of(name)}a transformer must have fit and transform, as scikit-learn's have, "
+                f"not {transformer!r}"
+            )
+    try:
+        own = clone(transformer)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{_of(name)}{_called(transformer)} cannot be cloned, as scikit-learn's can: {error}"
+        ) from error
+    table = as_table(frame)
+    if len(rows) == 0:
+        raise DataError(f"{_of(name)}there are no training rows to fit {_called(own)} on")
+    rows = np.asarray(rows, dtype=np.int64)
+    training = table.only(rows) if isinstance(table, SelectedRows) else SelectedRows(table, rows)
+    data = training if isinstance(own, TableTransformer) else whole(training)
+    _attempt(own, "fit", data, name)
+    return FittedTransformer(own, tuple(table.schema), name)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTransformer:
+    """A transformer that learned from training rows, and gives features that can be trained on.
+
+    Parameters
+    ----------
+    transformer
+        The fitted transformer.
+    columns
+        The columns it was fitted on.
+    name
+        The party, for messages.
+    """
+
+    transformer: Any
+    columns: tuple[str, ...]
+    name: str = ""
+
+    def transform(self, frame: Any) -> Features:
+        """Return the features of a table: dense, finite float32, a row for each row.
+
+        Columns are found by name; others are ignored.
+
+        Raises
+        ------
+        DataError
+            If a column is missing, the transformer fails, or what it returns cannot be trained on.
+        """
+        table = as_table(frame)
+        where = f"the table of {self.name!r}" if self.name else "the table"
+        check_present(where, self.columns, list(table.schema))
+        if isinstance(self.transformer, TableTransformer):
+            # It checks what it returns, and reads a batch at a time.
+            features: Features = _attempt(self.transformer, "transform", table, self.name)
+            return features
+        data = whole(as_table(table, self.columns))
+        return self._checked(_attempt(self.transformer, "transform", data, self.name), table)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the features are called, if the transformer can tell."""
+        try:
+            return tuple(map(str, self.transformer.get_feature_names_out()))
+        except Exception:  # a foreign transformer may not know, each in its own way
+            return None
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """How many codes each categorical column of the features has; empty for a tensor."""
+        return tuple(getattr(self.transformer, "cardinalities_", None) or ())
+
+    def state(self) -> dict[str, Any] | None:
+        """Return the state of a ``TableTransformer``; None for a foreign one."""
+        if isinstance(self.transformer, TableTransformer):
+            return self.transformer.state()
+        return None
+
+    def _checked(self, result: Any, table: Table) -> Tensor:
+        what = f"{_of(self.name)}{_called(self.transformer)}"
+        if isinstance(result, pl.DataFrame) or hasattr(result, "iloc"):
+            result = result.to_numpy()
+        elif isinstance(result, Tensor):
+            result = result.detach().cpu().numpy()
+        sparse = hasattr(result, "tocsr")
+        rows: Any = result.tocsr() if sparse else np.asarray(result)
+        if rows.ndim != 2 or rows.shape[0] != table.height or rows.shape[1] == 0:
+            raise DataError(
+                f"{what} returned an array of shape {list(rows.shape)} for {table.height} rows; "
+                f"expected [{table.height}, features]"
+            )
+        features = np.empty(rows.shape, dtype=np.float32)
+        for first in range(0, table.height, _ROWS):
+            part = rows[first : first + _ROWS]
+            block = features[first : first + _ROWS]
+            try:
+                with np.errstate(over="ignore"):
+                    block[:] = part.toarray() if sparse else part
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"{what} returned values that are no numbers: {error}; "
+                    "encode categories, for example by OneHotEncoder"
+                ) from error
+            finite = np.isfinite(block)
+            if not finite.all():
+                row, column = np.argwhere(~finite)[0]
+                names = self.feature_names
+                shown = repr(names[column]) if names and column < len(names) else int(column)
+                raise DataError(
+                    f"{what} returned {block[row, column]} in row "
+                    f"{table.number(first + int(row))}, column {shown}; "
+                    "fill in missing values, for example by SimpleImputer"
+                )
+        return torch.from_numpy(features)
+
+
+def _attempt(transformer: Any, method: str, data: Any, name: str) -> Any:
+    """Call a method; what it raises becomes an error that names the party."""
+    try:
+        return getattr(transformer, method)(data)
+    except InvalidInput as error:
+        if not name:
+            raise
+        raise type(error)(f"{_of(name)}{error}") from error
+    except Exception as error:  # a foreign transformer may raise anything
+        if isinstance(transformer, TableTransformer):
+            raise  # our own mistake, not one of the data
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        advice = ""
+        if isinstance(error, AttributeError | KeyError | TypeError | ImportError):
+            advice = (
+                "; it was given a frame of polars, so if it needs pandas, put a "
+                "FunctionTransformer before it that converts"
+            )
+        raise DataError(
+            f"{_of(name)}{_called(transformer)} cannot {method} the table: {line}{advice}"
+        ) from error
+
+
+def _called(transformer: Any) -> str:
+    return type(transformer).__name__
+
+
+def _of(name: str) -> str:
+    return f"{name!r}: " if name else ""

@@ -1,0 +1,178 @@
+"""Frames from what people have at hand: polars, pandas, dictionaries of arrays, matrices.
+
+pandas is recognised by what it offers and never imported; nothing goes through pyarrow. The index
+of a pandas frame is ignored, so ids must be a column. What pandas and numpy use for a missing
+value (NaN, None, NA, NaT) becomes polars' null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from torch import Tensor
+
+from colonnade.errors import DataError
+from colonnade.tables.names import check_named_once, check_present
+
+__all__ = ["as_frame", "as_series"]
+
+
+def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the table as a polars frame; a polars frame is not copied.
+
+    Parameters
+    ----------
+    data
+        A polars frame (eager or lazy), a pandas frame, a mapping from names to arrays, or a
+        matrix, whose columns are then called "0", "1", ...
+    columns
+        The columns to keep, in this order; all by default.
+
+    Raises
+    ------
+    DataError
+        If this is no table, a column is missing or named twice, or values cannot be understood.
+
+    Examples
+    --------
+    >>> as_frame({"id": [3, 1], "age": np.array([41.0, np.nan])})
+    shape: (2, 2)
+    ┌─────┬──────┐
+    │ id  ┆ age  │
+    │ --- ┆ ---  │
+    │ i64 ┆ f64  │
+    ╞═════╪══════╡
+    │ 3   ┆ 41.0 │
+    │ 1   ┆ null │
+    └─────┴──────┘
+    >>> as_frame(np.zeros((5, 2))).columns
+    ['0', '1']
+    """
+    if columns is not None:
+        check_named_once("columns", columns)
+    if isinstance(data, pl.LazyFrame):
+        if columns is not None:
+            check_present("the table", columns, data.collect_schema().names())
+            data = data.select(columns)
+        collected: pl.DataFrame = data.collect()
+        return collected
+    if isinstance(data, pl.DataFrame):
+        if columns is None:
+            return data
+        check_present("the table", columns, data.columns)
+        return data.select(columns)
+    arrays = _arrays(data)
+    if columns is not None:
+        check_present("the table", columns, list(arrays))
+        arrays = {name: arrays[name] for name in columns}
+    series = [as_series(values, name) for name, values in arrays.items()]
+    if not series:
+        raise DataError("the table has no columns")
+    for one in series:
+        if len(one) != len(series[0]):
+            raise DataError(
+                f"column {one.name!r} has {len(one)} values, but column {series[0].name!r} has "
+                f"{len(series[0])}; all columns of a table have the same length"
+            )
+    return pl.DataFrame(series)
+
+
+def as_series(values: Any, name: str = "") -> pl.Series:
+    """Return one column as a polars series, whatever holds it; ``name`` is for one without.
+
+    Raises
+    ------
+    DataError
+        If the values are not one column, or are of a kind that no column can hold.
+
+    Examples
+    --------
+    >>> as_series([1, None, 3], "visits").to_list()
+    [1, None, 3]
+    >>> as_series(np.array(["a", None, float("nan")], dtype=object)).to_list()
+    ['a', None, None]
+    """
+    if isinstance(values, pl.Series):
+        return values if not name or values.name == name else values.alias(name)
+    what = f"column {name!r}" if name else "the column"
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    elif hasattr(values, "to_numpy"):  # a column of pandas
+        own = getattr(values, "name", None)
+        name = name or ("" if own is None else str(own))
+        values = values.to_numpy()
+    elif not isinstance(values, np.ndarray):
+        if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+            raise DataError(f"{what} must be an array of values, not a {type(values).__name__}")
+        values = list(values)
+        if any(isinstance(value, Sequence) and not isinstance(value, str) for value in values):
+            raise DataError(f"{what} must hold one value a row, not sequences")
+        return _from_values(values, name, what)
+    if values.ndim != 1:
+        raise DataError(f"{what} must have the shape [N], not {list(values.shape)}")
+    if values.dtype.kind == "f":
+        return pl.Series(name, values.astype(np.promote_types(values.dtype, np.float32))).fill_nan(
+            None
+        )
+    if values.dtype.kind in "biuM":
+        return pl.Series(name, np.ascontiguousarray(values))
+    return _from_values(values.tolist(), name, what)
+
+
+def _arrays(data: Any) -> dict[str, Any]:
+    """Return the columns of a table that is not of polars, by name."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas
+        names = [str(name) for name in data.columns]
+        check_named_once("the table", names)
+        return {name: data.iloc[:, place] for place, name in enumerate(names)}
+    if isinstance(data, Mapping):
+        names = [str(name) for name in data]
+        check_named_once("the table", names)
+        return dict(zip(names, data.values(), strict=True))
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().numpy()
+    if isinstance(data, np.ndarray):
+        if data.ndim != 2:
+            raise DataError(f"a matrix must have the shape [N, columns], not {list(data.shape)}")
+        return {str(place): data[:, place] for place in range(data.shape[1])}
+    raise DataError(
+        f"a table must be a frame of polars or pandas, a mapping from names to arrays, or a "
+        f"matrix, not a {type(data).__name__}; a file or database is read by read_table"
+    )
+
+
+def _from_values(values: list[Any], name: str, what: str) -> pl.Series:
+    """Return a series of Python values, all of one kind, or whole and other numbers."""
+    values = [None if _is_missing(value) else _plain(value) for value in values]
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds == {int, float}:
+        values = [None if value is None else float(value) for value in values]
+    elif len(kinds) > 1:
+        names = sorted(kind.__name__ for kind in kinds)
+        raise DataError(f"{what} mixes values of the kinds {' and '.join(names)}; make them alike")
+    try:
+        series = pl.Series(name, values, strict=True)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{what} holds values that no column can hold: {error}") from error
+    if series.dtype == pl.Object:
+        raise DataError(
+            f"{what} holds values of the kind {kinds.pop().__name__}; expected numbers, text, "
+            "truth values or dates"
+        )
+    return series
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy's scalars as Python's; datetime64 is left, for polars to take."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value

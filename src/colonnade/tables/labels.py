@@ -1,0 +1,184 @@
+"""Labels of a table as what a loss takes: classes 0, 1, ... or numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.frames import as_series
+from colonnade.tables.kinds import is_category
+from colonnade.tables.names import listed
+from colonnade.tables.place import Place
+
+__all__ = ["EncodedLabels", "Task", "encode_labels"]
+
+Task = Literal["auto", "classification", "regression"]
+
+_FEW = 20  # whole numbers with more different values than this need not be classes
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedLabels:
+    """Labels, and what they stand for.
+
+    Parameters
+    ----------
+    values
+        Classes, int64 ``[N]``, or numbers, float32 ``[N]``.
+    classes
+        For classes, the value that each stands for: 0 for the first. None for numbers.
+    """
+
+    values: Tensor
+    classes: tuple[Any, ...] | None
+
+
+def encode_labels(
+    labels: Any,
+    task: Task = "auto",
+    classes: tuple[Any, ...] | None = None,
+    place: Place | None = None,
+) -> EncodedLabels:
+    """Return labels as classes or numbers.
+
+    "auto" means classes for text, truth values and categoricals, and for whole numbers with at
+    most 20 different values; numbers for other floats. Integers with more different values may be
+    either, so one must say which.
+
+    Parameters
+    ----------
+    labels
+        What ``as_series`` takes, one value a row.
+    task
+        Whether the labels are classes or numbers.
+    classes
+        The classes, where they are known already, for labels of further rows; then ``task`` is
+        classification.
+    place
+        Tells a row for a message.
+
+    Raises
+    ------
+    ConfigurationError
+        If the task is none, or the labels may be for either.
+    DataError
+        If a label is missing, not finite, or not among the given classes, there is one class only,
+        or labels cannot be classes or cannot be numbers.
+
+    Examples
+    --------
+    >>> encode_labels(["no", "yes", "no"])
+    EncodedLabels(values=tensor([0, 1, 0]), classes=('no', 'yes'))
+    >>> encode_labels([0.5, 2.0]).values
+    tensor([0.5000, 2.0000])
+    >>> encode_labels(["yes"], classes=("no", "yes")).values
+    tensor([1])
+    """
+    if task not in ("auto", "classification", "regression"):
+        raise ConfigurationError(
+            f"task must be 'auto', 'classification' or 'regression', not {task!r}"
+        )
+    place = place or (lambda row: f"row {row}")
+    values = as_series(labels)
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+    if values.is_empty():
+        raise DataError("there are no labels")
+    if values.has_nulls():
+        row = int(values.is_null().arg_true()[0])
+        raise DataError(
+            f"the label of {place(row)} is missing; leave the row out, or find its label"
+        )
+    values = _simple(values)
+    if classes is None and _is_regression(values, task):
+        return EncodedLabels(_as_numbers(values, place), None)
+    return _as_classes(values, classes, place)
+
+
+def _simple(values: pl.Series) -> pl.Series:
+    """Return labels as text, truth values, int64 or float64."""
+    dtype = values.dtype
+    if dtype == pl.Boolean:
+        return values
+    if is_category(dtype):
+        return values.cast(pl.String)
+    if dtype.is_integer():
+        return values.cast(pl.Int64)
+    if dtype.is_numeric():
+        return values.cast(pl.Float64)
+    raise DataError(
+        f"the labels hold {dtype}; expected text, truth values, whole numbers or floats"
+    )
+
+
+def _is_regression(values: pl.Series, task: Task) -> bool:
+    if task != "auto":
+        return task == "regression"
+    if not values.dtype.is_numeric():
+        return False
+    few = values.n_unique() <= _FEW
+    if values.dtype.is_integer():
+        if not few:
+            raise ConfigurationError(
+                f"the labels are whole numbers with {values.n_unique()} different values; "
+                "say task='classification' or task='regression'"
+            )
+        return False
+    return not (few and _all_whole(values))
+
+
+def _as_numbers(values: pl.Series, place: Place) -> Tensor:
+    if not values.dtype.is_numeric():
+        raise DataError(
+            f"the labels are like {values[0]!r}, and regression needs numbers; "
+            "convert them, or say task='classification'"
+        )
+    numbers = values.cast(pl.Float64).to_numpy()
+    with np.errstate(over="ignore"):
+        small = numbers.astype(np.float32)
+    if not np.isfinite(small).all():
+        row = int(np.argmin(np.isfinite(small)))
+        raise DataError(
+            f"the label of {place(row)} is {numbers[row]}; expected finite numbers within float32"
+        )
+    return torch.from_numpy(small)
+
+
+def _as_classes(values: pl.Series, classes: tuple[Any, ...] | None, place: Place) -> EncodedLabels:
+    if values.dtype.is_float():
+        if _all_whole(values):
+            values = values.cast(pl.Int64)
+        elif values.n_unique() > _FEW or not values.is_finite().all():
+            raise DataError(
+                f"the labels are fractions with {values.n_unique()} different values, which "
+                "cannot be classes; say task='regression', or cut them into classes"
+            )
+    if classes is None:
+        classes = tuple(values.unique().sort())
+        if len(classes) < 2:
+            raise DataError(
+                f"all {len(values)} labels are {classes[0]!r}; classification needs two classes "
+                "or more"
+            )
+    number = {value: code for code, value in enumerate(classes)}
+    found = values.unique()
+    unknown = found.filter([value not in number for value in found])
+    if len(unknown):
+        row = int((values == unknown[0]).arg_true()[0])
+        raise DataError(f"the label of {place(row)} is {unknown[0]!r}; expected {listed(classes)}")
+    codes = values.replace_strict(found, [number[value] for value in found], return_dtype=pl.Int64)
+    return EncodedLabels(torch.from_numpy(codes.to_numpy().copy()), classes)
+
+
+def _all_whole(values: pl.Series) -> bool:
+    return (
+        bool(values.is_finite().all())
+        and bool((values == values.floor()).all())
+        and bool((values.abs() < 2.0**53).all())
+    )

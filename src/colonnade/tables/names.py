@@ -1,0 +1,61 @@
+"""Names of columns: which occurs twice, and what a wrong one was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from colonnade.errors import DataError
+
+__all__ = ["check_named_once", "check_present", "listed"]
+
+_SHOWN = 8  # of the names in a message; a table may have thousands
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return names for a message, in quotes, the first few of many.
+
+    >>> listed(["age", "sex"]), listed(range(10))
+    ("'age', 'sex'", '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
+    """
+    names = list(names)
+    text = ", ".join(repr(name) for name in names[:_SHOWN])
+    return text + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def check_named_once(where: str, names: Sequence[str]) -> None:
+    """Raise ``DataError`` if a name occurs twice.
+
+    >>> check_named_once("people.csv", ["age", "sex", "age"])
+    Traceback (most recent call last):
+    ...
+    colonnade.errors.DataError: people.csv names column 'age' twice; name each column once
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{where} names column {name!r} twice; name each column once")
+        seen.add(name)
+
+
+def check_present(where: str, wanted: Iterable[str], names: Sequence[str]) -> None:
+    """Raise ``DataError`` if a wanted column is not among the names; near ones are suggested.
+
+    >>> check_present("people.csv", ["Age"], ["age", "sex"])
+    Traceback (most recent call last):
+    ...
+    colonnade.errors.DataError: people.csv has no column 'Age'; did you mean 'age'?
+    """
+    there = set(names)
+    for name in wanted:
+        if name in there:
+            continue
+        by_lower = {other.lower(): other for other in names}
+        near = [
+            by_lower[match]
+            for match in difflib.get_close_matches(str(name).lower(), by_lower, n=3, cutoff=0.6)
+        ]
+        advice = (
+            f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has {listed(names)}"
+        )
+        raise DataError(f"{where} has no column {name!r}; {advice}")

@@ -1,0 +1,171 @@
+"""Columns of numbers: missing values filled in, then scaled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError
+from colonnade.tables.kinds import check_kind
+from colonnade.tables.place import Place, refuse_missing
+
+__all__ = ["Number", "Scale", "fit_number", "numbers"]
+
+Scale = Literal["standard", "none"]
+
+
+class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="number"):
+    """What training told about a column of numbers.
+
+    x becomes (x - mean) / deviation; a missing x is the median first.
+
+    Parameters
+    ----------
+    name
+        The column.
+    median
+        Of the training values that were there.
+    mean, deviation
+        Of the training values, missing ones filled in; 0 and 1 without scaling. A deviation of 0
+        stands for a column that was constant: it becomes 0 throughout, since a model that never
+        saw it vary has learned nothing about it.
+    had_missing
+        Whether a training value was missing; then a second column says which are: 1, others 0.
+    """
+
+    name: str
+    median: float
+    mean: float
+    deviation: float
+    had_missing: bool
+
+    def write(
+        self,
+        values: pl.Series,
+        out: NDArray[np.float32],
+        indicator: NDArray[np.float32] | None,
+        place: Place,
+        fill: bool,
+    ) -> None:
+        """Write the scaled values of a batch, and which were missing and filled in.
+
+        Raises
+        ------
+        DataError
+            If a value is no number, infinite, or too large for float32 once scaled, or missing
+            and not to be filled in.
+        """
+        x = numbers(self.name, values, place)
+        missing = np.isnan(x)
+        if missing.any():
+            if not fill:
+                refuse_missing(self.name, int(missing.argmax()), place)
+            x = np.where(missing, self.median, x)
+        if indicator is not None:
+            indicator[:] = missing
+        if self.deviation == 0:
+            out[:] = 0
+            return
+        with np.errstate(over="ignore"):
+            out[:] = (x - self.mean) / self.deviation
+        if not np.isfinite(out).all():
+            row = int(np.argmin(np.isfinite(out)))
+            raise DataError(
+                f"{place(row)}, column {self.name!r}: {x[row]} is too large; "
+                f"training values were around {self.mean:.4g}, give or take {self.deviation:.4g}"
+            )
+
+
+def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Place) -> Number:
+    """Return what training values tell about their column.
+
+    Parameters
+    ----------
+    values
+        The training values.
+    name
+        The column.
+    scale
+        "standard": to mean 0 and variance 1; "none": as they are.
+    fill
+        Whether missing values may be filled in; otherwise they are refused.
+    place
+        Tells a row for a message.
+
+    Raises
+    ------
+    DataError
+        If a value is no number or infinite, or no value is there.
+
+    Examples
+    --------
+    >>> fit_number(pl.Series([1, 2, None, 9]), "age", "none", True, str)
+    Number(name='age', median=2.0, mean=0.0, deviation=1.0, had_missing=True)
+    """
+    x = numbers(name, values, place)
+    missing = np.isnan(x)
+    had_missing = bool(missing.any())
+    if missing.all():
+        raise DataError(
+            f"column {name!r} has no value in any of {len(x)} training rows; "
+            "leave it out, or name it in ignore"
+        )
+    if had_missing and not fill:
+        refuse_missing(name, int(missing.argmax()), place)
+    observed = x[~missing] if had_missing else x
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high, median = observed.min(), observed.max(), float(np.median(observed))
+        if had_missing:
+            x = np.where(missing, median, x)
+        if scale == "none":
+            mean, deviation = 0.0, 1.0
+        elif low == high:  # exactly, where rounding may leave a tiny deviation
+            mean, deviation = float(low), 0.0
+        else:
+            mean, deviation = float(x.mean()), float(x.std())
+    if not np.isfinite([median, mean, deviation]).all():
+        raise DataError(
+            f"column {name!r} ranges from {low:.4g} to {high:.4g}, too far for its mean and "
+            "deviation in double precision; give it in another unit"
+        )
+    return Number(name, median, mean, deviation, had_missing)
+
+
+def numbers(name: str, values: pl.Series, place: Place) -> NDArray[np.float64]:
+    """Return values as float64, missing ones as nan; the array may be a view, for reading.
+
+    Raises
+    ------
+    DataError
+        If a value is no number, or infinite.
+    """
+    dtype = values.dtype
+    check_kind(name, dtype)
+    if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
+        _refuse_text(name, values.cast(pl.String), place)
+    x: NDArray[np.float64] = values.cast(pl.Float64).to_numpy()
+    infinite = np.isinf(x)
+    if infinite.any():
+        row = int(infinite.argmax())
+        raise DataError(
+            f"{place(row)}, column {name!r}: the value is {x[row]}; "
+            "expected finite numbers; correct it, or leave it empty to be filled in"
+        )
+    return x
+
+
+def _refuse_text(name: str, text: pl.Series, place: Place) -> None:
+    """Raise ``DataError`` that names the first text that is no number, or the first of all."""
+    there = text.is_not_null()
+    no_number = (there & text.cast(pl.Float64, strict=False).is_null()).arg_true()
+    rows = no_number if len(no_number) else there.arg_true()
+    where = f"{place(int(rows[0]))}, " if len(rows) else ""
+    found = f"the text {text[int(rows[0])]!r}" if len(rows) else "text"
+    raise DataError(
+        f"{where}column {name!r}: found {found} where numbers were expected; correct the value, or "
+        "name the column in categorical before fitting"
+    )

@@ -1,0 +1,118 @@
+"""Tables from files and databases.
+
+::
+
+    read_table("people.csv", id="id")                      .csv, .tsv, also .gz
+    read_table("people.parquet", columns=["age", "sex"])
+    read_table("sqlite:///people.db", table="people")
+    read_table("postgresql://ann@db.example/crm", query="select id, age from people")
+
+What is wrong with a source is a ``DataError`` of one sentence that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.database import read_database
+from colonnade.tables.delimited import read_delimited, separator_of
+from colonnade.tables.names import check_named_once
+from colonnade.tables.stored import StoredTable
+
+__all__ = ["read_table"]
+
+
+def read_table(
+    source: str | Path,
+    *,
+    id: str | None = None,
+    columns: Sequence[str] | None = None,
+    query: str | None = None,
+    table: str | None = None,
+    missing: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    separator: str | None = None,
+) -> pl.DataFrame:
+    r"""Return a table of a file or database.
+
+    Parameters
+    ----------
+    source
+        A file (.csv, .tsv, either also with .gz, or .parquet) or the URL of a database: SQLite, or
+        PostgreSQL and what else SQLAlchemy has a driver for. Needs ``pip install
+        'colonnade[sql]'``.
+    id
+        The column of ids; it comes first. In a text file, ids that are not all written as plain
+        whole numbers stay text: "007" does not become 7.
+    columns
+        The other columns to read; all by default. Nothing else is read.
+    query, table
+        Of a database: the query to run, or the table or view to read, such as "people" or
+        "crm.people". A query itself says which columns are read; ``columns`` picks from them.
+    missing
+        What a text file writes for a missing value, such as "NA"; an empty cell always is one.
+    names
+        The columns of a text file whose first line does not name them.
+    separator
+        What a text file has between columns; by default "," for .csv and a tab for .tsv.
+
+    Raises
+    ------
+    ConfigurationError
+        If the arguments do not fit the source, or SQLAlchemy is not installed.
+    DataError
+        If the source is not there or no table, has no rows, or has no such columns or one twice.
+
+    Examples
+    --------
+    >>> _ = Path("people.csv").write_text("id,age,city\n7,41,Rome\n9,,Oslo\n")
+    >>> read_table("people.csv", id="id", columns=["age"])
+    shape: (2, 2)
+    ┌─────┬──────┐
+    │ id  ┆ age  │
+    │ --- ┆ ---  │
+    │ i64 ┆ i64  │
+    ╞═════╪══════╡
+    │ 7   ┆ 41   │
+    │ 9   ┆ null │
+    └─────┴──────┘
+    """
+    wanted = _wanted(id, columns)
+    is_text = str(source).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
+    if not is_text and (missing or names or separator):
+        raise ConfigurationError("missing, names and separator are for text files; leave them out")
+    if "://" in str(source):
+        return read_database(str(source), id=id, columns=wanted, query=query, table=table)
+    if query is not None or table is not None:
+        raise ConfigurationError(
+            f"query and table are for databases, and {source} is a file; leave them out"
+        )
+    path = Path(source)
+    if path.name.lower().endswith(".parquet"):
+        stored = StoredTable(path)
+        return stored.frame(
+            [id, *(n for n in stored.schema if n != id)] if id and not wanted else wanted
+        )
+    if not is_text:
+        raise DataError(
+            f"{path} is not called like a table; expected .csv, .tsv, .csv.gz, .tsv.gz or "
+            ".parquet, or the URL of a database"
+        )
+    return read_delimited(path, separator or separator_of(path.name), id, wanted, missing, names)
+
+
+def _wanted(id: str | None, columns: Sequence[str] | None) -> list[str] | None:
+    """Return the columns to read, the id first; None for all."""
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise ConfigurationError(f"columns must be a list of names, not {columns!r}")
+    check_named_once("columns", columns)
+    wanted = [*([] if id is None else [id]), *(name for name in columns if name != id)]
+    if not wanted:
+        raise ConfigurationError("columns are empty; name at least one, or leave them out")
+    return wanted

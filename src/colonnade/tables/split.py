@@ -1,0 +1,193 @@
+"""Who is for training, validation and test: by a hash of the id, or by lists of ids.
+
+By a hash, a person's part depends on the seed and on the person alone. It stays when other people
+come or go, and it is the same for every organisation that knows the seed and the id.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.frames import as_series
+from colonnade.tables.names import listed
+
+__all__ = ["IdSplit", "Parts", "Split", "Splitting"]
+
+Parts: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Rows for training, for validation and for test, each in ascending order."""
+
+_AT_ONCE = 2**14  # Python's strings take several times the memory of the ids
+
+
+class Splitting(Protocol):
+    """Divides people into training, validation and test."""
+
+    def rows(self, ids: pl.Series) -> Parts:
+        """Return the rows of each part."""
+        ...
+
+
+@dataclass(frozen=True)
+class Split:
+    """A person's part by a hash of seed and id.
+
+    u = hash(seed, id) is uniform in [0, 1). A person is in the test part if u < test, in the
+    validation part if test <= u < test + validation, and otherwise trains. Parts have their shares
+    up to chance. The hash is of the id's text, so 5 and "5" are the same person.
+
+    Parameters
+    ----------
+    validation, test
+        Shares, each at least 0, together below 1; with 0 the part is empty.
+    seed
+        A signed 64-bit integer.
+
+    Raises
+    ------
+    ConfigurationError
+        If shares or seed cannot be used.
+
+    Examples
+    --------
+    >>> train, validation, test = Split(validation=0.25, test=0.25).rows(pl.Series(range(8)))
+    >>> train, validation, test
+    (array([0, 1, 2, 5, 7]), array([3]), array([4, 6]))
+    """
+
+    validation: float = 0.1
+    test: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, share in (("validation", self.validation), ("test", self.test)):
+            number = isinstance(share, int | float) and not isinstance(share, bool)
+            if not number or not 0 <= share < 1:
+                raise ConfigurationError(f"{name} must be a share from 0 to below 1, not {share!r}")
+        if self.validation + self.test >= 1:
+            raise ConfigurationError(
+                f"validation and test are {self.validation} + {self.test} of the people; "
+                "together they must leave some for training"
+            )
+        whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
+        if not whole or not -(2**63) <= self.seed < 2**63:
+            raise ConfigurationError(f"seed must be a signed 64-bit integer, not {self.seed!r}")
+
+    def rows(self, ids: pl.Series) -> Parts:
+        """Return the rows of each part.
+
+        Raises
+        ------
+        DataError
+            If a part with a share of its own, or training, gets nobody.
+        """
+        u = self._words(ids).astype(np.float64) / 2.0**64
+        is_test = u < self.test
+        is_validation = ~is_test & (u < self.test + self.validation)
+        parts = _parts(is_validation, is_test)
+        shares = (1 - self.validation - self.test, self.validation, self.test)
+        for name, share, part in zip(
+            ("training", "validation", "test"), shares, parts, strict=True
+        ):
+            if share > 0 and len(part) == 0:
+                raise DataError(
+                    f"none of {len(u)} people is for {name}, whose share is {share:.3g}; "
+                    "give it a greater share, more people, or another seed"
+                )
+        return parts
+
+    def _words(self, ids: pl.Series) -> NDArray[np.uint64]:
+        """Return 64 uniform bits for each id."""
+        seed = struct.pack("<q", self.seed)
+        words = np.empty(len(ids), dtype=np.uint64)
+        for first in range(0, len(ids), _AT_ONCE):
+            texts = ids[first : first + _AT_ONCE].cast(pl.String).to_list()
+            digests = [
+                blake2b(seed + text.encode(), digest_size=8, person=b"colonnade split").digest()
+                for text in texts
+            ]
+            words[first : first + _AT_ONCE] = np.frombuffer(b"".join(digests), dtype="<u8")
+        return words
+
+
+@dataclass(frozen=True, eq=False)
+class IdSplit:
+    """Parts by lists of ids; everyone else trains.
+
+    Parameters
+    ----------
+    validation, test
+        Ids, in any order.
+
+    Examples
+    --------
+    >>> IdSplit(test=["ann", "eve"]).rows(pl.Series(["ann", "bob", "eve"]))
+    (array([1]), array([], dtype=int64), array([0, 2]))
+    """
+
+    validation: Sequence[Any] = ()
+    test: Sequence[Any] = ()
+
+    def rows(self, ids: pl.Series) -> Parts:
+        """Return the rows of each part.
+
+        Raises
+        ------
+        DataError
+            If a list names someone unknown or someone twice, or nobody is left for training.
+        """
+        is_validation, is_test = (
+            self._are_in(name, given, ids)
+            for name, given in (("validation", self.validation), ("test", self.test))
+        )
+        both = is_validation & is_test
+        if both.any():
+            raise DataError(
+                f"the id {ids[int(both.argmax())]!r} is for validation and for test; "
+                "name it in one of them"
+            )
+        parts = _parts(is_validation, is_test)
+        if len(parts[0]) == 0:
+            raise DataError(
+                f"all of {len(ids)} people are for validation or test; leave some for training"
+            )
+        return parts
+
+    def _are_in(self, name: str, given: Sequence[Any], ids: pl.Series) -> NDArray[np.bool_]:
+        wanted = as_series(given).drop_nulls()
+        if len(wanted) != len(given):
+            raise DataError(f"an id for {name} is missing")
+        if wanted.is_empty():
+            return np.zeros(len(ids), dtype=np.bool_)
+        if wanted.dtype.is_integer() != ids.dtype.is_integer():
+            raise DataError(
+                f"ids for {name} are like {wanted[0]!r}, but those of the tables like {ids[0]!r}; "
+                "give both the same type"
+            )
+        if wanted.n_unique() != len(wanted):
+            twice = wanted.filter(wanted.is_first_distinct().not_())[0]
+            raise DataError(f"the id {twice!r} is named twice for {name}; name it once")
+        unknown = wanted.filter(wanted.is_in(ids.implode()).not_())
+        if len(unknown):
+            raise DataError(
+                f"{len(unknown)} ids for {name} are not among the {len(ids)} people whom all "
+                f"tables know: {listed(unknown.to_list())}"
+            )
+        found: NDArray[np.bool_] = ids.is_in(wanted.implode()).to_numpy()
+        return found
+
+
+def _parts(is_validation: NDArray[np.bool_], is_test: NDArray[np.bool_]) -> Parts:
+    return (
+        np.flatnonzero(~(is_validation | is_test)),
+        np.flatnonzero(is_validation),
+        np.flatnonzero(is_test),
+    )

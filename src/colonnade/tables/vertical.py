@@ -1,0 +1,304 @@
+"""From several organisations' tables to what a federation trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.models import Features
+from colonnade.tables.align import align_ids, checked_ids
+from colonnade.tables.fitted import FittedTransformer, fitted
+from colonnade.tables.frames import as_series
+from colonnade.tables.labels import Task, encode_labels
+from colonnade.tables.names import check_present, listed
+from colonnade.tables.split import Split, Splitting
+from colonnade.tables.table import SelectedRows, Table, as_table
+from colonnade.tables.transformer import TableTransformer
+
+__all__ = ["VerticalTables", "vertical_tables"]
+
+_LABELS = "labels"  # what the table of labels is called beside the parties
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VerticalTables:
+    """Features and labels of the same people, row by row, and which rows are for what.
+
+    Parameters
+    ----------
+    ids
+        Who the rows are about, sorted; None where tables were aligned already.
+    features
+        For every party, in party order, what its transformer made of its columns.
+    labels
+        Classes, int64 ``[N]``, or numbers, float32 ``[N]``.
+    classes
+        The label that each class stands for, sorted; None for numbers.
+    train, validation, test
+        Row numbers, int64; validation and test may be empty.
+    transformers
+        For every party its transformer, fitted on its training rows.
+    columns
+        For every party the columns that its transformer takes.
+    left_out
+        For every party, and for "labels", how many rows of its table are of people whom some
+        other table does not know.
+    """
+
+    ids: pl.Series | None
+    features: dict[str, Features]
+    labels: Tensor
+    classes: tuple[Any, ...] | None
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+    transformers: dict[str, FittedTransformer]
+    columns: dict[str, tuple[str, ...]]
+    left_out: dict[str, int]
+
+    def __repr__(self) -> str:
+        kind = f"{len(self.classes)} classes" if self.classes else "regression"
+        return (
+            f"VerticalTables({len(self.features)} parties, {len(self.train)} + "
+            f"{len(self.validation)} + {len(self.test)} rows, {kind})"
+        )
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """The names of the parties, in party order."""
+        return tuple(self.features)
+
+    def transform(
+        self, tables: Mapping[str, Any], id: str | None = None
+    ) -> tuple[pl.Series | None, dict[str, Features]]:
+        """Return ids and features of new rows, for prediction, in the order of the first table.
+
+        Parameters
+        ----------
+        tables
+            A table for every party; all must be about the same people.
+        id
+            The column of ids; by default that of the training tables.
+
+        Raises
+        ------
+        ConfigurationError
+            If a party's table is missing, or somebody has a table who is no party.
+        DataError
+            If a table lacks a column or a person whom another one knows, or cannot be transformed.
+        """
+        _check_parties("tables", tables, self.parties)
+        id = id or (self.ids.name if self.ids is not None else None)
+        given = {party: as_table(tables[party]) for party in tables}  # the user's first is first
+        ids, rows = _same_people(given, id)
+        return ids, {
+            party: self.transformers[party].transform(SelectedRows(given[party], rows[party]))
+            for party in self.parties
+        }
+
+
+def vertical_tables(
+    tables: Mapping[str, Any],
+    labels: Any,
+    *,
+    id: str | None = None,
+    split: Splitting | None = None,
+    transformers: Any = None,
+    task: Task = "auto",
+    label_column: str | None = None,
+) -> VerticalTables:
+    """Align tables, divide their people, and make features by what training rows teach.
+
+    Parameters
+    ----------
+    tables
+        For every party its table: what ``as_frame`` takes, or a ``StoredTable``.
+    labels
+        A table with the ids and a column of labels; where ``id`` is None, an array of labels.
+    id
+        The column that says who a row is about, called the same in all tables. None if row i is
+        about the same person in all tables already.
+    split
+        Who is for training, validation and test; ``Split()`` by default. Without ids it is by row
+        number.
+    transformers
+        A scikit-learn transformer for all parties, or a mapping from party to transformer;
+        ``TableTransformer()`` by default, and for parties not in the mapping. Each party gets its
+        own copy, fitted on its own training rows.
+    task
+        "classification", "regression", or "auto": see ``encode_labels``.
+    label_column
+        The column of labels, where there are several.
+
+    Raises
+    ------
+    ConfigurationError
+        If the arguments do not fit together.
+    DataError
+        If tables cannot be aligned, a label is missing, a class does not occur in training, a
+        party has no column, or one that is called like the labels, or a column cannot be used.
+
+    Examples
+    --------
+    >>> bank = pl.DataFrame({"id": range(100), "income": [i % 7 for i in range(100)]})
+    >>> shop = pl.DataFrame({"id": range(50, 200), "city": ["Rome", "Oslo", "Bern"] * 50})
+    >>> answers = pl.DataFrame({"id": range(100), "bought": ["yes", "no"] * 50})
+    >>> people = vertical_tables({"bank": bank, "shop": shop}, answers, id="id")
+    >>> people
+    VerticalTables(2 parties, 37 + 5 + 8 rows, 2 classes)
+    >>> people.classes, people.left_out, people.features["shop"].shape
+    (('no', 'yes'), {'bank': 50, 'shop': 100, 'labels': 50}, torch.Size([50, 3]))
+    """
+    if not tables:
+        raise ConfigurationError("tables are empty; give at least one party's table")
+    if _LABELS in tables:
+        raise ConfigurationError(f"a party cannot be called {_LABELS!r}; give it another name")
+    given = {party: as_table(data) for party, data in tables.items()}
+    answers, column = _label_table(labels, id, label_column)
+    for party, table in given.items():
+        if column in table.schema:
+            raise DataError(
+                f"the table of {party!r} has the column {column!r}, which is what is to be "
+                "predicted; drop it from the table"
+            )
+        if not set(table.schema) - {id}:
+            raise DataError(f"the table of {party!r} has no column but the id; leave it out")
+    everyone = {**given, _LABELS: answers}
+    if id is None:
+        ids, rows, left_out = None, _by_position(everyone), dict.fromkeys(everyone, 0)
+    else:
+        found = align_ids({name: checked_ids(name, t, id) for name, t in everyone.items()})
+        ids, rows, left_out = found.ids.alias(id), found.rows, found.left_out
+    chosen = SelectedRows(answers, rows[_LABELS])
+
+    def place(row: int) -> str:
+        return f"row {chosen.number(row)}" + ("" if ids is None else f" (id {ids[row]!r})")
+
+    encoded = encode_labels(chosen.column(column), task, place=place)
+    people = pl.Series(range(len(rows[_LABELS]))) if ids is None else ids
+    train, validation, test = (split or Split()).rows(people)
+    if encoded.classes is not None:
+        _check_classes(encoded.values, encoded.classes, train)
+    own = _transformer_of_each(transformers, tuple(given))
+    columns = {
+        party: tuple(name for name in table.schema if name != id) for party, table in given.items()
+    }
+    kept = {party: SelectedRows(given[party], rows[party], columns[party]) for party in given}
+    learned = {party: fitted(own[party], kept[party], train, party) for party in given}
+    return VerticalTables(
+        ids=ids,
+        features={party: learned[party].transform(kept[party]) for party in given},
+        labels=encoded.values,
+        classes=encoded.classes,
+        train=train,
+        validation=validation,
+        test=test,
+        transformers=learned,
+        columns=columns,
+        left_out=left_out,
+    )
+
+
+def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table, str]:
+    """Return the table of labels, and which column they are."""
+    if not isinstance(labels, pl.LazyFrame | Mapping | Table) and not hasattr(labels, "columns"):
+        if id is not None:
+            raise ConfigurationError(
+                f"labels must be a table with the column {id!r}, by which rows are aligned, "
+                f"not a {type(labels).__name__}"
+            )
+        values = as_series(labels)
+        values = values.alias(column or values.name or "label")
+        return as_table(pl.DataFrame([values])), values.name
+    table = as_table(labels)
+    names = list(table.schema)
+    check_present("the table of labels", [name for name in (id, column) if name], names)
+    others = [name for name in names if name != id]
+    if column is None:
+        if len(others) != 1:
+            raise ConfigurationError(
+                f"the table of labels must have one column beside the id, not {len(others)}"
+                + (f" ({listed(others)})" if others else "")
+                + "; say label_column=..."
+            )
+        column = others[0]
+    if column == id:
+        raise ConfigurationError(f"label_column is {column!r}, the column of ids; name another")
+    return table, column
+
+
+def _by_position(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
+    """Return all rows of each table, all of which have the same number of them."""
+    first, *others = tables
+    for name in others:
+        if tables[name].height != tables[first].height:
+            raise DataError(
+                f"{first!r} has {tables[first].height} rows and {name!r} has "
+                f"{tables[name].height}; without ids row i must be the same person everywhere, "
+                "so align the tables, or name their id column"
+            )
+    if tables[first].height == 0:
+        raise DataError("the tables have no rows")
+    return {name: np.arange(tables[first].height) for name in tables}
+
+
+def _same_people(
+    tables: Mapping[str, Table], id: str | None
+) -> tuple[pl.Series | None, dict[str, NDArray[np.int64]]]:
+    """Return ids in the order of the first table, and which row of each table they are."""
+    if id is None:
+        return None, _by_position(tables)
+    ids = {party: checked_ids(party, table, id) for party, table in tables.items()}
+    found = align_ids(ids)
+    first, *others = ids
+    for party in others:
+        for knows, lacks in ((first, party), (party, first)):
+            unknown = ids[knows].filter(ids[knows].is_in(ids[lacks].implode()).not_())
+            if len(unknown):
+                raise DataError(
+                    f"{lacks!r} has no row for the id {unknown[0]!r}, which {knows!r} has"
+                    + (f" ({len(unknown)} such ids)" if len(unknown) > 1 else "")
+                    + "; a prediction needs every party's columns, so add the row or drop the "
+                    "other"
+                )
+    order = np.argsort(found.rows[first])  # from sorted by id to the first table's own order
+    rows = {party: found.rows[party][order] for party in ids}
+    return ids[first].alias(id), rows
+
+
+def _check_parties(what: str, given: Mapping[str, Any], parties: tuple[str, ...]) -> None:
+    missing = [party for party in parties if party not in given]
+    strange = [party for party in given if party not in parties]
+    if missing or strange:
+        found = f"lack {listed(missing)}" if missing else f"name {listed(strange)}"
+        raise ConfigurationError(f"{what} {found}; the parties are {listed(parties)}")
+
+
+def _check_classes(labels: Tensor, classes: tuple[Any, ...], train: NDArray[np.int64]) -> None:
+    count = np.bincount(labels.numpy()[train], minlength=len(classes))
+    absent = [value for value, found in zip(classes, count, strict=True) if not found]
+    if absent:
+        raise DataError(
+            f"no training row is of class {listed(absent)}, so no model can learn it; "
+            "leave its rows out, or divide by another seed"
+        )
+
+
+def _transformer_of_each(transformers: Any, parties: tuple[str, ...]) -> dict[str, Any]:
+    if transformers is None:
+        transformers = {}
+    if not isinstance(transformers, Mapping):
+        return dict.fromkeys(parties, transformers)
+    strange = [party for party in transformers if party not in parties]
+    if strange:
+        raise ConfigurationError(
+            f"transformers name {listed(strange)}; the parties are {listed(parties)}"
+        )
+    return {party: transformers.get(party, TableTransformer()) for party in parties}

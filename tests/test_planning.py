@@ -1,0 +1,217 @@
+"""The plan is the run: bytes to the last one, time on the same clock, before any training."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from colonnade.channels import Channel, Network
+from colonnade.codecs import Float, Scalar
+from colonnade.codecs.codec import Bounded
+from colonnade.costs import Modelled
+from colonnade.drivers import Processes, Simulate
+from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.federation import Federation
+from colonnade.methods import svfl
+from colonnade.models import Mean
+from colonnade.organisations import LabelHolder, Party
+from colonnade.planning import plan
+from colonnade.planning.stretch import _integer_bytes, stretched, traffic
+from colonnade.roles import EarlyStopping
+from colonnade.training import Training
+from colonnade.wire import Purpose, encode_header
+
+ROWS = 230
+COSTS = Modelled(
+    {"forward": 0.002, "top": 0.001}, {"encode": 1e-6, "backward": 2e-6}, slowdown={"shop": 3}
+)
+SLOW = Simulate(Network(Channel(1e6, 0.01), {("shop", "insurer"): Channel(1e5, 0.05)}), COSTS)
+
+
+def problem(validation=False, holder_has_features=False):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(ROWS, 9, generator=generator)
+    labels = torch.randint(3, (ROWS,), generator=generator)
+    own = {"features": x[:, 6:], "bottom": nn.Linear(3, 4)} if holder_has_features else {}
+    return Federation(
+        [Party("bank", x[:, :3], nn.Linear(3, 4)), Party("shop", x[:, 3:6], nn.Linear(3, 4))],
+        LabelHolder("insurer", labels, nn.Linear(12 if own else 8, 3), **own),
+        train_rows=range(150),
+        validation_rows=range(150, 190) if validation else None,
+        test_rows=range(190, ROWS),
+    )
+
+
+def assert_planned(federation, method, training, driver=SLOW):
+    costs = plan(federation, method, training, driver)
+    run = federation.train(method, training, driver)
+    keys = ["sender", "receiver", "kind", "purpose"]
+    assert costs.exact
+    assert costs.traffic.sort(keys).equals(traffic(run.ledger).sort(keys))
+    for name in ("bytes_up", "bytes_down", "bytes_evaluation", "bytes_framed", "rounds"):
+        assert getattr(costs, name) == run.summary[name], name
+    assert costs.seconds == pytest.approx(run.summary["seconds_virtual"], rel=0.02)
+    return costs, run
+
+
+METHODS = {
+    "float32": svfl(),
+    "bf16, mean": svfl(Float("bf16"), Float(16), Mean()),
+    "scalar": svfl(Scalar(3), Scalar(5, -1, 1)),
+}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("validation", [False, True])
+def test_bytes_are_those_of_the_run_and_time_too(method, validation):
+    # 40 epochs of 5 rounds: round numbers pass 127, message numbers 255, so envelopes grow.
+    training = Training(epochs=40, batch_size=32, evaluation_rows=15)
+    federation = problem(validation)
+    if method.fusion == Mean():
+        holder = replace(federation.label_holder, top=nn.Linear(4, 3))
+        federation = Federation(
+            federation.parties,
+            holder,
+            range(150),
+            range(190, ROWS),
+            validation_rows=range(150, 190),
+        )
+    assert_planned(federation, method, training)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("evaluate_every", [None, 1, 3, 7])
+def test_short_runs_and_odd_evaluations(epochs, evaluate_every):
+    training = Training(epochs=epochs, batch_size=40, evaluate_every=evaluate_every)
+    assert_planned(problem(holder_has_features=True), svfl(Scalar(4)), training)
+
+
+def test_the_clock_is_exact_where_an_epoch_repeats_itself():
+    training = Training(epochs=7, batch_size=30)  # no shorter batch at the end of an epoch
+    costs, run = assert_planned(problem(), svfl(), training)
+    assert costs.seconds == pytest.approx(run.summary["seconds_virtual"], rel=1e-3)
+
+
+def test_nothing_of_the_federation_is_changed_or_reported():
+    federation = problem()
+    before = [p.detach().clone() for p in federation.parties[0].bottom.parameters()]
+    plan(federation, svfl(), Training(epochs=5))
+    for value, expected in zip(federation.parties[0].bottom.parameters(), before, strict=True):
+        assert torch.equal(value, expected)
+        assert value.grad is None
+
+
+def test_early_stopping_makes_it_a_bound():
+    federation = problem(validation=True)
+    training = Training(epochs=30, batch_size=32, early_stopping=EarlyStopping(patience=2))
+    costs = plan(federation, svfl(), training, SLOW)
+    assert not costs.exact
+    assert costs.why_bound == ("training may stop early",)
+    run = federation.train(svfl(), training, SLOW)
+    assert run.summary["stopped_early"]
+    for name in ("bytes_up", "bytes_down", "bytes_evaluation", "bytes_framed"):
+        assert run.summary[name] < getattr(costs, name)
+    # Never stopping for good, the verdicts are part of an exact plan.
+    patient = replace(training, early_stopping=EarlyStopping(patience=None))
+    costs, run = assert_planned(federation, svfl(), patient)
+    verdicts = costs.traffic.filter(kind="verdict")
+    assert verdicts["messages"].to_list() == [30, 30]
+    assert verdicts["body_bytes"].to_list() == [30, 30]
+
+
+@dataclass(frozen=True)
+class Signs:
+    """A byte for a message of positive sum, else two: its size depends on the values."""
+
+    @property
+    def law(self):
+        return Bounded(relative=10.0, absolute=10.0)
+
+    @property
+    def fixed_size(self):
+        return False
+
+    def encode(self, x: Tensor, key, saliency=None) -> bytes:
+        return b"+" if x.sum() > 0 else b"--"
+
+    def decode(self, body: bytes, shape, key) -> Tensor:
+        if body not in (b"+", b"--"):
+            raise RemoteProtocolError("not a sign")
+        return torch.full(shape, 1.0 if body == b"+" else -1.0)
+
+    def at(self, round):
+        return self
+
+    def bytes_at_most(self, shape):
+        return 2
+
+
+def test_sizes_that_depend_on_values_are_bounded():
+    federation, training = problem(), Training(epochs=5, batch_size=30)
+    costs = plan(federation, svfl(Signs()), training, SLOW)
+    assert not costs.exact
+    assert costs.why_bound == ("the size of a message depends on the values in it",)
+    assert costs.bytes_up == 2 * 2 * 25
+    run = federation.train(svfl(Signs()), training, SLOW)
+    assert run.summary["bytes_up"] < costs.bytes_up
+    assert run.summary["bytes_down"] == costs.bytes_down
+
+
+def test_measured_compute_is_calibrated_with_a_few_real_rounds():
+    costs = plan(problem(), svfl(), Training(epochs=3, batch_size=32), Simulate())
+    assert costs.clock == {"network": "modelled", "compute": "calibrated"}
+    assert costs.seconds > 0
+    assert plan(problem(), driver=Processes()).clock["compute"] == "calibrated"
+    assert plan(problem(), driver=SLOW).clock["compute"] == "modelled"
+
+
+def test_memory_is_counted_on_the_models_themselves():
+    federation = problem(holder_has_features=True)
+    costs = plan(federation, svfl(Scalar(4)), Training(batch_size=50), SLOW)
+    bank = costs.memory["bank"]
+    assert bank.features == ROWS * 3 * 4
+    assert bank.parameters == 2 * 16 * 4  # 3 x 4 weights and 4 biases, and their gradients
+    assert bank.optimiser == 2 * 16 * 4 + 2 * 4  # Adam: two moments each, a step for each tensor
+    assert bank.batch == 50 * 3 * 4 + 50 * 4 * 4  # what Linear keeps of its input, and its output
+    assert bank.messages == (8 + 50 * 4 // 2) + 50 * 4 * 4
+    insurer = costs.memory["insurer"]
+    assert insurer.features == ROWS * 3 * 4 + ROWS * 8
+    assert insurer.messages == 2 * bank.messages
+    assert bank.total == sum(vars(bank).values())
+
+
+def test_a_plan_is_json():
+    costs = plan(problem(), svfl(), Training(epochs=2), SLOW)
+    text = json.dumps(costs.as_dict(), allow_nan=False)
+    assert json.loads(text)["bytes_up"] == costs.bytes_up
+    assert json.loads(text)["memory_bytes"]["bank"]["total"] == costs.memory["bank"].total
+
+
+def test_what_cannot_be_trained_cannot_be_planned():
+    federation = problem()
+    holder = replace(federation.label_holder, top=nn.Linear(5, 3))
+    with pytest.raises(ConfigurationError, match="does not take fused embeddings"):
+        plan(Federation(federation.parties, holder), driver=SLOW)
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
+@settings(max_examples=200)
+def test_the_size_of_envelopes_is_the_wires(round, sequence):
+    header = encode_header("embedding", Purpose.TRAINING, round, sequence)
+    bare = encode_header("embedding", Purpose.TRAINING, 0, 0)
+    sizes = _integer_bytes(np.array([round, sequence]))
+    assert len(header) == len(bare) - 2 + int(sizes.sum())
+
+
+def test_stretching_to_three_epochs_changes_nothing():
+    federation, training = problem(True), Training(epochs=3, batch_size=32)
+    three = federation.train(svfl(), training, SLOW).ledger
+    two = federation.train(svfl(), replace(training, epochs=2), SLOW).ledger
+    assert stretched(three, two, 3, 5).equals(traffic(three))
