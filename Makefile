@@ -1,11 +1,12 @@
 # make demo   trains four parties on real digits, several ways
 # make test   lint, types, tests
-# Both make .venv and install what they need. PYTHON chooses the interpreter, 3.11 or newer.
+# make docs   the documentation as a site, in build/site
+# All make .venv and install what they need. PYTHON chooses the interpreter, 3.11 or newer.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo test docs bench clean
 
 demo: .venv/installed
 	$(BIN)/colonnade demo
@@ -15,6 +16,10 @@ test: .venv/installed-for-tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/mkdocs build
 
 bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/codecs.py

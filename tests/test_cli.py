@@ -32,7 +32,8 @@ TINY: dict[str, Any] = {
     "model": {"bottom": {"widths": [8]}},
     "training": {"epochs": 1, "batch_size": 50},
 }
-FILES = {"config.yaml", "history.csv", "ledger.csv", "summary.json", "run.png", "checkpoint"}
+FILES = {"config.yaml", "history.csv", "ledger.csv", "summary.json", "checkpoint"}
+FILES |= {"run.png", "report.html"}
 COMMAND = (sys.executable, "-c", "from colonnade.cli import main; main()")
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -191,7 +192,7 @@ def test_a_run_leaves_a_folder_that_repeats_it(
     assert code == 0
     assert {path.name for path in first.iterdir()} == FILES
     assert (first / "run.png").read_bytes().startswith(PNG)
-    assert f"Everything is in {first}: " in out
+    assert f"Everything is in {first}; begin with " in out
     assert "warning: no protection is on" in out
     assert "error" not in err
 
@@ -564,9 +565,10 @@ def test_the_command_demo(
     code, out, _ = colonnade("demo")
     assert code == 0
     assert "ended with the same parameters and bytes, bit for bit" in out
-    assert "Everything is in runs/demo: comparison.png" in out
+    assert "Everything is in runs/demo: comparison.html" in out
     assert {path.name for path in Path("runs/demo").iterdir()} == {
         "comparison.png",
+        "comparison.html",
         *(name.replace(",", "").replace(" ", "-") for name in few),
     }
     # Once more: into a folder of its own, or not at all.
@@ -642,3 +644,134 @@ def test_a_table_of_a_run_that_was_not_evaluated() -> None:
     text = rendered(comparison_table({"svfl": run}))
     assert "—" in text
     assert "of first" not in text
+
+
+# Before and after a run
+
+
+def test_a_plan_is_the_run_that_follows(colonnade: Command, tiny: Path, tmp_path: Path) -> None:
+    code, out, _ = colonnade("plan", tiny, "--json")
+    assert code == 0
+    planned = json.loads(out)
+    assert colonnade("run", tiny, "--out", tmp_path / "run", "--quiet") == (0, "", "")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    for name in ("bytes_up", "bytes_down", "bytes_evaluation", "bytes_framed", "rounds"):
+        assert planned[name] == summary[name]
+    code, out, _ = colonnade("plan", tiny)
+    assert code == 0
+    for words in ("Traffic", "embedding", "time of the run", "Memory", "calibrated"):
+        assert words in out
+    assert human_bytes(summary["bytes_up"]) in out
+    assert not list(Path.cwd().iterdir())  # a plan leaves nothing behind
+
+
+def test_what_cannot_be_run_cannot_be_planned(colonnade: Command, tiny: Path) -> None:
+    code, out, err = colonnade("plan", tiny, "--set", "training.epochs=0")
+    assert (code, out) == (2, "")
+    assert "training.epochs" in err
+
+
+def test_runs_stand_side_by_side(colonnade: Command, tiny: Path, tmp_path: Path) -> None:
+    for bits in (2, 4):
+        codec = f"method.embedding={{codec: scalar, bits: {bits}}}"
+        out = tmp_path / f"{bits}-bits"
+        assert colonnade("run", tiny, "--quiet", "--out", out, "--set", codec).code == 0
+    runs = [tmp_path / "4-bits", tmp_path / "2-bits"]
+    code, out, _ = colonnade("compare", *runs, "--out", tmp_path / "both")
+    assert code == 0
+    assert "4-bits" in out
+    assert "100.0%" in out
+    written = {path.name for path in (tmp_path / "both").iterdir()}
+    assert written == {"comparison.html", "comparison.png"}
+    code, out, _ = colonnade("compare", *runs, "--out", tmp_path / "both", "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["run"] for line in lines] == ["4-bits", "2-bits"]
+    assert lines[0]["bytes_up"] > lines[1]["bytes_up"]
+
+
+def test_runs_of_one_name_are_told_apart(colonnade: Command, tiny: Path, tmp_path: Path) -> None:
+    for place in ("a/run", "b/run"):
+        assert colonnade("run", tiny, "--quiet", "--out", tmp_path / place).code == 0
+    code, out, _ = colonnade("compare", tmp_path / "a/run", tmp_path / "b/run")
+    assert code == 0
+    assert "a/run" in out
+    assert "b/run" in out
+
+
+def test_what_a_partner_adds(colonnade: Command, tiny: Path, tmp_path: Path) -> None:
+    arguments = ("compare", "--partners", tiny, "--out", tmp_path / "value", "--seeds", 2)
+    code, out, _ = colonnade(*arguments)
+    assert code == 0
+    assert "it adds" in out
+    assert "means over 2 seeds" in out
+    parties = [f"party_{i}" for i in range(1, 5)]
+    folders = {path.name for path in (tmp_path / "value").iterdir() if path.is_dir()}
+    names = ["everybody", *(f"without-{party}" for party in parties)]
+    assert folders == {f"{name}-seed-{seed}" for name in names for seed in (0, 1)}
+    code, again, _ = colonnade(*arguments, "--json")  # nothing is trained twice
+    values = [json.loads(line) for line in again.splitlines()]
+    assert [value["partner"] for value in values] == parties
+    assert all(len(value["without"]) == 2 for value in values)
+    assert all(value["bytes_sent"] > 0 for value in values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere holds no run that can be read"),
+        (["nowhere", "nowhere"], "a run is named twice"),
+        (["a", "b", "--partners"], "--partners takes the YAML file of one run"),
+        (["a", "--set", "x=1"], "--set and --data are for --partners"),
+        (["a", "--quiet", "--json"], "--quiet and --json exclude each other"),
+    ],
+)
+def test_comparisons_that_cannot_be(colonnade: Command, arguments: list[str], message: str) -> None:
+    code, _, err = colonnade("compare", *arguments)
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize("file", ["summary.json", "history.csv", "ledger.csv", "config.yaml"])
+def test_a_damaged_run_is_named(colonnade: Command, tiny: Path, tmp_path: Path, file: str) -> None:
+    assert colonnade("run", tiny, "--quiet", "--out", tmp_path / "run").code == 0
+    (tmp_path / "run" / file).write_text("{nothing", encoding="utf-8")
+    code, _, err = colonnade("compare", tmp_path / "run")
+    assert code == 2
+    assert f"run/{file} is damaged" in err
+
+
+def test_a_log_for_machines(colonnade: Command, tiny: Path, tmp_path: Path) -> None:
+    code, out, err = colonnade("run", tiny, "--out", tmp_path / "run", "--json")
+    assert code == 0
+    events = [json.loads(line) for line in err.splitlines()]
+    assert events[0]["event"] == "begin"
+    assert events[-1] == events[-1] | {"event": "end", "completed": True}
+    reports = [event for event in events if event["event"] == "report"]
+    assert reports
+    assert all({"round", "train_loss", "bytes_sent", "test_accuracy"} <= set(e) for e in reports)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    assert json.loads(out) == {"run": "svfl"} | summary
+    sent = summary["bytes_up"] + summary["bytes_down"]
+    assert 0 < reports[-1]["bytes_sent"] <= sent + summary["bytes_evaluation"]
+
+
+def test_data_sets_are_listed(colonnade: Command, tmp_path: Path) -> None:
+    code, out, _ = colonnade("datasets", "--data", tmp_path)
+    assert code == 0
+    for name in ("mnist5k", "credit_default", "handwritten", "openml"):
+        assert name in out
+    code, out, _ = colonnade("datasets", "--data", tmp_path, "--json")
+    missing = {line["name"]: line["missing"] for line in json.loads(out)}
+    assert missing["mnist5k"] is None
+    assert "UCI_Credit_Card.csv" in missing["credit_default"]
+
+
+def test_the_schema_is_written_for_editors(colonnade: Command, tmp_path: Path) -> None:
+    code, out, _ = colonnade("schema", tmp_path / "s.json")
+    assert code == 0
+    assert "yaml-language-server" in out
+    written = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert json.loads(colonnade("schema").out) == written
+    code, _, err = colonnade("schema", tmp_path / "no" / "s.json")
+    assert code == 2
+    assert "cannot be written" in err

@@ -644,7 +644,7 @@ def test_sparse_data_are_refused(tmp_path: Path) -> None:
         tmp_path,
         kinds={"a": "numeric", "class": "nominal"},
         header="@RELATION toy\n@ATTRIBUTE a REAL\n@ATTRIBUTE class {bad,good}\n@DATA\n",
-        lines=["{0 1.5}", "{0 2.5,1 good}", "{1 good}"],
+        lines=["{0 1.5,1 bad}", "{1 good}"],
         kind="Sparse_ARFF",
     )
     with pytest.raises(DataError, match="'toy' is sparse, and tables here are dense"):

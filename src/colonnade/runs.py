@@ -286,6 +286,8 @@ def load_run(path: str | Path) -> Run:
         config = yaml.safe_load((folder / name).read_text(encoding="utf-8"))
         name = "history.csv"
         history = pl.read_csv(folder / name, infer_schema_length=None)
+        if "round" not in history.columns:
+            raise ValueError("it has no column round")
         name = "ledger.csv"
         ledger = Ledger.read_csv(folder / name)
     except (OSError, ValueError, KeyError, yaml.YAMLError, pl.exceptions.PolarsError) as error:

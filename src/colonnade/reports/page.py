@@ -7,6 +7,7 @@ parties is escaped, in the page by jinja2 and in plots by ``figures``.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -92,6 +93,8 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
     OSError
         If the file cannot be written.
     """
+    first = next(iter(runs.values())).summary
+    rows = {_rows(run.summary) for run in runs.values()}
     differing = _differing(runs)
     protections: dict[tuple[_Fact, ...], list[str]] = {}
     for name, run in runs.items():
@@ -103,7 +106,7 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
     _write(
         path,
         title=title or "Runs side by side",
-        lead=", ".join(runs),
+        lead=f"{len(runs)} runs on {_rows(first)}." if len(rows) == 1 else f"{len(runs)} runs.",
         numbers=[],
         first_table=_runs_table(runs),
         figures=comparison_figures(runs),
@@ -161,19 +164,22 @@ def _template() -> jinja2.Template:
 
 def _lead(run: Run) -> str:
     s = run.summary
-    rows = f"{s['rows_train']:,} training rows"
-    if s.get("rows_validation"):
-        rows += f", {s['rows_validation']:,} for validation"
-    rows += f", {s['rows_test']:,} for testing"
     how = "as planned"
     if not s["completed"]:
         how = f"interrupted before round {s['rounds']:,}"
     elif s.get("stopped_early"):
         how = f"stopped early, after {s['rounds']:,} rounds"
     return (
-        f"{', '.join(s['parties'])}; labels with {s['label_holder']}. {rows}. "
+        f"{', '.join(s['parties'])}; labels with {s['label_holder']}. {_capital(_rows(s))}. "
         f"{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
     )
+
+
+def _rows(s: Mapping[str, Any]) -> str:
+    rows = f"{s['rows_train']:,} training rows"
+    if s.get("rows_validation"):
+        rows += f", {s['rows_validation']:,} for validation"
+    return rows + f", {s['rows_test']:,} for testing"
 
 
 def _headlines(run: Run) -> list[_Fact]:
@@ -332,7 +338,7 @@ def _yaml(values: Mapping[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     """Return a metric with sensible digits."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return "—"
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.5g}"
 

@@ -1,0 +1,290 @@
+"""The pages of runs: their numbers, what is escaped, and that they need nothing but themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from functools import partial
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+import torch
+from torch import nn
+
+from colonnade.channels import Channel, Network
+from colonnade.codecs import Scalar
+from colonnade.costs import Modelled
+from colonnade.drivers import Processes, Simulate
+from colonnade.federation import Federation
+from colonnade.ledger import Entry, Ledger
+from colonnade.methods import svfl
+from colonnade.metrics import ACCURACY, AUC, LOG_LOSS, RMSE
+from colonnade.organisations import LabelHolder, Party
+from colonnade.reports import human_bytes, write_comparison, write_page
+from colonnade.reports.figures import comparison_figures, run_figures
+from colonnade.roles import EarlyStopping
+from colonnade.runs import Run, load_run
+from colonnade.training import Training
+from colonnade.wire import Purpose
+
+SIMULATE = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}))
+WICKED = "<script>alert(1)</script>&<b>"
+
+
+def problem(parties=("bank", "shop"), regression=False, test=True):
+    torch.manual_seed(1)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(120, 2 * len(parties), generator=generator)
+    labels = x.sum(1) if regression else (x.sum(1) > 0).long()
+    optimiser = partial(torch.optim.Adam, lr=0.02)
+    return Federation(
+        [
+            Party(name, x[:, 2 * i : 2 * i + 2], nn.Linear(2, 3), optimiser)
+            for i, name in enumerate(parties)
+        ],
+        LabelHolder("insurer", labels, nn.Linear(3 * len(parties), 1 if regression else 2)),
+        train_rows=range(80),
+        validation_rows=range(80, 100) if test else None,
+        test_rows=range(100, 120) if test else None,
+        metrics=(RMSE,) if regression else (AUC, ACCURACY, LOG_LOSS),
+    )
+
+
+TRAINING = Training(epochs=3, batch_size=16, early_stopping=EarlyStopping(None))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "run"
+    return problem().train(svfl(Scalar(4)), TRAINING, SIMULATE, out=out)
+
+
+class Page(HTMLParser):
+    """What of a page a test looks at: its tables, its text, and what it would fetch."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tables, self.words, self.fetched = [], [], []
+        self.inside = []
+        self.feed(html)
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attributes):
+        self.inside.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        found = dict(attributes)
+        self.fetched += [found[key] for key in ("src", "href", "data") if key in found]
+        if tag in ("meta", "link"):
+            self.inside.pop()
+
+    def handle_endtag(self, tag):
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if self.inside and self.inside[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+        if not {"script", "style"} & set(self.inside):
+            self.words.append(data)
+
+
+def read(path):
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def page_of(run, tmp_path):
+    write_page(run, tmp_path / "page.html")
+    return read(tmp_path / "page.html")
+
+
+# One run
+
+
+def test_its_numbers_are_those_of_the_run(run, tmp_path):
+    page, s = page_of(run, tmp_path), run.summary
+    for value in (s["best"], s["test"]["auc"]):
+        assert f"{value:.4f}" in page.text
+    for name in ("bytes_up", "bytes_down", "bytes_evaluation"):
+        assert human_bytes(s[name]) in page.text
+    assert "modelled time" in page.text
+    assert s["warnings"][0] in page.text
+    assert "Seen by the label holder as the codec leaves them" in page.text
+    assert "80 training rows, 20 for validation, 20 for testing" in page.text
+    (ledger,) = [
+        table for table in page.tables if table[0][0] == "organisation" and "to" in table[0]
+    ]
+    messages = sum(int(row[4].replace(",", "")) for row in ledger[1:])
+    assert messages == len(run.ledger)
+    shop = next(row for row in ledger if row[0] == "shop" and row[3] == "training")
+    sent = run.ledger.bytes(lambda e: e.sender == "shop" and e.purpose is Purpose.TRAINING)
+    assert shop[5] == human_bytes(sent)
+
+
+def test_training_writes_it_and_a_folder_gives_the_same(run, tmp_path):
+    written = (run.folder / "report.html").read_bytes()
+    write_page(load_run(run.folder), tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_bytes() == written
+
+
+def test_it_needs_nothing_but_itself(run, tmp_path):
+    page = page_of(run, tmp_path)
+    assert [url for url in page.fetched if not url.startswith(("data:", "#"))] == []
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    own = html.replace(re.search(r"<script>.*?</script>", html, re.DOTALL).group(), "")
+    assert "@import" not in own
+    assert "url(" not in own
+    assert "http" not in own
+    assert html.count("plotly.js v") == 1
+
+
+def test_names_are_text_wherever_they_stand(tmp_path):
+    run = problem(parties=("bank", WICKED.replace("/", "|"))).train(svfl(), TRAINING, SIMULATE)
+    run.summary["warnings"].append(WICKED)
+    run.summary["privacy"]["mechanism"] = WICKED
+    write_page(run, tmp_path / "page.html")
+    write_comparison({WICKED: run, "b": run}, tmp_path / "both.html", WICKED)
+    for name in ("page.html", "both.html"):
+        html = (tmp_path / name).read_text(encoding="utf-8")
+        own = html.replace(re.search(r"<script>.*?</script>", html, re.DOTALL).group(), "")
+        assert "<script>alert" not in own
+        assert "<b>" not in re.sub(r"<b>[^<]*</b>", "", own)
+        assert "alert(1)" in read(tmp_path / name).text
+
+
+@pytest.mark.parametrize("figures", ["one", "several"])
+def test_every_axis_says_what_it_shows(run, figures):
+    drawn = run_figures(run) if figures == "one" else comparison_figures({"a": run, "b": run})
+    assert len(drawn) == 7
+    assert len({figure.key for figure in drawn}) == 7
+    for figure in drawn:
+        layout = figure.plot.to_plotly_json()["layout"]
+        assert layout["xaxis"]["title"]["text"]
+        if all(trace.type != "bar" for trace in figure.plot.data):
+            assert layout["yaxis"]["title"]["text"]
+    assert any("(ms)" in f.plot.layout.xaxis.title.text for f in drawn)
+    assert any("(kB)" in f.plot.layout.xaxis.title.text for f in drawn)
+
+
+def test_curves_hold_the_history(run):
+    figures = {figure.key: figure.plot for figure in run_figures(run)}
+    history = run.history
+    sent = (history["bytes_up"] + history["bytes_down"]).to_list()
+    assert list(figures["metric-bytes"].data[0].x) == pytest.approx([b / 1e3 for b in sent])
+    assert list(figures["metric-bytes"].data[0].y) == history["validation_auc"].to_list()
+    assert list(figures["metric-time"].data[0].x) == [1e3 * s for s in history["seconds"]]
+    names = [trace.name for trace in figures["metric-epochs"].data]
+    assert names[:2] == ["validation AUC", "validation accuracy"]
+    assert names[-1] == "best"
+    losses = [trace.name for trace in figures["loss"].data]
+    assert losses == ["train loss", "validation log-loss", "test log-loss"]
+    up = next(t for t in figures["bytes-party"].data if t.name == "embedding, up")
+    assert sum(up.x) * 1e3 == pytest.approx(run.summary["bytes_up"])
+    shares = [sum(t.x[i] for t in figures["time"].data) for i in range(3)]
+    assert shares == pytest.approx([100] * 3)
+
+
+def test_the_page_does_not_grow_with_the_ledger(run, tmp_path):
+    many = Ledger(
+        Entry("bank", "insurer", "embedding", Purpose.TRAINING, i, i, 100, 117, i)
+        for i in range(100_000)
+    )
+    long = Run(run.summary, run.history, many, {}, None, run.config)
+    write_page(run, tmp_path / "short.html")
+    write_page(long, tmp_path / "long.html")
+    sizes = [(tmp_path / f"{name}.html").stat().st_size for name in ("short", "long")]
+    assert abs(sizes[1] - sizes[0]) < 2000
+
+
+def test_long_histories_are_shown_in_part(run, tmp_path):
+    history = pl.concat([run.history] * 30).with_columns(round=pl.int_range(1, pl.len() + 1))
+    page = page_of(Run(run.summary, history, run.ledger, {}, None, {}), tmp_path)
+    (evaluations,) = [table for table in page.tables if table[0][0] == "round"]
+    assert len(evaluations) == 13
+    assert [evaluations[1][0], evaluations[-1][0]] == ["1", "90"]
+    assert "12 of 90." in page.text
+
+
+# Runs of other kinds
+
+
+def strange_runs():
+    yield "regression", problem(regression=True).train(svfl(), TRAINING, SIMULATE)
+    yield "no evaluation", problem(test=False).train(svfl(), Training(batch_size=16), SIMULATE)
+    yield "one evaluation", problem().train(svfl(), Training(batch_size=16), SIMULATE)
+    yield "real time", problem().train(svfl(), TRAINING, Processes())
+    names = [f"party_{i}" for i in range(28)]
+    yield "28 parties", problem(parties=names).train(svfl(), TRAINING, SIMULATE)
+    stopped = problem().train(svfl(), TRAINING, SIMULATE, stop_before=3)
+    yield "interrupted", stopped
+    nan = problem().train(svfl(), TRAINING, SIMULATE)
+    history = nan.history.with_columns(validation_auc=pl.lit(math.nan))
+    yield (
+        "nan",
+        Run(nan.summary | {"best": None, "best_round": None}, history, nan.ledger, {}, None),
+    )
+    empty = pl.DataFrame(schema={"round": pl.Int64})
+    bare = nan.summary | {"best": None, "best_round": None, "test": None}
+    yield "nothing", Run(bare, empty, Ledger(), {}, None, {})
+
+
+@pytest.fixture(scope="module")
+def strange():
+    return dict(strange_runs())
+
+
+def test_runs_of_every_kind_have_a_page(strange, tmp_path):
+    for name, run in strange.items():
+        page = page_of(run, tmp_path)
+        assert "What was protected" in page.text, name
+        assert "nan" not in page.text.lower().split(), name
+    assert "RMSE" in page_of(strange["regression"], tmp_path).text
+    assert "wall time" in page_of(strange["real time"], tmp_path).text
+    assert "not evaluated" in page_of(strange["no evaluation"], tmp_path).text
+    assert "interrupted before round 3" in page_of(strange["interrupted"], tmp_path).text
+
+
+def test_runs_of_every_kind_can_stand_side_by_side(strange, tmp_path):
+    write_comparison(strange, tmp_path / "all.html")
+    page = read(tmp_path / "all.html")
+    assert len(page.tables[0]) == 1 + len(strange)
+    for name in strange:
+        assert any(row[0] == name for row in page.tables[0])
+
+
+# Several runs
+
+
+def test_the_comparison_has_each_runs_numbers(run, tmp_path):
+    exact = problem().train(svfl(), TRAINING, SIMULATE, out=tmp_path / "exact")
+    write_comparison({"exact": exact, "4 bits": run}, tmp_path / "both.html", "Bits")
+    page = read(tmp_path / "both.html")
+    head, first, second = page.tables[0]
+    assert head[:3] == ["run", "best validation AUC", "test AUC"]
+    assert first[0] == "exact"
+    assert first[1] == f"{exact.summary['best']:.4f}"
+    sent = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in (exact, run)]
+    assert second[5] == f"{sent[1] / sent[0]:.1%}"
+    (differing,) = [table for table in page.tables if table[0][0] == "setting"]
+    assert {row[0] for row in differing[1:]} == {"method"}
+
+
+def test_clocks_are_not_mixed(run, strange):
+    runs = {"modelled": run, "again": run, "real": strange["real time"]}
+    figure = next(f for f in comparison_figures(runs) if f.key == "metric-time")
+    assert [trace.name for trace in figure.plot.data] == ["modelled", "again"]
+    assert figure.plot.layout.xaxis.title.text == "modelled time (ms)"
+    assert "another clock: real" in figure.note
+
+
+def test_figures_are_valid_json_without_special_numbers(strange):
+    for run in strange.values():
+        for figure in run_figures(run):
+            json.loads(figure.plot.to_json())
+            assert "NaN" not in figure.plot.to_json()
