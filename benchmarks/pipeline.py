@@ -3,10 +3,11 @@
     python benchmarks/pipeline.py [ROWS ...]
 
 Two synthetic Parquet files of 20 columns each and one of labels; a configuration with bottoms of
-widths 64 and 32, else with the defaults of a configuration: five epochs, batches of 128, one thread.
-The pipeline is everything that brings data to a bottom model: reading, aligning, dividing, fitting,
-transforming, and taking each batch's rows. Overhead is the peak of the process's memory, less what it had when everything was imported,
-less the features, labels and row numbers that training works on.
+widths 64 and 32, else with a configuration's defaults: five epochs, batches of 128, one thread. The
+pipeline is everything that brings data to a bottom model: reading, aligning, dividing, fitting,
+transforming, and taking each batch's rows. Overhead is the peak of the process's memory, less what
+it had when everything was imported, less the features, labels and row numbers that training works
+on: first of preparing, then of all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What would a credit bureau and a payment processor add to what a bank knows of its clients?
+"""What a credit bureau and a payment processor would add to what a bank knows of its clients.
 
 Reads UCI_Credit_Card.csv (or .csv.gz) from the folder that COLONNADE_DATA names.
 """

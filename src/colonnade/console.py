@@ -112,17 +112,18 @@ def partners_table(found: PartnerValues) -> Table:
 def datasets_table(
     catalogue: Mapping[str, DatasetInfo], missing: Mapping[str, str | None]
 ) -> Table:
-    """Return the public data sets, and what is missing of those that are not there."""
-    table = _table("", "name", "what it is", "rows", "parties", "there", text=5)
+    """Return the public data sets, and what files those need that are not there."""
+    table = _table("", "name", "there", "what it is", "rows", text=3)
     for name, info in catalogue.items():
-        why = missing[name]
-        table.add_row(
-            name,
-            info.title,
-            "" if info.rows is None else f"{info.rows:,}",
-            info.parties,
-            "yes" if why is None else why,
+        rows = "any" if info.rows is None else f"{info.rows:,}"
+        there = "yes" if missing[name] is None else "no" if info.files else "fetched"
+        table.add_row(name, there, info.title, rows)
+    table.columns[2].no_wrap = False
+    absent = [info for name, info in catalogue.items() if missing[name] and info.files]
+    if absent:
+        table.caption = (
+            "put into a folder, and name it with --data or COLONNADE_DATA:\n"
+            + "\n".join(f"  {info.name}: {', '.join(info.files)}" for info in absent)
         )
-    for column in table.columns[1::3]:
-        column.no_wrap = False
+        table.caption_justify = "left"
     return table

@@ -184,7 +184,7 @@ def plan(
         whole = played(epochs)
         sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
         epoch = seconds / epochs
-    why = _why_bound(method, training)
+    why = _why_bound(method, training, -(-epochs * rounds // every))
     return Plan(
         method=method.name,
         rounds=epochs * rounds,
@@ -200,10 +200,11 @@ def plan(
     )
 
 
-def _why_bound(method: Method, training: Training) -> tuple[str, ...]:
+def _why_bound(method: Method, training: Training, evaluations: int) -> tuple[str, ...]:
     reasons = []
     if not (method.uplink.link.fixed_size and method.downlink.fixed_size):
         reasons.append("the size of a message depends on the values in it")
-    if training.early_stopping is not None and training.early_stopping.patience is not None:
+    rule = training.early_stopping
+    if rule is not None and rule.patience is not None and rule.patience < evaluations:
         reasons.append("training may stop early")
     return tuple(reasons)
