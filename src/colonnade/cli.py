@@ -277,12 +277,17 @@ def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -
 
         found = partner_values(train, partners, range(seeds))
     _write_comparison(found.runs, folder, "What each partner adds")
+    text = json.dumps([value.as_dict() for value in found.values], indent=2)
+    (folder / "partners.json").write_text(text + "\n", encoding="utf-8")
     if show is Show.JSON:
         for value in found.values:
             say(out, json.dumps(value.as_dict()))
     if show is Show.BAR:
         out.print(partners_table(found))
-        say(out, f"The comparison is in {folder}: comparison.html, and a folder for each run.")
+        say(
+            out,
+            f"Everything is in {folder}: partners.json, comparison.html, a folder for each run.",
+        )
 
 
 def _named(paths: list[Path]) -> dict[str, Path]:

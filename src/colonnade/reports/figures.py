@@ -83,7 +83,14 @@ def _metrics_by_epoch(run: Run) -> Figure | None:
     others = [c for c in run.history.columns if c not in _NO_METRIC and c not in _LOSSES]
     columns = [decided] if decided in run.history.columns else []
     unit = _unit_of(decided)
-    columns += [c for c in others if c != decided and _unit_of(c) == unit]
+    columns += [
+        c
+        for c in others
+        # A single value, such as that of the test rows at the end, is a number and not a curve.
+        if c != decided
+        and _unit_of(c) == unit
+        and (_points(run, c) > 1 or _points(run, decided) < 2)
+    ]
     plot = _empty("epochs", unit if len(columns) > 1 else words(decided))
     for index, column in enumerate(columns):
         _line(plot, words(column), run.history, "epoch", column, index)
@@ -174,6 +181,10 @@ def _loss_by_epoch(runs: Mapping[str, Run]) -> Figure | None:
     _whole_ticks(plot, *runs.values())
     _make_room(plot)
     return Figure("loss", "Training loss", plot) if plot.data else None
+
+
+def _points(run: Run, column: str) -> int:
+    return int(run.history[column].is_not_null().sum()) if column in run.history.columns else 0
 
 
 def _whole_ticks(plot: go.Figure, *runs: Run) -> None:
