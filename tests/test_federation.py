@@ -531,6 +531,7 @@ def test_a_run_leaves_a_folder(tmp_path: Path, driver: Driver) -> None:
         "config.yaml",
         "history.csv",
         "ledger.csv",
+        "report.html",
         "run.png",
         "summary.json",
     }
