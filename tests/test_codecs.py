@@ -35,9 +35,29 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from codec_conformance import CHECKS, KEY, ROUNDING, Subject, patterns, there_and_back
+from codec_conformance import (
+    CHECKS,
+    KEY,
+    ROUNDING,
+    Subject,
+    described,
+    patterns,
+    rebuilt,
+    there_and_back,
+)
 from colonnade import codecs
-from colonnade.codecs import Bounded, Codec, Contractive, Exact, Float, Law, Scalar, Unbiased
+from colonnade.codecs import (
+    QSGD,
+    Bounded,
+    Codec,
+    Contractive,
+    Exact,
+    Float,
+    Law,
+    Scalar,
+    TopK,
+    Unbiased,
+)
 from colonnade.errors import (
     ConfigurationError,
     Diverged,
@@ -693,6 +713,14 @@ def frozen_cases() -> dict[str, tuple[Codec, Tensor]]:
         "float-bf16": (Float("bf16"), frozen_input()),
         "scalar-4-huge": (Scalar(4), frozen_input(124)),
         "scalar-4-tiny": (Scalar(4), frozen_input(-141)),
+        "top-k-gaps": (TopK(0.02), frozen_input()),
+        "top-k-bitmap": (TopK(0.45, values=Float("bf16")), frozen_input()),
+        "top-k-all": (TopK(1.0, values=Scalar(3)), frozen_input()),
+        "top-k-row": (TopK(0.1, "row"), frozen_input()),
+        "top-k-columns": (TopK(0.1, "columns", "saliency", QSGD(7, "max", 8)), frozen_input()),
+        "qsgd-1": (QSGD(1), frozen_input()),
+        "qsgd-15-max": (QSGD(15, "max", 100, False), frozen_input()),
+        "qsgd-127": (QSGD(127, "l2", 41), frozen_input()),
     }
     for b in BITS:
         cases[f"scalar-{b}"] = (Scalar(b), frozen_input())
@@ -728,7 +756,7 @@ def test_frozen_bytes(name: str) -> None:
     """What is frozen decodes as it did, from the manifest alone, and is what we encode."""
     entry = manifest()[name]
     body = (FIXTURES / f"{name}.bin").read_bytes()
-    codec = getattr(codecs, entry["class"])(**entry["config"])
+    codec = rebuilt(getattr(codecs, entry["class"]), entry["config"])
     key, shape = StreamKey(**entry["key"]), tuple(entry["shape"])
     assert sha256(body) == entry["body_sha256"], "the fixture itself was changed"
     assert sha256(little_endian(codec.decode(body, shape, key))) == entry["decoded_sha256"]
@@ -747,7 +775,7 @@ def freeze() -> None:
         body = codec.encode(x, FROZEN_KEY)
         entries[name] = {
             "class": type(codec).__name__,
-            "config": dataclasses.asdict(codec),
+            "config": described(codec),
             "key": dataclasses.asdict(FROZEN_KEY),
             "shape": list(FROZEN_SHAPE),
             "input_sha256": sha256(little_endian(x)),

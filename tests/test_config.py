@@ -289,7 +289,10 @@ REFUSED: list[tuple[Any, str]] = [
         {"method": {"fusion": "median"}},
         "method.fusion: names none of 'concat', 'sum', 'mean', 'max'",
     ),
-    ({"method": {"name": "fedavg"}}, "method.name: input should be 'svfl', not 'fedavg'"),
+    (
+        {"method": {"name": "fedavg"}},
+        "method.name: input should be 'svfl' or 'efvfl', not 'fedavg'",
+    ),
     ({"data": {"name": "cifar"}}, "data: names none of 'mnist5k', 'mnist', 'fashion_mnist', "),
     ({"data": {"partition": "rings"}}, "data.partition: input should be 'quadrants' or 'strips'"),
     ({"optimiser": {"name": "lion"}}, "optimiser.name: input should be 'sgd', 'adam', "),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from colonnade.estimators import VerticalClassifier, VerticalRegressor
     from colonnade.export import load_part
     from colonnade.federation import Federation
-    from colonnade.links import Direct
+    from colonnade.links import Direct, ErrorFeedback
     from colonnade.methods import Method
     from colonnade.models import Concat, Max, Mean, Sum
     from colonnade.organisations import LabelHolder, Party
@@ -34,6 +34,7 @@ __all__ = [
     "Concat",
     "Direct",
     "EarlyStopping",
+    "ErrorFeedback",
     "Federation",
     "LabelHolder",
     "Max",
@@ -74,7 +75,7 @@ _HOMES = {
     "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
-    "colonnade.links": ("Direct",),
+    "colonnade.links": ("Direct", "ErrorFeedback"),
     "colonnade.methods": ("Method",),
     "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
     "colonnade.organisations": ("LabelHolder", "Party"),

@@ -76,7 +76,7 @@ def _totals(plan: Plan) -> Table:
 
 
 def _memory(plan: Plan) -> Table:
-    columns = ("features", "parameters", "optimiser", "batch", "messages", "total")
+    columns = ("features", "parameters", "optimiser", "batch", "messages", "surrogates", "total")
     table = _table("Memory, besides the program itself", "organisation", *columns)
     for name, memory in plan.memory.items():
         table.add_row(name, *(human_bytes(getattr(memory, column)) for column in columns))

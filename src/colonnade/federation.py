@@ -275,7 +275,7 @@ class Federation:
     def _max_body_bytes(self, method: Method, training: Training) -> int:
         rows = max(training.batch_size, training.evaluation_rows)
         widths = [self.widths[party.name] for party in self.parties]
-        links = (method.uplink.link, method.downlink)
+        links = (*method.uplink.links, method.downlink)
         return max(link.bytes_at_most(rows, width) for link in links for width in widths)
 
     # Telling what happened
@@ -482,10 +482,10 @@ class Federation:
         """Send two rows of zeros through each link, so that no measured work compiles a kernel."""
         rows = np.arange(2, dtype=np.int64)
         key = StreamKey(0, "", "warm-up", 0)
-        for link in (method.uplink.link, method.downlink):
+        for link in (*method.uplink.links, method.downlink):
             for width in {self.widths[party.name] for party in self.parties}:
-                body = link.sender(self.rows, width).send(torch.zeros(2, width), rows, key)
-                link.receiver(self.rows, width).receive(body, rows, key)
+                body = link.sender(2, width).send(torch.zeros(2, width), rows, key)
+                link.receiver(2, width).receive(body, rows, key)
 
 
 class _NamedMetrics:

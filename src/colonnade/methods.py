@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from colonnade.codecs import Codec, Float
-from colonnade.links import Direct, Link
+from colonnade.links import Direct, ErrorFeedback, Link
 from colonnade.models import Concat, Fusion
 from colonnade.uplinks import Plain
 
-__all__ = ["Method", "svfl"]
+__all__ = ["Method", "efvfl", "svfl"]
 
 
 @dataclass(frozen=True)
@@ -67,5 +67,46 @@ def svfl(
         "svfl",
         fusion or Concat(),
         Plain(Direct(codec or Float())),
+        Direct(derivative_codec or Float()),
+    )
+
+
+def efvfl(
+    codec: Codec,
+    derivative_codec: Codec | None = None,
+    fusion: Fusion | None = None,
+) -> Method:
+    """EF-VFL with private labels: embeddings by error feedback, so that brutal codecs converge.
+
+    Algorithm 2 of Valdeira et al., "Communication-efficient vertical federated learning via
+    compressed error feedback": both ends of each link keep a surrogate of every row, and only what
+    the receiver does not know yet is encoded. The label holder takes the derivatives at the
+    surrogates. Held-out rows have no surrogate and travel as float32, as evaluation.
+
+    Parameters
+    ----------
+    codec
+        Of the embeddings: a contraction, such as ``TopK`` or ``QSGD``.
+    derivative_codec
+        Of the derivatives, by default ``Float(32)``; for error feedback on these too compose
+        ``Method`` with ``downlink=ErrorFeedback(...)``.
+    fusion
+        By default ``Concat()``.
+
+    Raises
+    ------
+    ConfigurationError
+        If the codec is no contraction.
+
+    Examples
+    --------
+    >>> from colonnade.codecs import TopK
+    >>> efvfl(TopK(ratio=0.01)).name
+    'efvfl'
+    """
+    return Method(
+        "efvfl",
+        fusion or Concat(),
+        Plain(ErrorFeedback(codec)),
         Direct(derivative_codec or Float()),
     )

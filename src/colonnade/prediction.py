@@ -164,7 +164,7 @@ class Predictor:
         holder = self._holder(features, rows, new)
         roles: list[Role] = [*self._parties(features, rows, new), holder]
         limit = max(
-            self.uplink.link.bytes_at_most(rows_per_message, width)
+            self.uplink.links[1].bytes_at_most(rows_per_message, width)
             for width in self.widths.values()
         )
         assignment = Assignment(seed=self.seed, max_body_bytes=limit)

@@ -22,6 +22,7 @@ __all__ = [
     "Contractive",
     "Exact",
     "Law",
+    "RelativeVariance",
     "Unbiased",
     "check_length",
     "matrix",
@@ -61,7 +62,14 @@ class Contractive:
     alpha: float
 
 
-Law = Exact | Bounded | Unbiased | Contractive
+@dataclass(frozen=True)
+class RelativeVariance:
+    """E C(x) = x and E ||C(x) - x||^2 <= omega ||x||^2 for every x."""
+
+    omega: float
+
+
+Law = Exact | Bounded | Unbiased | Contractive | RelativeVariance
 
 
 @runtime_checkable

@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import reduce
 from operator import or_
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_type_hints
 
 import pydantic
@@ -76,15 +77,21 @@ class Chosen(Section):
         return self
 
 
-def _section(key: str, name: str, cls: Callable[..., Any]) -> Any:
+def _section(
+    key: str, name: str, cls: Callable[..., Any], inner: Mapping[Any, tuple[Any, str]]
+) -> Any:
     """Return the section type of a frozen dataclass: its fields, and ``key: name``."""
     hints = get_type_hints(cls)
 
     def build(self: Chosen) -> Any:
-        return cls(**{f.name: getattr(self, f.name) for f in fields(cls)})  # type: ignore[arg-type]  # a dataclass
+        given = {f.name: getattr(self, f.name) for f in fields(cls)}  # type: ignore[arg-type]  # a dataclass
+        return cls(**{k: v.build() if isinstance(v, Chosen) else v for k, v in given.items()})
 
     content: dict[str, Any] = {key: (Literal[name], name)}
     for f in fields(cls):  # type: ignore[arg-type]  # a dataclass
+        if hints[f.name] in inner:
+            content[f.name] = inner[hints[f.name]]
+            continue
         hint = pydantic.StrictInt if hints[f.name] is int else hints[f.name]
         content[f.name] = (hint, ... if f.default is MISSING else f.default)
     section = pydantic.create_model(f"{name.title()}Section", __base__=Chosen, **content)
@@ -93,9 +100,17 @@ def _section(key: str, name: str, cls: Callable[..., Any]) -> Any:
     return section
 
 
-def choice(key: str, **classes: Callable[..., Any]) -> Any:
-    """Return the type of a section that ``key`` tells from others; a bare name will do for one."""
-    sections = tuple(_section(key, name, cls) for name, cls in classes.items())
+def choice(
+    key: str,
+    inner: Mapping[Any, tuple[Any, str]] = MappingProxyType({}),
+    **classes: Callable[..., Any],
+) -> Any:
+    """Return the type of a section that ``key`` tells from others; a bare name will do for one.
+
+    ``inner`` says for the types of fields that are chosen themselves what they are chosen from, and
+    by default.
+    """
+    sections = tuple(_section(key, name, cls, inner) for name, cls in classes.items())
     union: Any = reduce(or_, sections)
     named = BeforeValidator(
         lambda value: {key: value} if isinstance(value, str) else value,

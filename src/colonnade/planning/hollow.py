@@ -26,7 +26,8 @@ __all__ = ["hollow_federation", "sized_method"]
 
 def sized_method(method: Method) -> Method:
     """Return the method with links whose messages have their size whatever the values."""
-    uplink = replace(method.uplink, link=_sized(method.uplink.link))
+    training, held_out = method.uplink.links
+    uplink = replace(method.uplink, link=_sized(training), held_out=_sized(held_out))
     return replace(method, uplink=uplink, downlink=_sized(method.downlink))
 
 
@@ -93,6 +94,9 @@ class _Longest:
 
     def bytes_at_most(self, rows: int, width: int) -> int:
         return self.link.bytes_at_most(rows, width)
+
+    def bytes_remembered(self, rows: int, width: int) -> int:
+        return 0
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class Memory:
         What autograd keeps of one batch until it is backpropagated.
     messages
         The largest messages of a round, sent and received.
+    surrogates
+        What links remember of each row, as error feedback does.
     """
 
     features: int
@@ -40,11 +42,12 @@ class Memory:
     optimiser: int
     batch: int
     messages: int
+    surrogates: int = 0
 
     @property
     def total(self) -> int:
         """The sum of all."""
-        return self.features + self.parameters + self.optimiser + self.batch + self.messages
+        return sum(vars(self).values())
 
 
 def memory_of(federation: Federation, method: Method, training: Training) -> dict[str, Memory]:
@@ -58,6 +61,10 @@ def memory_of(federation: Federation, method: Method, training: Training) -> dic
         widths = [federation.widths[name] for name in names]
         return sum(link.bytes_at_most(batch, width) for link in links for width in widths)
 
+    def remembered(names: list[str]) -> int:
+        widths = [federation.widths[name] for name in names]
+        return sum(link.bytes_remembered(federation.rows, w) for link in links for w in widths)
+
     memory = {}
     for party in federation.parties:
         learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
@@ -66,20 +73,23 @@ def memory_of(federation: Federation, method: Method, training: Training) -> dic
             *_learner_bytes(learner),
             _kept_bytes(learner, take(party.features, rows)),
             messages([party.name]),
+            remembered([party.name]),
         )
     names = [party.name for party in federation.parties]
     fused = torch.zeros(batch, method.fusion.width(list(federation.widths.values())))
     top = Learner(copy.deepcopy(holder.top), holder.optimiser)
-    parameters, remembered = _learner_bytes(top)
+    parameters, optimiser = _learner_bytes(top)
     kept, columns = _kept_bytes(top, fused), 0
     if holder.bottom is not None and holder.features is not None:
         own = Learner(copy.deepcopy(holder.bottom), holder.optimiser)
-        more, remembered_more = _learner_bytes(own)
-        parameters, remembered = parameters + more, remembered + remembered_more
+        more, optimiser_more = _learner_bytes(own)
+        parameters, optimiser = parameters + more, optimiser + optimiser_more
         kept += _kept_bytes(own, take(holder.features, rows))
         columns = _features_bytes(holder.features)
     columns += holder.labels.nbytes
-    memory[holder.name] = Memory(columns, parameters, remembered, kept, messages(names))
+    memory[holder.name] = Memory(
+        columns, parameters, optimiser, kept, messages(names), remembered(names)
+    )
     return memory
 
 

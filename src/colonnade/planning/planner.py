@@ -202,7 +202,7 @@ def plan(
 
 def _why_bound(method: Method, training: Training, evaluations: int) -> tuple[str, ...]:
     reasons = []
-    if not (method.uplink.link.fixed_size and method.downlink.fixed_size):
+    if not all(link.fixed_size for link in (*method.uplink.links, method.downlink)):
         reasons.append("the size of a message depends on the values in it")
     rule = training.early_stopping
     if rule is not None and rule.patience is not None and rule.patience < evaluations:

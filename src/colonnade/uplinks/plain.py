@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.effects import Arrivals, Expect, Purpose, Receive, Send, Work
-from colonnade.links import Direct, Link, LinkReceiver, LinkSender, Rows
+from colonnade.links import Delivery, Direct, Link, LinkReceiver, LinkSender, Rows
 from colonnade.models import Features, Fusion, Learner, take
 from colonnade.uplinks.uplink import Fused, Moment
 
@@ -30,6 +30,10 @@ class Plain:
     ----------
     link
         How embeddings travel, by default exactly.
+    held_out
+        How those of rows travel that are not trained on. By default through a link like ``link``;
+        but exactly where that one remembers each row, as error feedback does: of held-out rows
+        there is nothing to remember.
 
     Examples
     --------
@@ -38,28 +42,42 @@ class Plain:
     """
 
     link: Link = field(default_factory=Direct)
+    held_out: Link | None = None
+
+    @property
+    def links(self) -> tuple[Link, Link]:
+        """The link of training, and that of rows that are not trained on."""
+        stateless = self.link.delivery is Delivery.ANY
+        return self.link, self.held_out or (self.link if stateless else Direct())
 
     def uploader(
         self, party: str, label_holder: str, rows: int, width: int, seed: int
     ) -> PlainUploader:
         """Make the half of ``party`` for a table of ``rows`` rows and embeddings ``width`` wide."""
-        return PlainUploader(party, label_holder, self.link.sender(rows, width), seed)
+        training, held_out = (link.sender(rows, width) for link in self.links)
+        return PlainUploader(party, label_holder, training, held_out, seed)
 
     def collector(
         self, widths: Mapping[str, int], rows: int, fusion: Fusion, seed: int
     ) -> PlainCollector:
         """Make the label holder's half for parties with embeddings of these ``widths``."""
-        receivers = {party: self.link.receiver(rows, width) for party, width in widths.items()}
-        return PlainCollector(receivers, fusion, seed)
+        training, held_out = (
+            {party: link.receiver(rows, width) for party, width in widths.items()}
+            for link in self.links
+        )
+        return PlainCollector(training, held_out, fusion, seed)
 
 
 class PlainUploader:
     """The party's half of ``Plain``."""
 
-    def __init__(self, party: str, label_holder: str, link: LinkSender, seed: int) -> None:
+    def __init__(
+        self, party: str, label_holder: str, link: LinkSender, held_out: LinkSender, seed: int
+    ) -> None:
         self._party = party
         self._label_holder = label_holder
         self._link = link
+        self._held_out = held_out
         self._seed = seed
 
     async def upload(
@@ -75,9 +93,10 @@ class PlainUploader:
             rows=len(rows),
         )
         key = moment.key(self._seed, self._party, KIND)
+        link = self._link if training else self._held_out
         body = await Work(
             "encode",
-            lambda: self._link.send(embedding.detach(), rows, key),
+            lambda: link.send(embedding.detach(), rows, key),
             moment.round,
             moment.purpose,
             rows=len(rows),
@@ -97,8 +116,15 @@ class PlainUploader:
 class PlainCollector:
     """The label holder's half of ``Plain``."""
 
-    def __init__(self, links: Mapping[str, LinkReceiver], fusion: Fusion, seed: int) -> None:
+    def __init__(
+        self,
+        links: Mapping[str, LinkReceiver],
+        held_out: Mapping[str, LinkReceiver],
+        fusion: Fusion,
+        seed: int,
+    ) -> None:
         self._links = links
+        self._held_out = held_out
         self._fusion = fusion
         self._seed = seed
 
@@ -115,10 +141,11 @@ class PlainCollector:
 
     def _fuse(self, arrivals: Arrivals, rows: Rows, own: Tensor | None, moment: Moment) -> Fused:
         training = moment.purpose is Purpose.TRAINING
+        links = self._links if training else self._held_out
         received = {}
         for message in arrivals:
             key = moment.key(self._seed, message.sender, KIND)
-            embedding = self._links[message.sender].receive(message.body, rows, key)
+            embedding = links[message.sender].receive(message.body, rows, key)
             received[message.sender] = embedding.requires_grad_(training)
         embeddings: Sequence[Tensor] = [*received.values(), *([] if own is None else [own])]
         return Fused(self._fusion(embeddings), received)

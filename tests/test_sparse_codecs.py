@@ -1,0 +1,428 @@
+"""TopK, QSGD, error feedback: the conformance kit, exact small cases, the bytes of supports."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from codec_conformance import CHECKS, KEY, Subject
+from colonnade.channels import Channel, Network
+from colonnade.codecs import QSGD, Codec, Contractive, Float, RelativeVariance, Scalar, TopK
+from colonnade.codecs.support import decode_support, encode_support, support_bytes_at_most
+from colonnade.config import parse_config
+from colonnade.costs import Modelled
+from colonnade.drivers import Processes, Simulate
+from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.federation import Federation
+from colonnade.kernels.largest import largest
+from colonnade.kernels.packing import pack_codes, pack_numbers, unpack_codes, unpack_numbers
+from colonnade.links import Delivery, Direct, ErrorFeedback
+from colonnade.methods import Method, efvfl, svfl
+from colonnade.models import Mean
+from colonnade.organisations import LabelHolder, Party
+from colonnade.planning import plan
+from colonnade.streams import StreamKey
+from colonnade.training import Training
+from colonnade.uplinks import Plain
+
+SUBJECTS = [
+    *(Subject(TopK(ratio)) for ratio in (0.01, 0.3, 0.999, 1.0)),
+    *(Subject(TopK(0.3, scope)) for scope in ("row", "columns")),
+    Subject(TopK(0.25, "columns", "saliency")),
+    Subject(TopK(0.3, values=Float("bf16"))),
+    Subject(TopK(0.3, values=QSGD(3, "max", 8))),
+    Subject(TopK(0.2, "row", values=Scalar(4, -8.0, 8.0)), step=lambda x: 16 / 15),
+    *(Subject(QSGD(levels, norm)) for levels in (1, 3, 15, 127) for norm in ("l2", "max")),
+    *(Subject(QSGD(3, norm, bucket)) for norm in ("l2", "max") for bucket in (1, 7, 256)),
+    *(Subject(QSGD(levels, norm, 16, False)) for levels in (1, 15) for norm in ("l2", "max")),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_conformance(check, subject):
+    check(subject)
+
+
+# The largest of many
+
+
+@given(
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=60),
+    st.integers(0, 60),
+)
+@settings(deadline=None)
+def test_the_largest_are_those_of_a_stable_sort(values, k):
+    x = np.array(values, dtype=np.float32)
+    k = min(k, len(x))
+    order = sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))
+    assert largest(x, k).tolist() == sorted(order[:k])
+
+
+def test_ties_go_to_the_lower_index():
+    assert largest(np.ones(10, dtype=np.float32), 3).tolist() == [0, 1, 2]
+    assert largest(np.array([0, -0.0, 1e-45, -1e-45], np.float32), 3).tolist() == [0, 2, 3]
+    assert largest(np.array([1, np.nan], np.float32), 1) is None
+    assert largest(np.array([1, -np.inf], np.float32), 1) is None
+
+
+@pytest.mark.parametrize("n", [1, 1000, 100_000])
+def test_it_agrees_with_torch(n):
+    x = torch.randn(n, generator=torch.Generator().manual_seed(n))
+    for k in {1, n // 100 or 1, n // 2 or 1, n}:
+        expected = x.abs().topk(k).indices.sort().values
+        assert largest(x.numpy(), k).tolist() == expected.tolist()
+
+
+# Supports
+
+
+@given(st.integers(1, 3000), st.data())
+@settings(deadline=None)
+def test_supports_come_back(places, data):
+    count = data.draw(st.integers(1, places))
+    seed = data.draw(st.integers(0, 99))
+    indices = np.sort(np.random.default_rng(seed).choice(places, count, replace=False))
+    body = encode_support(indices, places)
+    assert len(body) <= support_bytes_at_most(count, places)
+    decoded, used = decode_support(memoryview(body + b"more"), count, places)
+    assert used == len(body)
+    assert decoded is None if count == places else decoded.tolist() == indices.tolist()
+
+
+@pytest.mark.parametrize("places", [65_536, 1_048_576])
+@pytest.mark.parametrize("share", [0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4])
+def test_a_support_takes_what_information_theory_asks(places, share):
+    """Within 3 % and 8 bytes of log2 C(n, k) bits, values of 0 bits aside: the hardest case."""
+    count = int(places * share)
+    random = np.random.default_rng(count)
+    indices = np.sort(random.choice(places, count, replace=False))
+    ln = math.lgamma(places + 1) - math.lgamma(count + 1) - math.lgamma(places - count + 1)
+    bound = ln / math.log(2) / 8
+    assert len(encode_support(indices, places)) <= 1.03 * bound + 8
+
+
+@given(st.binary(max_size=40), st.integers(1, 400), st.data())
+@settings(deadline=None, max_examples=500)
+def test_any_bytes_are_a_support_or_refused(body, places, data):
+    count = data.draw(st.integers(1, places))
+    try:
+        indices, used = decode_support(memoryview(body), count, places)
+    except RemoteProtocolError:
+        return
+    assert used <= len(body)
+    if indices is not None:
+        assert len(indices) == count
+        assert indices[0] >= 0
+        assert indices[-1] < places
+        assert (np.diff(indices) > 0).all()
+
+
+@pytest.mark.parametrize("width", range(1, 41))
+def test_numbers_are_packed_to_the_bit(width):
+    numbers = np.random.default_rng(width).integers(0, 2**width, 37)
+    body = pack_numbers(numbers, width)
+    assert int.from_bytes(body, "little") == sum(
+        int(n) << (i * width) for i, n in enumerate(numbers)
+    )
+    assert len(body) == -(-37 * width // 8)
+    assert unpack_numbers(np.frombuffer(body, np.uint8), width, 37).tolist() == numbers.tolist()
+    if width <= 8:
+        assert pack_codes(numbers.astype(np.uint8), width) == body
+        codes = unpack_codes(np.frombuffer(body, np.uint8), width, 37)
+        assert codes.tolist() == numbers.tolist()
+
+
+# TopK, by hand
+
+
+def there_and_back(codec, x, saliency=None):
+    body = codec.encode(x, KEY, saliency)
+    return codec.decode(body, tuple(x.shape), KEY)
+
+
+X = torch.tensor([[1.0, -5.0, 3.0], [-4.0, 0.5, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("codec", "expected"),
+    [
+        (TopK(0.5), [[0, -5, 3], [-4, 0, 0]]),
+        (TopK(0.01), [[0, -5, 0], [0, 0, 0]]),
+        (TopK(0.4, "row"), [[0, -5, 0], [-4, 0, 0]]),
+        (TopK(0.4, "columns"), [[0, -5, 0], [0, 0.5, 0]]),  # column norms 4.1, 5.0, 3.6
+        (TopK(1.0), [[1, -5, 3], [-4, 0.5, 2]]),
+    ],
+)
+def test_what_is_kept(codec, expected):
+    assert there_and_back(codec, X).tolist() == expected
+
+
+def test_saliency_decides_about_columns():
+    codec = TopK(0.4, "columns", "saliency")
+    assert there_and_back(codec, X, torch.tensor([0.0, 1.0, 2.0])).tolist() == [
+        [0, 0, 3],
+        [0, 0, 2],
+    ]
+    assert torch.equal(there_and_back(codec, X), there_and_back(TopK(0.4, "columns"), X))
+
+
+def test_its_bytes_are_support_and_values():
+    x = torch.randn(100, 50, generator=torch.Generator().manual_seed(0))
+    body = TopK(0.1).encode(x, KEY)
+    assert 500 * 4 < len(body) < 500 * 4 + 1.03 * 5000 * 0.469 / 8 + 8  # h(0.1) = 0.469 bits
+    columns = TopK(0.1, "columns").encode(x, KEY)
+    assert len(columns) <= 100 * 5 * 4 + 1 + 4  # 5 columns of 50: 5 gaps or indices
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ratio": 0},
+        {"ratio": 1.01},
+        {"ratio": math.nan},
+        {"ratio": -1},
+        {"ratio": "1 %"},
+        {"ratio": 0.1, "scope": "all"},
+        {"ratio": 0.1, "by": "chance"},
+        {"ratio": 0.1, "by": "saliency"},
+    ],
+)
+def test_sparsity_that_cannot_be(settings):
+    with pytest.raises(ConfigurationError):
+        TopK(**settings)
+
+
+# QSGD, by hand
+
+
+def test_levels_of_the_norm():
+    x = torch.tensor([[3.0, -4.0, 0.0]])
+    codec = QSGD(5, "l2", contract=False)
+    # |x| / 5 * 5 is whole: nothing is left to chance.
+    assert there_and_back(codec, x).tolist() == [[3.0, -4.0, 0.0]]
+    tau = 1 + min(3 / 25, math.sqrt(3) / 5)
+    assert torch.allclose(there_and_back(QSGD(5), x), x / tau)
+    assert QSGD(5).bytes_at_most((1, 3)) == 4 + 2  # 11 codes, 4 bits each
+
+
+def test_zeros_are_zeros():
+    for codec in (QSGD(1), QSGD(7, "max", 4), QSGD(7, contract=False)):
+        assert there_and_back(codec, torch.zeros(5, 3)).abs().max() == 0
+
+
+def test_the_largest_numbers_stay_finite():
+    x = torch.full((4, 4), torch.finfo(torch.float32).max)
+    for codec in (QSGD(1), QSGD(15, "max"), QSGD(3, contract=False)):
+        assert torch.isfinite(there_and_back(codec, x)).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"levels": 0},
+        {"levels": 128},
+        {"levels": 2.5},
+        {"levels": 3, "norm": "l1"},
+        {"levels": 3, "bucket": 0},
+    ],
+)
+def test_levels_that_cannot_be(settings):
+    with pytest.raises(ConfigurationError):
+        QSGD(**settings)
+
+
+def test_a_code_beyond_the_levels_is_refused():
+    codec = QSGD(2, contract=False)  # 5 codes in 3 bits
+    body = codec.encode(torch.ones(1, 2), KEY)
+    with pytest.raises(RemoteProtocolError, match="a code is 7, above 4"):
+        codec.decode(body[:4] + bytes([0b111]), (1, 2), KEY)
+    with pytest.raises(RemoteProtocolError, match="a norm that is none"):
+        codec.decode(np.float32(-1).tobytes() + body[4:], (1, 2), KEY)
+
+
+# Error feedback
+
+CONTRACTIONS = [TopK(0.1), TopK(0.3, "row"), TopK(0.3, "columns"), QSGD(3, "l2", 16), Float(32)]
+
+
+@pytest.mark.parametrize("codec", CONTRACTIONS, ids=repr)
+def test_both_ends_stay_equal_and_what_is_left_out_arrives(codec):
+    link = ErrorFeedback(codec)
+    sender, receiver = link.sender(40, 8), link.receiver(40, 8)
+    random = np.random.default_rng(0)
+    x = torch.randn(40, 8, generator=torch.Generator().manual_seed(1))
+    for round in range(600):
+        rows = random.choice(40, 10, replace=False)
+        key = StreamKey(0, "bank", "training/embedding", round)
+        received = receiver.receive(sender.send(x[rows], rows, key), rows, key)
+        one, other = sender.state_dict()["surrogate"], receiver.state_dict()["surrogate"]
+        assert torch.equal(one, other)
+        assert torch.equal(received, other[rows])
+        if round % 50 == 7:  # going on from a saved state changes nothing
+            fresh = link.sender(40, 8)
+            fresh.load_state_dict({"surrogate": one.clone()})
+            sender = fresh
+    assert torch.norm(one - x) < 1e-2 * torch.norm(x)
+
+
+def test_its_first_message_is_the_codecs_own():
+    x, rows = torch.randn(3, 4), np.arange(3)
+    key = StreamKey(0, "bank", "training/embedding", 0)
+    codec = TopK(0.5)
+    assert ErrorFeedback(codec).sender(5, 4).send(x, rows, key) == codec.encode(x, key)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [Scalar(4), Float(16), TopK(0.5, "columns", "saliency"), QSGD(3, contract=False)],
+    ids=repr,
+)
+def test_what_does_not_contract_is_refused(codec):
+    with pytest.raises(ConfigurationError, match="needs a codec that contracts"):
+        ErrorFeedback(codec)
+
+
+def test_a_surrogate_of_another_shape_is_refused():
+    end = ErrorFeedback(TopK(0.5)).sender(5, 4)
+    with pytest.raises(ConfigurationError, match=r"shape \[6, 4\].*\[5, 4\]"):
+        end.load_state_dict({"surrogate": torch.zeros(6, 4)})
+
+
+def test_laws():
+    assert TopK(0.2).law == Contractive(0.1)
+    assert TopK(1.0).law == Contractive(1.0)
+    assert TopK(0.2, values=QSGD(3, "max", 8)).law == Contractive(0.1 / (1 + 8 / 36))
+    assert QSGD(2, "l2", 16).law == Contractive(1 / (1 + 2))
+    assert QSGD(2, "l2", 16, contract=False).law == RelativeVariance(2.0)
+    assert ErrorFeedback(TopK(0.2)).delivery is Delivery.EVERY_IN_ORDER
+
+
+# Training by error feedback
+
+
+def problem(parties=3, rows=300):
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(rows, 4 * parties, generator=generator)
+    labels = (x.sum(1) > 0).long()
+    optimiser = partial(torch.optim.SGD, lr=0.5)
+    torch.manual_seed(0)
+    members = [
+        Party(
+            f"party_{i}",
+            x[:, 4 * i : 4 * i + 4],
+            nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.05)),
+            optimiser,
+        )
+        for i in range(parties)
+    ]
+    holder = LabelHolder("holder", labels, nn.Linear(8, 2), optimiser=optimiser)
+    return Federation(members, holder, range(200), range(200, rows))
+
+
+SLOW = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002}))
+FEEDBACK = {
+    "top-k": efvfl(TopK(0.05), fusion=Mean()),
+    "qsgd": efvfl(QSGD(1, "l2", 64), fusion=Mean()),
+    "both ways": Method("both", Mean(), Plain(ErrorFeedback(TopK(0.2))), ErrorFeedback(TopK(0.3))),
+}
+
+
+def states(run):
+    return [
+        value
+        for parts in run.models.values()
+        for module in parts.values()
+        for value in module.state_dict().values()
+    ]
+
+
+@pytest.mark.parametrize("method", FEEDBACK.values(), ids=FEEDBACK)
+def test_drivers_agree_and_resumed_runs_too(method, tmp_path):
+    federation, training = problem(), Training(epochs=3, batch_size=50)
+    whole = federation.train(method, training, SLOW)
+    real = federation.train(method, training, Processes())
+    for stop in (1, 5, 8):
+        out = tmp_path / str(stop)
+        federation.train(method, training, SLOW, out=out, stop_before=stop)
+        resumed = federation.train(method, training, SLOW, out=out, resume=True)
+        for run in (real, resumed):
+            assert run.ledger.without_time() == whole.ledger.without_time()
+            assert all(torch.equal(a, b) for a, b in zip(states(run), states(whole), strict=True))
+
+
+def test_held_out_rows_travel_exactly():
+    run = problem().train(efvfl(TopK(0.05), fusion=Mean()), Training(batch_size=50), SLOW)
+    assert run.summary["bytes_evaluation"] == 3 * 100 * 8 * 4
+    new = {f"party_{i}": torch.randn(5, 4) for i in range(3)}
+    assert run.predict(new).ledger.bytes() == 3 * 5 * 8 * 4
+
+
+def test_plans_bound_what_depends_on_values():
+    federation, training = problem(), Training(epochs=2, batch_size=50)
+    method = efvfl(TopK(0.05), fusion=Mean())
+    costs = plan(federation, method, training, SLOW)
+    run = federation.train(method, training, SLOW)
+    assert not costs.exact
+    assert run.summary["bytes_up"] <= costs.bytes_up
+    assert run.summary["bytes_down"] == costs.bytes_down
+    assert costs.memory["party_0"].surrogates == 300 * 8 * 4
+    assert costs.memory["holder"].surrogates == 3 * 300 * 8 * 4
+
+
+def test_feedback_learns_where_direct_compression_cannot():
+    """At 5 % of a full batch, as in the paper's Figure 2 in kind."""
+    federation = problem()
+    training = Training(epochs=150, batch_size=200)
+    exact = federation.train(svfl(fusion=Mean()), training).history["train_loss"][-1]
+    feedback = federation.train(efvfl(TopK(0.05), fusion=Mean()), training)
+    direct = federation.train(svfl(TopK(0.05), fusion=Mean()), training)
+    assert feedback.history["train_loss"][-1] < exact + 0.05
+    assert direct.history["train_loss"][-1] > exact + 0.2
+    assert feedback.summary["bytes_up"] < 0.07 * 150 * 3 * 200 * 8 * 4
+
+
+# Configuration
+
+
+def test_codecs_in_a_configuration():
+    section = {
+        "name": "efvfl",
+        "embedding": {"codec": "top_k", "ratio": 0.1, "values": {"codec": "qsgd", "levels": 7}},
+    }
+    config = parse_config({"method": section})
+    codec: Codec = TopK(0.1, values=QSGD(7))
+    assert config.method.build() == efvfl(codec)
+    assert parse_config(config.as_dict()) == config
+    assert parse_config(
+        {"method": {"embedding": {"codec": "top_k", "ratio": 1}}}
+    ).method.build() == (svfl(TopK(1.0)))
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (
+            {"name": "efvfl", "embedding": {"codec": "scalar", "bits": 4}},
+            "needs a codec that contracts",
+        ),
+        ({"embedding": {"codec": "top_k", "ratio": 2}}, "ratio must be above 0"),
+        ({"embedding": {"codec": "top_k", "ratio": 0.5, "values": "tpk"}}, "names none of"),
+        ({"embedding": {"codec": "qsgd", "levels": 200}}, "levels must be a whole number"),
+        ({"embedding": {"codec": "qsgd", "level": 2}}, "method.embedding.level: unknown key"),
+    ],
+)
+def test_methods_that_cannot_be(method, message):
+    with pytest.raises(ConfigurationError, match=message):
+        parse_config({"method": method})
+
+
+def test_direct_links_remember_nothing():
+    assert Direct().bytes_remembered(10, 10) == 0
