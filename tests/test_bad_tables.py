@@ -95,11 +95,20 @@ def test_a_column_named_twice(run):
     assert "'income' twice" in message
 
 
-def test_a_database_that_is_down(run):
-    url = f"postgresql://somebody:secret@127.0.0.1:{closed_port()}/people"
+def test_a_database_that_is_down(run, monkeypatch):
+    monkeypatch.setenv("PASSWORD", "secret")
+    url = f"postgresql://somebody:$PASSWORD@127.0.0.1:{closed_port()}/people"
     code, message = run({"source": url, "table": "clients"})
     assert code == 2
     assert "refused" in message
+    assert "secret" not in message
+
+
+def test_a_password_in_a_file(run):
+    code, message = run({"source": "postgresql://somebody:secret@bank/people", "table": "clients"})
+    assert code == 2
+    assert "data.parties.bank.source" in message
+    assert "$NAME" in message
     assert "secret" not in message
 
 

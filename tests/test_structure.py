@@ -20,7 +20,7 @@ SOURCE = Path(colonnade.__file__).parent
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models",
-    "codecs links batches ledger checkpoints channels costs tables",
+    "codecs links batches ledger checkpoints channels costs descriptions tables",
     "uplinks roles",
     "drivers",
     "metrics checks organisations prediction export runs",

@@ -259,7 +259,6 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn s
 
     def _predicted(self, X: Any) -> tuple[pl.Series | None, Prediction]:  # noqa: N803
         ids, features = self.data_.transform(self._tables(X))
-        # In the order in which the models were trained, whatever the order of the tables.
         return ids, self.run_.predict(features, self.driver)
 
     def _truth(self, y: Any, ids: pl.Series | None) -> Any:

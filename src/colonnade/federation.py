@@ -33,6 +33,7 @@ from colonnade.checks import (
     first_line,
     shown,
 )
+from colonnade.descriptions import bytes_of, described
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.links import Rows
@@ -359,7 +360,7 @@ class Federation:
         organisations = {}
         for name, role in roles.items():
             organisations[name] = {
-                part: _described(learner)
+                part: described(learner)
                 for part in ("bottom", "top")
                 if (learner := getattr(role, part, None)) is not None
             }
@@ -378,8 +379,8 @@ class Federation:
             columns = party.features
             parts = [columns] if isinstance(columns, Tensor) else columns.values()
             for values in parts:
-                digest.update(_bytes_of(values))
-        digest.update(_bytes_of(self.label_holder.labels))
+                digest.update(bytes_of(values))
+        digest.update(bytes_of(self.label_holder.labels))
         for rows in (self.train_rows, self.validation_rows, self.test_rows):
             digest.update(rows.data)
         return digest.hexdigest()
@@ -507,32 +508,6 @@ def _squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
 def _learner(module: nn.Module, owner: Party | LabelHolder) -> Learner:
     """Return a copy of the module with its owner's optimiser and scheduler."""
     return Learner(copy.deepcopy(module), owner.optimiser, owner.scheduler, owner.device)
-
-
-def _described(learner: Learner) -> dict[str, Any]:
-    """Return a model's structure, its start, and its optimiser's settings."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, value in learner.module.state_dict().items():
-        digest.update(name.encode())
-        digest.update(_bytes_of(value))
-    optimiser = learner.optimiser
-    return {
-        "model": str(learner.module),
-        "start": digest.hexdigest(),
-        "optimiser": type(optimiser).__name__ if optimiser else "none",
-        "settings": {k: repr(v) for k, v in optimiser.defaults.items()} if optimiser else {},
-        "scheduler": repr(learner.scheduler and _plain(learner.scheduler.state_dict())),
-        "device": str(learner.device),
-    }
-
-
-def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a scheduler's state says the same in every process: no addresses."""
-    return {k: v for k, v in state.items() if isinstance(v, (int, float, str, list, dict))}
-
-
-def _bytes_of(values: Tensor) -> memoryview:
-    return values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
 def _clock(driver: Driver) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import polars as pl
 import pydantic
 from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from colonnade.config.sections import Count, Name, Section, Share
 from colonnade.datasets import (
@@ -39,6 +40,8 @@ __all__ = ["DataConfig", "Loaded", "as_data_section"]
 Loaded: TypeAlias = VerticalDataset | VerticalTables
 
 _IMAGES = {"mnist5k": mnist5k, "mnist": mnist, "fashion_mnist": fashion_mnist}
+
+_PASSWORD = re.compile(r"://[^/@:]*:(?!\$)[^/@]+@")
 
 
 class _Data(Section):
@@ -159,6 +162,18 @@ class TableConfig(Section):
     )
     table: str | None = Field(None, description="of a database: the table")
     query: str | None = Field(None, description="of a database: a query in its place")
+
+    @pydantic.field_validator("source")
+    @classmethod
+    def _has_no_password(cls, value: str) -> str:
+        if _PASSWORD.search(value):
+            # An error of its own: those of pydantic's come with the value, which is a secret here.
+            raise PydanticCustomError(
+                "secret",
+                "has a password, which would be written into the run's folder and its report; "
+                "put it into an environment variable and write $NAME in its place",
+            )
+        return value
 
     def where(self, folder: Path | None) -> str:
         """Return the file or the URL, variables replaced and relative to the data's folder.

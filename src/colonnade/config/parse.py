@@ -68,6 +68,8 @@ def _said(error: Any) -> str:
     """Return what is wrong with a field, in a few words."""
     if error["type"] == "extra_forbidden":
         return f"unknown key; there are {', '.join(_trail(error['loc'][:-1])[1])}"
+    if error["type"] == "secret":
+        return str(error["msg"])
     if error["type"] == "missing":
         return "is required"
     if error["type"] == "union_tag_not_found":
