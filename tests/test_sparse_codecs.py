@@ -21,7 +21,7 @@ from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.federation import Federation
-from colonnade.kernels.largest import largest
+from colonnade.kernels.largest import largest, largest_in_rows
 from colonnade.kernels.packing import pack_codes, pack_numbers, unpack_codes, unpack_numbers
 from colonnade.links import Delivery, Direct, ErrorFeedback
 from colonnade.methods import Method, efvfl, svfl
@@ -64,6 +64,14 @@ def test_the_largest_are_those_of_a_stable_sort(values, k):
     k = min(k, len(x))
     order = sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))
     assert largest(x, k).tolist() == sorted(order[:k])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 5), (200, 33), (64, 256)])
+def test_rows_one_by_one_are_the_same(shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(3)).round(decimals=1).numpy()
+    for k in {1, 2, shape[1] // 3 or 1, shape[1]} & set(range(shape[1] + 1)):
+        expected = [largest(row, k).tolist() for row in x]
+        assert largest_in_rows(x, k).tolist() == expected
 
 
 def test_ties_go_to_the_lower_index():

@@ -24,7 +24,7 @@ from colonnade.codecs.codec import (
 from colonnade.codecs.float import Float
 from colonnade.codecs.support import decode_support, encode_support, support_bytes_at_most
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
-from colonnade.kernels.largest import largest
+from colonnade.kernels.largest import largest, largest_in_rows
 from colonnade.streams import StreamKey
 
 __all__ = ["TopK"]
@@ -137,7 +137,7 @@ class TopK:
             indices = self._columns(values, count, saliency)
             chosen = values[:, indices]
         elif self.scope == "row":
-            each = np.stack([_largest(row, count // rows) for row in values])
+            each = largest_in_rows(values, count // rows)
             indices = (each + np.arange(rows)[:, None] * width).reshape(-1)
             chosen = values.reshape(-1)[indices].reshape(rows, count // rows)
         else:

@@ -5,6 +5,9 @@ largest pattern is found by counting: its upper 11 bits first, then the next 10,
 pass over the values each. One more pass writes down where the patterns above it are, and as many of
 those equal to it as are still missing, the first ones. So indices come sorted, ties go to the lower
 index, and nothing is compared twice.
+
+A row is short, and counting would cost more than the row: there a heap keeps the k largest so far,
+the least of them on top, and most values are only compared with that.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["largest"]
+__all__ = ["largest", "largest_in_rows"]
 
 _MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 _SHIFTS = np.array([20, 10, 0], dtype=np.uint32)
@@ -81,4 +84,51 @@ def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
     elif k:
         threshold, ties = _threshold(patterns, k)
         _gather(patterns, threshold, ties, indices)
+    return indices
+
+
+@njit(inline="always")
+def _sink(heap, k):  # type: ignore[no-untyped-def]
+    """Let the top of a heap of k sink to its place."""
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= k:
+            break
+        if child + 1 < k and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= heap[i]:
+            break
+        heap[i], heap[child] = heap[child], heap[i]
+        i = child
+
+
+@njit(cache=True, nogil=True)
+def _largest_in_rows(patterns, k, indices):  # type: ignore[no-untyped-def]
+    rows, width = patterns.shape
+    heap = np.empty(k, dtype=np.uint64)
+    last = np.uint64(0xFFFFFFFF)
+    for row in range(rows):
+        for j in range(k):
+            heap[j] = np.uint64(0)  # below every entry, as their lower halves are not 0
+        for j in range(width):
+            # Larger magnitudes are larger entries, and of equal ones the further ahead.
+            magnitude = np.uint64(patterns[row, j] & _MAGNITUDE)
+            entry = (magnitude << np.uint64(32)) | (last - np.uint64(j))
+            if entry > heap[0]:
+                heap[0] = entry
+                _sink(heap, k)
+        for j in range(k):
+            indices[row, j] = np.int64(last - (heap[j] & last))
+        indices[row].sort()
+
+
+def largest_in_rows(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Return in which columns the k largest magnitudes of each row are, sorted; all finite.
+
+    >>> largest_in_rows(np.array([[3, -9, 0.5], [1, 1, 1]], dtype=np.float32), 2).tolist()
+    [[0, 1], [0, 1]]
+    """
+    indices = np.empty((len(values), k), dtype=np.int64)
+    _largest_in_rows(np.ascontiguousarray(values).view(np.uint32), k, indices)
     return indices

@@ -28,26 +28,42 @@ def _norms(x, size, largest, result):  # type: ignore[no-untyped-def]  # numba i
         result[bucket] = total if largest else np.sqrt(total)
 
 
+@njit(inline="always")
+def _scale(norm, top):  # type: ignore[no-untyped-def]
+    return top / np.float64(norm) if norm > 0 else 0.0
+
+
 @njit(cache=True, nogil=True)
 def _quantise(x, norms, size, levels, upper, key, codes):  # type: ignore[no-untyped-def]
     random = np.empty(_PIECE // 2, dtype=np.uint64)
     draws = random.view(np.uint32)
     top = np.float64(levels)
+    bucket, left = 0, size
+    scale = _scale(norms[0], top)
     for start in range(0, len(x), _PIECE):
         fill_words(random, start // 4, upper, key)
-        for j in range(start, min(len(x), start + _PIECE)):
-            norm = np.float64(norms[j // size])
-            level = 0.0
-            if norm > 0:
-                chance = np.float64(draws[j - start]) * 2.0**-32
-                level = min(np.floor(np.float64(abs(x[j])) / norm * top + chance), top)
-            codes[j] = np.uint8(top - level if x[j] < 0 else top + level)
+        stop = min(len(x), start + _PIECE)
+        j = start
+        while j < stop:
+            if left == 0:
+                bucket, left = bucket + 1, size
+                scale = _scale(norms[bucket], top)
+            run = min(left, stop - j)
+            for i in range(j, j + run):
+                # A zero has level 0 whatever is drawn, as a draw is below 1.
+                chance = np.float64(draws[i - start]) * 2.0**-32
+                level = min(np.floor(np.float64(abs(x[i])) * scale + chance), top)
+                codes[i] = np.uint8(top - level if x[i] < 0 else top + level)
+            j += run
+            left -= run
 
 
 @njit(cache=True, nogil=True)
 def _dequantise(codes, units, size, levels, y):  # type: ignore[no-untyped-def]
-    for j in range(len(codes)):
-        y[j] = np.float32(np.int32(codes[j]) - levels) * units[j // size]
+    for bucket in range(len(units)):
+        unit = units[bucket]
+        for j in range(bucket * size, min(len(codes), (bucket + 1) * size)):
+            y[j] = np.float32(np.int32(codes[j]) - levels) * unit
 
 
 def norms(x: NDArray[np.float32], size: int, largest: bool) -> NDArray[np.float32]:
