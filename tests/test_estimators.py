@@ -319,3 +319,16 @@ def test_partners_need_each_other():
         partner_values(lambda partner, seed: None, ["bank"])
     with pytest.raises(ConfigurationError, match="a seed"):
         partner_values(lambda partner, seed: None, ["bank", "shop"], [])
+
+
+def test_an_exported_part_works_alone(fitted, tables, tmp_path):
+    """A party can embed its own new rows from its own folder: transformer and bottom are in it."""
+    fitted.run_.export(tmp_path)
+    part = cn.load_part(tmp_path / "bank")
+    transformer = cn.tables.TableTransformer.from_state(part.details["transformer"])
+    features = transformer.transform(tables["bank"])
+    assert torch.equal(features, fitted.data_.transformers["bank"].transform(tables["bank"]))
+    bottom = Layers((8, 4)).bottom(features)
+    part.load_into(bottom)
+    expected = fitted.run_.models["bank"]["bottom"].eval()(features)
+    assert torch.equal(bottom.eval()(features), expected)
