@@ -32,6 +32,8 @@ from colonnade.streams import StreamKey
 from colonnade.training import Training
 from colonnade.uplinks import Plain
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 SUBJECTS = [
     *(Subject(TopK(ratio)) for ratio in (0.01, 0.3, 0.999, 1.0)),
     *(Subject(TopK(0.3, scope)) for scope in ("row", "columns")),

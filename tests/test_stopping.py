@@ -29,6 +29,8 @@ from colonnade.runs import load_run
 from colonnade.training import Training
 from colonnade.wire import Purpose
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 ROWS = 240
 SIMULATE = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}))
 

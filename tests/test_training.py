@@ -22,6 +22,8 @@ from colonnade.streams import StreamKey
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose, encode_header
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 ROWS, WIDTH, CLASSES = 200, 5, 4
 
 
