@@ -87,7 +87,7 @@ def test_nothing_at_all_is_a_configuration_of_defaults() -> None:
     assert parse_config({}) == parse_config(None) == RunConfig()
     assert RunConfig().build_driver() == Simulate()
     method = RunConfig().method.build()
-    assert (method.fusion, method.uplink.link.codec, method.downlink.codec) == (
+    assert (method.fusion, method.uplink.link.codec, method.exchange.downlink.codec) == (
         Concat(),
         Float(32),
         Float(32),
@@ -165,9 +165,9 @@ def test_durations_have_units(written: Any, seconds: float) -> None:
 )
 def test_codecs_are_built(section: Any, codec: object) -> None:
     method = parse_config({"method": {"embedding": section}}).method.build()
-    assert (method.uplink.link.codec, method.downlink.codec) == (codec, Float(32))
+    assert (method.uplink.link.codec, method.exchange.downlink.codec) == (codec, Float(32))
     method = parse_config({"method": {"derivative": section}}).method.build()
-    assert (method.uplink.link.codec, method.downlink.codec) == (Float(32), codec)
+    assert (method.uplink.link.codec, method.exchange.downlink.codec) == (Float(32), codec)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method.name: input should be 'svfl' or 'efvfl', not 'fedavg'",
+        "method.name: input should be 'svfl', 'fedbcd', 'cvfl' or 'efvfl', not 'fedavg'",
     ),
     ({"data": {"name": "cifar"}}, "data: names none of 'mnist5k', 'mnist', 'fashion_mnist', "),
     ({"data": {"partition": "rings"}}, "data.partition: input should be 'quadrants' or 'strips'"),

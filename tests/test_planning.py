@@ -19,7 +19,7 @@ from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.federation import Federation
-from colonnade.methods import svfl
+from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
@@ -65,6 +65,8 @@ METHODS = {
     "float32": svfl(),
     "bf16, mean": svfl(Float("bf16"), Float(16), Mean()),
     "scalar": svfl(Scalar(3), Scalar(5, -1, 1)),
+    "relay": cvfl(Scalar(4), 3, labels="shared"),
+    "relay, mean": fedbcd(2, Mean(), "shared"),
 }
 
 

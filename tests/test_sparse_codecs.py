@@ -20,6 +20,7 @@ from colonnade.config import parse_config
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.kernels.largest import largest, largest_in_rows
 from colonnade.kernels.packing import pack_codes, pack_numbers, unpack_codes, unpack_numbers
@@ -341,7 +342,9 @@ SLOW = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002}))
 FEEDBACK = {
     "top-k": efvfl(TopK(0.05), fusion=Mean()),
     "qsgd": efvfl(QSGD(1, "l2", 64), fusion=Mean()),
-    "both ways": Method("both", Mean(), Plain(ErrorFeedback(TopK(0.2))), ErrorFeedback(TopK(0.3))),
+    "both ways": Method(
+        "both", Mean(), Plain(ErrorFeedback(TopK(0.2))), Split(ErrorFeedback(TopK(0.3)))
+    ),
 }
 
 

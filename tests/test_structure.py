@@ -21,10 +21,11 @@ SOURCE = Path(colonnade.__file__).parent
 FLOORS = [
     "errors streams wire effects kernels models",
     "codecs links batches ledger checkpoints channels costs descriptions tables",
-    "uplinks roles",
+    "local_updates exchanges uplinks roles",
     "drivers",
     "metrics checks organisations prediction export runs",
     "reports methods datasets training objectives",
+    "casting",
     "federation",
     "planning assembly partners progress",
     "estimators",

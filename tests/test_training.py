@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from colonnade.channels import Channel, Network
-from colonnade.codecs import Float, Scalar
+from colonnade.codecs import Float, Scalar, TopK
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Replay, Simulate
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
-from colonnade.methods import svfl
+from colonnade.methods import cvfl, efvfl, fedbcd, svfl
 from colonnade.models import Concat, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.streams import StreamKey
@@ -113,6 +113,9 @@ METHODS = {
     "float32": svfl(),
     "bf16 and fp16, mean": svfl(Float("bf16"), Float(16), Mean()),
     "scalar": svfl(Scalar(3), Scalar(8)),
+    "fedbcd": fedbcd(3, Mean()),
+    "relay, codes": efvfl(TopK(0.3), None, Concat(), "shared", 2, top_codec=TopK(0.5)),
+    "relay, total": cvfl(Scalar(4), 2, Sum(), "shared", others="total"),
 }
 SIMULATE = Simulate(
     Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}, slowdown={"party_1": 3})

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from colonnade.costs import Measured, Modelled
     from colonnade.drivers import Processes, Replay, Simulate
     from colonnade.estimators import VerticalClassifier, VerticalRegressor
+    from colonnade.exchanges import Relay, Split
     from colonnade.export import load_part
     from colonnade.federation import Federation
     from colonnade.links import Direct, ErrorFeedback
+    from colonnade.local_updates import Consecutive
     from colonnade.methods import Method
     from colonnade.models import Concat, Max, Mean, Sum
     from colonnade.organisations import LabelHolder, Party
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Channel",
     "Concat",
+    "Consecutive",
     "Direct",
     "EarlyStopping",
     "ErrorFeedback",
@@ -46,9 +49,11 @@ __all__ = [
     "Party",
     "Plain",
     "Processes",
+    "Relay",
     "Replay",
     "Run",
     "Simulate",
+    "Split",
     "Sum",
     "Training",
     "VerticalClassifier",
@@ -73,9 +78,11 @@ _HOMES = {
     "colonnade.costs": ("Measured", "Modelled"),
     "colonnade.drivers": ("Processes", "Replay", "Simulate"),
     "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),
+    "colonnade.exchanges": ("Relay", "Split"),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
     "colonnade.links": ("Direct", "ErrorFeedback"),
+    "colonnade.local_updates": ("Consecutive",),
     "colonnade.methods": ("Method",),
     "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
     "colonnade.organisations": ("LabelHolder", "Party"),

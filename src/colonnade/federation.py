@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.batches import BatchPlan, pieces
+from colonnade.casting import Cast, max_body_bytes
 from colonnade.checks import (
     check_device,
     check_features,
@@ -36,14 +37,15 @@ from colonnade.checks import (
 from colonnade.descriptions import bytes_of, described
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.exchanges import Relay, Split
 from colonnade.links import Rows
 from colonnade.methods import Method, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, RMSE, Metric
-from colonnade.models import Learner, take
+from colonnade.models import take
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
-from colonnade.roles import EvaluationPlan, HeldOut, SplitLabelHolder, SplitParty
+from colonnade.roles import EvaluationPlan, HeldOut, TrainingLabelHolder, TrainingParty
 from colonnade.roles.stopping import Judge
 from colonnade.runs import Run, RunFolder, history_frame, summarise
 from colonnade.streams import StreamKey
@@ -178,7 +180,7 @@ class Federation:
         self.check(method)
         self._warm_up(method)
         batches = BatchPlan(self.train_rows, training.batch_size, training.epochs, training.seed)
-        roles = self._roles(method, training, batches)
+        roles = self._cast(method, training, batches).roles()
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
         store = checkpoint = None
@@ -227,44 +229,21 @@ class Federation:
             training.early_stopping,
         )
 
-    def _roles(
-        self, method: Method, training: Training, batches: BatchPlan
-    ) -> dict[str, SplitParty | SplitLabelHolder]:
-        holder, seed = self.label_holder, training.seed
+    def _cast(self, method: Method, training: Training, batches: BatchPlan) -> Cast:
         evaluation = self._evaluation(training, batches)
-        widths = {party.name: self.widths[party.name] for party in self.parties}
-        roles: dict[str, SplitParty | SplitLabelHolder] = {
-            party.name: SplitParty(
-                party.name,
-                holder.name,
-                _learner(party.bottom, party),
-                party.features,
-                batches,
-                evaluation,
-                method.uplink.uploader(
-                    party.name, holder.name, self.rows, widths[party.name], seed
-                ),
-                method.downlink.receiver(self.rows, widths[party.name]),
-                seed,
-            )
-            for party in self.parties
-        }
-        roles[holder.name] = SplitLabelHolder(
-            holder.name,
-            _learner(holder.top, holder),
-            holder.labels,
+        return Cast(
+            method,
+            self.parties,
+            self.label_holder,
+            self.widths,
+            self.rows,
             self.loss,
-            None if holder.bottom is None else _learner(holder.bottom, holder),
-            holder.features,
-            batches,
-            evaluation,
-            method.uplink.collector(widths, self.rows, method.fusion, seed),
-            {name: method.downlink.sender(self.rows, width) for name, width in widths.items()},
             _NamedMetrics(self.metrics),
             self._judge(evaluation),
-            seed,
+            batches,
+            evaluation,
+            training.seed,
         )
-        return roles
 
     def _judge(self, evaluation: EvaluationPlan) -> Judge | None:
         if evaluation.stopping is None:
@@ -275,9 +254,8 @@ class Federation:
 
     def _max_body_bytes(self, method: Method, training: Training) -> int:
         rows = max(training.batch_size, training.evaluation_rows)
-        widths = [self.widths[party.name] for party in self.parties]
-        links = (*method.uplink.links, method.downlink)
-        return max(link.bytes_at_most(rows, width) for link in links for width in widths)
+        parameters = sum(p.numel() for p in self.label_holder.top.parameters())
+        return max_body_bytes(method, self.widths, parameters, rows, self.label_holder.name)
 
     # Telling what happened
 
@@ -286,7 +264,7 @@ class Federation:
         method: Method,
         training: Training,
         driver: Driver,
-        roles: Mapping[str, SplitParty | SplitLabelHolder],
+        roles: Mapping[str, TrainingParty | TrainingLabelHolder],
         record: RunRecord,
         config: Mapping[str, Any],
         rounds: int,
@@ -303,8 +281,8 @@ class Federation:
             metric=f"{watched}_{self.metrics[0].name}",
             greater_is_better=self.metrics[0].greater_is_better,
             clock=_clock(driver),
-            privacy=_privacy(),
-            warnings=_warnings(),
+            privacy=_privacy(method),
+            warnings=_warnings(method),
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
@@ -325,7 +303,7 @@ class Federation:
         models: dict[str, dict[str, nn.Module]] = {}
         for name, role in roles.items():
             models[name] = {} if role.bottom is None else {"bottom": role.bottom.module}
-            if isinstance(role, SplitLabelHolder):
+            if isinstance(role, TrainingLabelHolder):
                 models[name]["top"] = role.top.module
         path = None if folder is None else folder.path
         predictor = self._predictor(method, training, models)
@@ -342,7 +320,7 @@ class Federation:
             label_holder.name,
             models,
             self.widths,
-            method.uplink,
+            method.uplink.of_new_rows(),
             method.fusion,
             {o.name: o.device for o in self.parties} | {label_holder.name: label_holder.device},
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
@@ -354,7 +332,7 @@ class Federation:
         self,
         method: Method,
         training: Training,
-        roles: Mapping[str, SplitParty | SplitLabelHolder],
+        roles: Mapping[str, TrainingParty | TrainingLabelHolder],
     ) -> dict[str, Any]:
         """Return what tells this run from another, as plain values."""
         organisations = {}
@@ -483,7 +461,7 @@ class Federation:
         """Send two rows of zeros through each link, so that no measured work compiles a kernel."""
         rows = np.arange(2, dtype=np.int64)
         key = StreamKey(0, "", "warm-up", 0)
-        for link in (*method.uplink.links, method.downlink):
+        for link in (*method.uplink.links, *method.exchange.links):
             for width in {self.widths[party.name] for party in self.parties}:
                 body = link.sender(2, width).send(torch.zeros(2, width), rows, key)
                 link.receiver(2, width).receive(body, rows, key)
@@ -505,28 +483,36 @@ def _squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
     return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
 
 
-def _learner(module: nn.Module, owner: Party | LabelHolder) -> Learner:
-    """Return a copy of the module with its owner's optimiser and scheduler."""
-    return Learner(copy.deepcopy(module), owner.optimiser, owner.scheduler, owner.device)
-
-
 def _clock(driver: Driver) -> dict[str, str]:
     if isinstance(driver, Simulate):
         return {"network": "modelled", "compute": driver.costs.label}
     return {"network": "measured", "compute": "measured"}
 
 
-def _privacy() -> dict[str, str]:
-    return {
+def _privacy(method: Method) -> dict[str, str]:
+    privacy = {
         "mechanism": "none",
         "labels": "stay with the label holder; derivatives and predictions still tell of them",
         "embeddings": "seen by the label holder as the codec leaves them",
         "alignment": "rows were aligned before training; not protected here",
     }
+    match method.exchange:
+        case Relay(others=others):
+            privacy |= {
+                "labels": "known to every party",
+                "embeddings": "seen by the label holder as the codec leaves them; every party sees "
+                + ("those of the others" if others == "codes" else "the sum of the others'"),
+                "top model": "known to every party",
+            }
+    return privacy
 
 
-def _warnings() -> list[str]:
+def _warnings(method: Method) -> list[str]:
+    seen = (
+        "the label holder sees every party's embeddings"
+        if isinstance(method.exchange, Split)
+        else "every organisation sees the others' embeddings, the labels and the top model"
+    )
     return [
-        "no protection is on: the label holder sees every party's embeddings, "
-        "from which features can in part be reconstructed"
+        f"no protection is on: {seen}, and from embeddings features can in part be reconstructed"
     ]

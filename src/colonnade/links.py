@@ -42,6 +42,10 @@ class LinkSender(Protocol):
         """Encode ``x`` of shape ``[len(rows), width]``, the values of ``rows``."""
         ...
 
+    def delivered(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
+        """Return what the receiver takes for the values of the message that was sent last."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Return what this end remembers between messages."""
         ...
@@ -166,6 +170,8 @@ class _DirectEnd:
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
         return self._codec.at(key.round).decode(body, (len(rows), self._width), key)
 
+    delivered = receive
+
     def state_dict(self) -> dict[str, Any]:
         return {}
 
@@ -259,6 +265,9 @@ class _FeedbackEnd:
         # What the other end will decode, not what was meant: the surrogates must stay equal.
         self._surrogate[index] += codec.decode(body, (len(rows), x.shape[1]), key)
         return body
+
+    def delivered(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
+        return self._surrogate[torch.from_numpy(rows)]
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
         index = torch.from_numpy(rows)

@@ -1,4 +1,4 @@
-"""Methods: ready-made compositions of exchange, fusion and links.
+"""Methods: ready-made compositions of exchange, fusion, links and local updates.
 
 A method is a frozen value. The functions below name the published ones; what they do not offer is
 composed by constructing ``Method`` itself.
@@ -7,18 +7,25 @@ composed by constructing ``Method`` itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from colonnade.codecs import Codec, Float
-from colonnade.links import Direct, ErrorFeedback, Link
-from colonnade.models import Concat, Fusion
+from colonnade.errors import ConfigurationError
+from colonnade.exchanges import Exchange, Relay, Split
+from colonnade.links import Direct, ErrorFeedback
+from colonnade.local_updates import Consecutive
+from colonnade.models import Additive, Concat, Fusion
 from colonnade.uplinks import Plain
 
-__all__ = ["Method", "efvfl", "svfl"]
+__all__ = ["Labels", "Method", "Others", "cvfl", "efvfl", "fedbcd", "svfl"]
+
+Labels = Literal["private", "shared"]
+Others = Literal["codes", "total"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """How a federation trains: the split exchange with the parts given.
+    """How a federation trains.
 
     Parameters
     ----------
@@ -28,14 +35,36 @@ class Method:
         How embeddings become the top model's input.
     uplink
         How embeddings reach the label holder.
-    downlink
-        How derivatives reach the parties.
+    exchange
+        What comes back: ``Split()``, derivatives, or ``Relay(...)``, the others' embeddings and the
+        top model.
+    local_updates
+        Which steps follow an exchange.
+
+    Raises
+    ------
+    ConfigurationError
+        If the parts cannot work together.
     """
 
     name: str
     fusion: Fusion = field(default_factory=Concat)
     uplink: Plain = field(default_factory=Plain)
-    downlink: Link = field(default_factory=Direct)
+    exchange: Exchange = field(default_factory=Split)
+    local_updates: Consecutive = field(default_factory=Consecutive)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.exchange, Exchange):
+            raise ConfigurationError(
+                f"an exchange is Split(...) or Relay(...), not {self.exchange!r}; "
+                "derivatives go through Split(downlink=...)"
+            )
+        total = isinstance(self.exchange, Relay) and self.exchange.others == "total"
+        if total and not isinstance(self.fusion, Additive):
+            raise ConfigurationError(
+                "the total of all embeddings is all that fusion by sum or mean needs, but "
+                f"{type(self.fusion).__name__} needs each of them: say others='codes'"
+            )
 
 
 def svfl(
@@ -67,7 +96,88 @@ def svfl(
         "svfl",
         fusion or Concat(),
         Plain(Direct(codec or Float())),
-        Direct(derivative_codec or Float()),
+        Split(Direct(derivative_codec or Float())),
+    )
+
+
+def fedbcd(local_steps: int, fusion: Fusion | None = None, labels: Labels = "private") -> Method:
+    """FedBCD(Q): Q steps on a batch, the exact one included, for one exchange of float32.
+
+    Liu et al., "FedBCD: a communication-efficient collaborative learning framework for distributed
+    features", IEEE TSP 2022. With private labels a party repeats its step with the derivative it
+    got; with shared ones each organisation follows its own gradient anew in every step (C-VFL's
+    Algorithm 1 without compression).
+
+    Parameters
+    ----------
+    local_steps
+        Q.
+    fusion
+        By default ``Concat()``.
+    labels
+        ``"private"`` for the split exchange, ``"shared"`` for relay.
+
+    Examples
+    --------
+    >>> fedbcd(local_steps=5).local_updates
+    Consecutive(steps=5)
+    """
+    exchange = Relay("shared") if _shared(labels) else Split()
+    return Method("fedbcd", fusion or Concat(), Plain(), exchange, Consecutive(local_steps))
+
+
+def cvfl(
+    codec: Codec,
+    local_steps: int = 1,
+    fusion: Fusion | None = None,
+    labels: Labels = "private",
+    *,
+    derivative_codec: Codec | None = None,
+    top_codec: Codec | None = None,
+    others: Others = "codes",
+) -> Method:
+    """C-VFL: compressed embeddings, and with shared labels several local steps a round.
+
+    Castiglia, Das, Wang and Patterson, "Compressed-VFL", ICML 2022. Shared labels are its
+    Algorithm 1; private ones its Algorithm 2, of one step.
+
+    Parameters
+    ----------
+    codec
+        Of the embeddings.
+    local_steps
+        Q; 1 with private labels.
+    fusion
+        By default ``Concat()``.
+    labels
+        ``"private"`` for the split exchange, ``"shared"`` for relay.
+    derivative_codec
+        Of the derivatives, with private labels; by default ``Float(32)``.
+    top_codec
+        C_0, of the top model's parameters, with shared labels; by default ``codec``.
+    others
+        With shared labels, what parties hear of each other: ``"codes"`` or their ``"total"``.
+
+    Raises
+    ------
+    ConfigurationError
+        If local steps or a codec are asked for where the labels leave no use for them.
+
+    Examples
+    --------
+    >>> from colonnade.codecs import Scalar
+    >>> cvfl(Scalar(bits=4), local_steps=10, labels="shared").exchange.top
+    Direct(codec=Scalar(bits=4, low=None, high=None, dither=True))
+    """
+    if _shared(labels):
+        _no_derivatives("cvfl", derivative_codec)
+        exchange: Exchange = Relay("shared", Direct(top_codec or codec), others)
+    else:
+        _one_step("C-VFL's Algorithm 2", local_steps)
+        _no_relay("cvfl", top_codec, others)
+        exchange = Split(Direct(derivative_codec or Float()))
+    return Method(
+        "cvfl", fusion or Concat(), Plain(Direct(codec)), exchange, Consecutive(local_steps)
     )
 
 
@@ -75,28 +185,47 @@ def efvfl(
     codec: Codec,
     derivative_codec: Codec | None = None,
     fusion: Fusion | None = None,
+    labels: Labels = "private",
+    local_steps: int = 1,
+    *,
+    top_codec: Codec | None = None,
+    others: Others = "codes",
 ) -> Method:
-    """EF-VFL with private labels: embeddings by error feedback, so that brutal codecs converge.
+    """EF-VFL: embeddings by error feedback, so that brutal codecs converge.
 
-    Algorithm 2 of Valdeira et al., "Communication-efficient vertical federated learning via
+    Valdeira, Xavier, Soares and Chi, "Communication-efficient vertical federated learning via
     compressed error feedback": both ends of each link keep a surrogate of every row, and only what
-    the receiver does not know yet is encoded. The label holder takes the derivatives at the
-    surrogates. Held-out rows have no surrogate and travel as float32, as evaluation.
+    the receiver does not know yet is encoded. Held-out rows have no surrogate and travel as
+    float32, as evaluation.
+
+    With private labels it is Algorithm 2: the label holder takes the derivatives at the surrogates.
+    With shared labels it is Algorithm 1: a party differentiates at its exact embedding and the
+    others' surrogates, and may take several steps.
 
     Parameters
     ----------
     codec
         Of the embeddings: a contraction, such as ``TopK`` or ``QSGD``.
     derivative_codec
-        Of the derivatives, by default ``Float(32)``; for error feedback on these too compose
-        ``Method`` with ``downlink=ErrorFeedback(...)``.
+        Of the derivatives, with private labels; by default ``Float(32)``. For error feedback on
+        these too compose ``Method`` with ``Split(ErrorFeedback(...))``.
     fusion
         By default ``Concat()``.
+    labels
+        ``"private"`` for the split exchange, ``"shared"`` for relay.
+    local_steps
+        Q; 1 with private labels.
+    top_codec
+        Of the top model's parameters, with shared labels; a lossy one goes by error feedback too,
+        and must be a contraction. By default ``Float(32)``.
+    others
+        With shared labels, what parties hear of each other: ``"codes"`` or their ``"total"``.
 
     Raises
     ------
     ConfigurationError
-        If the codec is no contraction.
+        If a codec is no contraction, or local steps or a codec are asked for where the labels leave
+        no use for them.
 
     Examples
     --------
@@ -104,9 +233,46 @@ def efvfl(
     >>> efvfl(TopK(ratio=0.01)).name
     'efvfl'
     """
+    if _shared(labels):
+        _no_derivatives("efvfl", derivative_codec)
+        top = Direct() if top_codec in (None, Float()) else ErrorFeedback(top_codec)
+        exchange: Exchange = Relay("shared", top, others)
+    else:
+        _one_step("EF-VFL's Algorithm 2", local_steps)
+        _no_relay("efvfl", top_codec, others)
+        exchange = Split(Direct(derivative_codec or Float()))
     return Method(
-        "efvfl",
-        fusion or Concat(),
-        Plain(ErrorFeedback(codec)),
-        Direct(derivative_codec or Float()),
+        "efvfl", fusion or Concat(), Plain(ErrorFeedback(codec)), exchange, Consecutive(local_steps)
     )
+
+
+def _shared(labels: str) -> bool:
+    if labels not in ("private", "shared"):
+        raise ConfigurationError(f"labels are private or shared, not {labels!r}")
+    return labels == "shared"
+
+
+def _one_step(algorithm: str, local_steps: int) -> None:
+    if local_steps != 1:
+        raise ConfigurationError(
+            f"{algorithm}, with private labels, takes one step a round, not {local_steps}: a party "
+            "cannot follow its gradient without the labels; share them (labels='shared'), or take "
+            "fedbcd, which repeats the derivative"
+        )
+
+
+def _no_derivatives(method: str, codec: Codec | None) -> None:
+    if codec not in (None, Float()):
+        raise ConfigurationError(
+            f"{method} with shared labels sends no derivatives, so there is nothing for "
+            f"{codec} to encode; the top model has a codec (top_codec)"
+        )
+
+
+def _no_relay(method: str, top_codec: Codec | None, others: Others) -> None:
+    if top_codec is not None or others != "codes":
+        raise ConfigurationError(
+            f"{method} with private labels sends the parties derivatives alone, neither the top "
+            "model nor others' embeddings; share the labels (labels='shared') or leave top_codec "
+            "and others out"
+        )

@@ -106,7 +106,7 @@ class Predictor:
     widths
         How wide each organisation's embeddings are.
     uplink, fusion
-        How embeddings reach the top model.
+        How embeddings of new rows reach the top model.
     devices
         Where each organisation's models compute.
     transformers
@@ -164,7 +164,7 @@ class Predictor:
         holder = self._holder(features, rows, new)
         roles: list[Role] = [*self._parties(features, rows, new), holder]
         limit = max(
-            self.uplink.links[1].bytes_at_most(rows_per_message, width)
+            self.uplink.link.bytes_at_most(rows_per_message, width)
             for width in self.widths.values()
         )
         assignment = Assignment(seed=self.seed, max_body_bytes=limit)

@@ -18,7 +18,7 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import export_part
-from colonnade.ledger import Entry, Ledger
+from colonnade.ledger import Ledger
 from colonnade.prediction import Prediction, Predictor
 from colonnade.wire import Purpose
 
@@ -150,7 +150,8 @@ def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
     if not record.history:
         return pl.DataFrame(schema={"round": pl.Int64})
     history = pl.DataFrame(record.history, infer_schema_length=None)
-    ledger = record.ledger.frame().filter(pl.col("purpose") == Purpose.TRAINING.label)
+    trains = [purpose.label for purpose in Purpose if purpose.trains]
+    ledger = record.ledger.frame().filter(pl.col("purpose").is_in(trains))
     up = pl.col("receiver") == label_holder
     by_round = (
         ledger.group_by("round")
@@ -182,18 +183,19 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the account of a run.
 
-    Bytes are lengths of bodies that were handed to the driver for training, except
-    ``bytes_evaluation`` (bodies sent to evaluate) and ``bytes_framed`` (everything, envelopes
-    included). ``seconds_virtual`` is the simulator's clock at the end of the last role,
-    evaluation included; ``clock`` says what of it was measured and what modelled. ``activities``
-    are the seconds of each organisation by purpose and kind of work (or ``"wait"``), on the
-    driver's clock and in CPU time.
+    Bytes are lengths of bodies that were handed to the driver for training, those that were
+    forwarded included, except ``bytes_evaluation`` (bodies sent to evaluate) and ``bytes_framed``
+    (everything, with envelopes). ``local_updates`` are the label holder's steps without exchange.
+    ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
+    ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
+    organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
     """
     ledger = record.ledger
-
-    def training(entry: Entry) -> bool:
-        return entry.purpose is Purpose.TRAINING
-
+    steps = sum(
+        activity.count
+        for (role, _, kind), activity in record.activities.items()
+        if role == label_holder and kind in ("update", "local_step")
+    )
     column = history[metric].drop_nulls() if metric in history.columns else pl.Series([])
     # A metric of a diverged model is not a number, which JSON does not know.
     scores = [float(score) if math.isfinite(score) else None for score in column]
@@ -218,10 +220,10 @@ def summarise(
         "test": _test_metrics(history) if record.completed else None,
         "completed": record.completed,
         "rounds": record.round,
-        "local_updates": 0,
+        "local_updates": max(0, steps - record.round),
         "messages": len(ledger),
-        "bytes_up": ledger.bytes(lambda e: training(e) and e.receiver == label_holder),
-        "bytes_down": ledger.bytes(lambda e: training(e) and e.sender == label_holder),
+        "bytes_up": ledger.bytes(lambda e: e.purpose.trains and e.receiver == label_holder),
+        "bytes_down": ledger.bytes(lambda e: e.purpose.trains and e.sender == label_holder),
         "bytes_evaluation": ledger.bytes(lambda e: e.purpose is Purpose.EVALUATION),
         "bytes_framed": ledger.framed_bytes(),
         "seconds_virtual": record.seconds_virtual,

@@ -38,6 +38,11 @@ class Purpose(IntEnum):
         """The lower-case word that tables and files use."""
         return self.name.lower()
 
+    @property
+    def trains(self) -> bool:
+        """Whether it is a cost of training: its messages, and those of them that are forwarded."""
+        return self in (Purpose.TRAINING, Purpose.RELAY)
+
 
 class Message(NamedTuple):
     """A message as a driver holds it: the header's fields, both ends, and the body.

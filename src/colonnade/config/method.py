@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from colonnade import methods
 from colonnade.codecs import QSGD, Codec, Float, Scalar, TopK
-from colonnade.config.sections import Chosen, Section, choice
+from colonnade.config.sections import Chosen, Count, Section, choice
 from colonnade.errors import ConfigurationError
 from colonnade.models import Concat, Max, Mean, Sum
 
@@ -24,23 +26,61 @@ else:
 
 _FLOAT: Any = "float"
 _CONCAT: Any = "concat"
-
-
-_METHODS = {"svfl": methods.svfl, "efvfl": methods.efvfl}
+_METHODS: dict[str, Callable[..., methods.Method]] = {
+    "svfl": methods.svfl,
+    "fedbcd": methods.fedbcd,
+    "cvfl": methods.cvfl,
+    "efvfl": methods.efvfl,
+}
+_ARGUMENTS = {"embedding": "codec", "derivative": "derivative_codec", "top": "top_codec"}
+_UNUSED: dict[str, Any] = {
+    "embedding": Float(),
+    "derivative": Float(),
+    "fusion": Concat(),
+    "labels": "private",
+    "local_steps": 1,
+    "top": None,
+    "others": "codes",
+}
+"""What a setting is that asks for nothing: a method need not have it then."""
 
 
 class MethodConfig(Section):
     """The method, and how its messages are encoded."""
 
-    name: Literal["svfl", "efvfl"] = "svfl"
-    embedding: _Codec = _FLOAT
-    derivative: _Codec = _FLOAT
+    name: Literal["svfl", "fedbcd", "cvfl", "efvfl"] = "svfl"
+    embedding: _Codec = Field(_FLOAT, description="how embeddings are encoded")
+    derivative: _Codec = Field(_FLOAT, description="private labels: how derivatives are encoded")
     fusion: _Fusion = _CONCAT
+    labels: Literal["private", "shared"] = Field(
+        "private", description="shared: every party has them, and hears of the others' embeddings"
+    )
+    local_steps: Count = Field(1, description="steps on a batch for one exchange, Q")
+    top: _Codec | None = Field(
+        None, description="shared labels: how the top model's parameters are encoded"
+    )
+    others: Literal["codes", "total"] = Field(
+        "codes", description="shared labels: what parties hear of the others' embeddings"
+    )
 
     def build(self) -> methods.Method:
-        """Return the method."""
-        parts = (self.embedding.build(), self.derivative.build(), self.fusion.build())
-        return _METHODS[self.name](*parts)
+        """Return the method.
+
+        Raises
+        ------
+        ConfigurationError
+            If it has no such setting, or refuses the combination.
+        """
+        make = _METHODS[self.name]
+        accepted, given = inspect.signature(make).parameters, {}
+        for key in _UNUSED:
+            value, argument = getattr(self, key), _ARGUMENTS.get(key, key)
+            value = value.build() if hasattr(value, "build") else value
+            if argument in accepted:
+                given[argument] = value
+            elif value != _UNUSED[key]:
+                raise ConfigurationError(f"{self.name} has no {key}")
+        return make(**given)
 
     @model_validator(mode="after")
     def _accepted(self) -> MethodConfig:

@@ -1,21 +1,38 @@
 """Models by name, fusion, and a model together with its optimiser."""
 
-from colonnade.models.fusion import Concat, Fusion, Max, Mean, Sum
-from colonnade.models.learner import Features, Learner, OptimiserFactory, SchedulerFactory, take
+from colonnade.models.fusion import Additive, Concat, Fusion, Max, Mean, Sum
+from colonnade.models.learner import (
+    Features,
+    Learner,
+    OptimiserFactory,
+    SchedulerFactory,
+    parameter_vector,
+    put_parameters,
+    take,
+)
+from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
+from colonnade.models.mvcnn import Mvcnn
+from colonnade.models.resnet import ResNet18
 from colonnade.models.tabular import Tabular
 
 __all__ = [
+    "Additive",
     "Concat",
     "Features",
     "Fusion",
     "Learner",
+    "Lstm",
     "Max",
     "Mean",
+    "Mvcnn",
     "OptimiserFactory",
+    "ResNet18",
     "SchedulerFactory",
     "Sum",
     "Tabular",
     "mlp",
+    "parameter_vector",
+    "put_parameters",
     "take",
 ]

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["Concat", "Fusion", "Max", "Mean", "Sum"]
+__all__ = ["Additive", "Concat", "Fusion", "Max", "Mean", "Sum"]
 
 
 class Fusion(Protocol):
@@ -35,6 +35,15 @@ class Fusion(Protocol):
         ConfigurationError
             If these widths cannot be combined.
         """
+        ...
+
+
+@runtime_checkable
+class Additive(Fusion, Protocol):
+    """A fusion that needs of the embeddings no more than their sum."""
+
+    def of_total(self, total: Tensor, embeddings: int) -> Tensor:
+        """Return the fusion of so many embeddings with this sum."""
         ...
 
 
@@ -80,6 +89,10 @@ class Sum(_Elementwise):
         """Add the embeddings in the order given."""
         return reduce(torch.add, embeddings)
 
+    def of_total(self, total: Tensor, embeddings: int) -> Tensor:
+        """Return the sum itself."""
+        return total
+
 
 @dataclass(frozen=True)
 class Mean(_Elementwise):
@@ -91,7 +104,11 @@ class Mean(_Elementwise):
 
     def __call__(self, embeddings: Sequence[Tensor]) -> Tensor:
         """Average the embeddings, adding in the order given."""
-        return reduce(torch.add, embeddings) / len(embeddings)
+        return self.of_total(reduce(torch.add, embeddings), len(embeddings))
+
+    def of_total(self, total: Tensor, embeddings: int) -> Tensor:
+        """Return the sum divided by how many there are."""
+        return total / embeddings
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["Features", "Learner", "OptimiserFactory", "SchedulerFactory", "take"]
+__all__ = [
+    "Features",
+    "Learner",
+    "OptimiserFactory",
+    "SchedulerFactory",
+    "parameter_vector",
+    "put_parameters",
+    "take",
+]
 
 Features: TypeAlias = Tensor | Mapping[str, Tensor]
 """Inputs of a bottom model, first axis the rows: a tensor, or several by name."""
@@ -34,6 +42,25 @@ def take(features: Features, rows: NDArray[np.int64]) -> Any:
     if isinstance(features, Tensor):
         return features.index_select(0, index)
     return {name: column.index_select(0, index) for name, column in features.items()}
+
+
+def parameter_vector(module: nn.Module) -> Tensor:
+    """Return all parameters of a module, one after another, on the CPU; buffers are not among them.
+
+    >>> parameter_vector(nn.Linear(3, 2)).shape
+    torch.Size([8])
+    """
+    parameters = [p.detach().cpu().flatten() for p in module.parameters()]
+    return torch.cat(parameters) if parameters else torch.zeros(0)
+
+
+def put_parameters(module: nn.Module, vector: Tensor) -> None:
+    """Give a module the parameters that ``parameter_vector`` returned of one of the same form."""
+    with torch.no_grad():
+        start = 0
+        for p in module.parameters():
+            p.copy_(vector[start : start + p.numel()].view_as(p))
+            start += p.numel()
 
 
 class Learner:

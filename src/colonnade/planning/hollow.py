@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from colonnade.exchanges import Relay, Split
 from colonnade.federation import Federation
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.methods import Method
@@ -28,7 +29,11 @@ def sized_method(method: Method) -> Method:
     """Return the method with links whose messages have their size whatever the values."""
     training, held_out = method.uplink.links
     uplink = replace(method.uplink, link=_sized(training), held_out=_sized(held_out))
-    return replace(method, uplink=uplink, downlink=_sized(method.downlink))
+    match method.exchange:
+        case Split(downlink):
+            return replace(method, uplink=uplink, exchange=Split(_sized(downlink)))
+        case Relay(top=top) as relay:
+            return replace(method, uplink=uplink, exchange=replace(relay, top=_sized(top)))
 
 
 class _Hollow(nn.Module):
@@ -40,6 +45,17 @@ class _Hollow(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.zeros(len(x), self._width, requires_grad=torch.is_grad_enabled())
+
+
+class _HollowTop(nn.Module):
+    """Returns its input; has so many parameters and uses none."""
+
+    def __init__(self, parameters: int) -> None:
+        super().__init__()
+        self.unused = nn.Parameter(torch.zeros(parameters))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
 
 
 def _sum(predictions: Tensor, labels: Tensor) -> Tensor:
@@ -60,7 +76,7 @@ def hollow_federation(federation: Federation) -> Federation:
         LabelHolder(
             name,
             torch.zeros(federation.rows),
-            nn.Identity(),
+            _HollowTop(sum(p.numel() for p in federation.label_holder.top.parameters())),
             _sum,
             features=None if own is None else nothing,
             bottom=None if own is None else _Hollow(federation.widths[name]),
@@ -109,6 +125,8 @@ class _LongestEnd:
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
         return torch.zeros(len(rows), self.width)
+
+    delivered = receive
 
     def state_dict(self) -> dict[str, Any]:
         return {}

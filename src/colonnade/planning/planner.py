@@ -119,7 +119,7 @@ class Plan:
         }
 
     def _bytes(self, which: pl.Expr) -> int:
-        chosen = self.traffic.filter(which & (pl.col("purpose") == "training"))
+        chosen = self.traffic.filter(which & pl.col("purpose").is_in(["training", "relay"]))
         return int(chosen["body_bytes"].sum())
 
 
@@ -202,7 +202,7 @@ def plan(
 
 def _why_bound(method: Method, training: Training, evaluations: int) -> tuple[str, ...]:
     reasons = []
-    if not all(link.fixed_size for link in (*method.uplink.links, method.downlink)):
+    if not all(link.fixed_size for link in (*method.uplink.links, *method.exchange.links)):
         reasons.append("the size of a message depends on the values in it")
     rule = training.early_stopping
     if rule is not None and rule.patience is not None and rule.patience < evaluations:

@@ -255,7 +255,7 @@ def _frontier(runs: Mapping[str, Run]) -> Figure | None:
 def _bytes_by_party(run: Run) -> Figure | None:
     """Return what went up from and down to each party for training, by kind."""
     holder = run.summary["label_holder"]
-    ledger = run.ledger.frame().filter(purpose="training")
+    ledger = run.ledger.frame().filter(pl.col("purpose").is_in(["training", "relay"]))
     party = pl.when(pl.col("sender") == holder).then("receiver").otherwise("sender")
     grouped = (
         ledger.with_columns(party=party, up=pl.col("receiver") == holder)

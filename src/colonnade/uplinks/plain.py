@@ -50,6 +50,10 @@ class Plain:
         stateless = self.link.delivery is Delivery.ANY
         return self.link, self.held_out or (self.link if stateless else Direct())
 
+    def of_new_rows(self) -> Plain:
+        """Return the uplink of rows that were never trained on."""
+        return Plain(self.links[1])
+
     def uploader(
         self, party: str, label_holder: str, rows: int, width: int, seed: int
     ) -> PlainUploader:
@@ -81,7 +85,12 @@ class PlainUploader:
         self._seed = seed
 
     async def upload(
-        self, bottom: Learner, features: Features, rows: Rows, moment: Moment
+        self,
+        bottom: Learner,
+        features: Features,
+        rows: Rows,
+        moment: Moment,
+        saliency: Tensor | None = None,
     ) -> Tensor:
         """Evaluate the bottom model on ``rows``, send its embedding, and return it."""
         training = moment.purpose is Purpose.TRAINING
@@ -96,13 +105,19 @@ class PlainUploader:
         link = self._link if training else self._held_out
         body = await Work(
             "encode",
-            lambda: link.send(embedding.detach(), rows, key),
+            lambda: link.send(embedding.detach(), rows, key, saliency),
             moment.round,
             moment.purpose,
             rows=len(rows),
         )
+        if training:
+            self._sent = body, rows, key
         await Send(self._label_holder, KIND, moment.round, body, moment.purpose)
         return embedding
+
+    def delivered(self) -> Tensor:
+        """Return what the label holder takes for the embedding of the batch that was just sent."""
+        return self._link.delivered(*self._sent)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the link's state."""
@@ -148,7 +163,8 @@ class PlainCollector:
             embedding = links[message.sender].receive(message.body, rows, key)
             received[message.sender] = embedding.requires_grad_(training)
         embeddings: Sequence[Tensor] = [*received.values(), *([] if own is None else [own])]
-        return Fused(self._fusion(embeddings), received)
+        bodies = {message.sender: message.body for message in arrivals}
+        return Fused(self._fusion(embeddings), received, bodies, self._fusion)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each party's link."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from colonnade.effects import Purpose
 from colonnade.links import Rows
-from colonnade.models import Features, Learner
+from colonnade.models import Features, Fusion, Learner
 from colonnade.streams import StreamKey
 
 __all__ = ["Collector", "Fused", "Moment", "Uploader"]
@@ -54,10 +54,21 @@ class Fused:
         The input of the top model, ``[B, width]``.
     received
         For each party, the leaf of the graph that stands for its contribution.
+    bodies
+        The messages that brought them, as received.
+    fusion
+        How the contributions were combined.
     """
 
     value: Tensor
     received: Mapping[str, Tensor]
+    bodies: Mapping[str, bytes]
+    fusion: Fusion
+
+    def stale(self, own: Tensor | None) -> Tensor:
+        """Fuse what was received, now constant, with an own embedding of these rows, if any."""
+        received = [leaf.detach() for leaf in self.received.values()]
+        return self.fusion([*received, *([] if own is None else [own])])
 
     def derivatives(self) -> dict[str, Tensor]:
         """Return, after backward, each party's derivative: d loss / d embedding, ``[B, E]``."""
@@ -72,11 +83,17 @@ class Uploader(Protocol):
     """The party's half."""
 
     async def upload(
-        self, bottom: Learner, features: Features, rows: Rows, moment: Moment
+        self,
+        bottom: Learner,
+        features: Features,
+        rows: Rows,
+        moment: Moment,
+        saliency: Tensor | None = None,
     ) -> Tensor:
         """Evaluate the bottom model on ``rows``, send, and return the exact embedding.
 
-        When training, the returned tensor carries the graph to backpropagate through.
+        When training, the returned tensor carries the graph to backpropagate through. ``saliency``
+        says how much each component matters, where that is known: codecs may choose by it.
         """
         ...
 

@@ -1,0 +1,42 @@
+"""Local updates: how many steps an organisation takes for one exchange.
+
+An exchange costs the wire; a step costs only computing. Between two exchanges an organisation may
+go on with what it has: its own fresh embedding, and what it last heard of the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.errors import ConfigurationError
+
+__all__ = ["Consecutive"]
+
+
+@dataclass(frozen=True)
+class Consecutive:
+    """Q steps on the batch of the round, the exact one included, all before the next exchange.
+
+    FedBCD (Liu et al., IEEE TSP 2022) and C-VFL's Algorithm 1. One step is none beyond the exact.
+
+    Parameters
+    ----------
+    steps
+        Q, at least 1.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no step.
+
+    Examples
+    --------
+    >>> Consecutive(steps=5)
+    Consecutive(steps=5)
+    """
+
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, int) or self.steps < 1:
+            raise ConfigurationError(f"local steps are 1 or more a round, not {self.steps!r}")

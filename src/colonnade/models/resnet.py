@@ -1,0 +1,124 @@
+"""A residual network for small pictures, such as a quadrant of 16 x 16 pixels.
+
+He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 2016. Their network
+for ImageNet begins with a convolution of 7 x 7 at stride 2 and a pool, which leave nothing of a
+small picture; as in their experiments on CIFAR-10 (Section 4.2), it begins here with one of 3 x 3
+at stride 1 and no pool.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from colonnade.errors import ConfigurationError, DataError
+
+__all__ = ["ResNet18"]
+
+_STAGES = 4
+_BLOCKS = 2  # of each stage
+
+
+class ResNet18(nn.Module):
+    """Eight residual blocks of two convolutions, the mean over the picture, and a linear layer.
+
+    A block is
+
+        y = relu(x' + norm(conv(relu(norm(conv(x))))))
+
+    with convolutions of 3 x 3 and batch normalisation. Two blocks have 64 channels, two 128, two
+    256 and two 512. Where the channels double, height and width are halved, and x' is x after a
+    convolution of 1 x 1 and a norm; elsewhere x' is x.
+
+    Batch normalisation counts means and variances while training. These are part of the model's
+    state, and what is predicted for a row in training mode depends on the other rows of its batch.
+
+    Parameters
+    ----------
+    outputs
+        The width of the embedding.
+    inputs
+        Channels of a picture.
+    width
+        Channels of the first two blocks.
+
+    Raises
+    ------
+    ConfigurationError
+        If a number is below 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> bottom = ResNet18(outputs=10)
+    >>> sum(weights.numel() for weights in bottom.parameters())
+    11173962
+    >>> bottom(torch.zeros(2, 3, 16, 16)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, outputs: int, inputs: int = 3, width: int = 64) -> None:
+        super().__init__()
+        if min(outputs, inputs, width) < 1:
+            raise ConfigurationError(
+                "a residual network needs outputs, inputs and a width of 1 or more, not "
+                f"{outputs}, {inputs} and {width}"
+            )
+        self.inputs = inputs
+        self.stem = _convolution(inputs, width, size=3, stride=1)
+        blocks = [_Block(width, width, stride=1) for _ in range(_BLOCKS)]
+        for stage in range(1, _STAGES):
+            channels = width * 2**stage
+            blocks.append(_Block(channels // 2, channels, stride=2))
+            blocks += [_Block(channels, channels, stride=1) for _ in range(1, _BLOCKS)]
+        self.blocks = nn.Sequential(*blocks)
+        self.embed = nn.Linear(width * 2 ** (_STAGES - 1), outputs)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return embeddings ``[B, outputs]``.
+
+        Parameters
+        ----------
+        pictures
+            Shape ``[B, inputs, H, W]``.
+
+        Raises
+        ------
+        DataError
+            If the pictures have another shape.
+        """
+        if pictures.dim() != 4 or pictures.shape[1] != self.inputs or min(pictures.shape[2:]) < 1:
+            raise DataError(
+                f"pictures must have the shape [rows, {self.inputs}, height, width], "
+                f"not {list(pictures.shape)}; do not flatten them"
+            )
+        values: Tensor = self.blocks(relu(self.stem(pictures)))
+        embeddings: Tensor = self.embed(values.mean((2, 3)))
+        return embeddings
+
+
+class _Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = _convolution(inputs, outputs, size=3, stride=stride)
+        self.second = _convolution(outputs, outputs, size=3, stride=1)
+        self.shortcut = (
+            nn.Identity()
+            if inputs == outputs
+            else _convolution(inputs, outputs, size=1, stride=stride)
+        )
+
+    def forward(self, values: Tensor) -> Tensor:
+        changed: Tensor = self.second(relu(self.first(values)))
+        return relu(self.shortcut(values) + changed)
+
+
+def _convolution(inputs: int, outputs: int, size: int, stride: int) -> nn.Sequential:
+    """Return a convolution that keeps the picture's size but for the stride, and its norm."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+    )

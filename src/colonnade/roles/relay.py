@@ -1,0 +1,185 @@
+r"""The relay exchange: embeddings up, everybody's embeddings and the top model down.
+
+Theory of operation. Every party has the labels. In each round, for a batch of B rows:
+
+1. party m computes z_m = h_m(x_m) and sends it through its link: C(z_m);
+2. the label holder tells every party of the others' embeddings (``others.py``), and sends it the
+   parameters of the top model through a link of its own: C_0(theta_0);
+3. everyone takes Q steps on the batch: a party on its own parameters, with its own exact fresh
+   z_m, the others' embeddings and the top model as received; the label holder on the exact top
+   model (and a bottom of its own), with the embeddings as received.
+
+This is C-VFL's Algorithm 1 (Castiglia et al., ICML 2022), with exact links FedBCD in relay form,
+with error feedback EF-VFL's Algorithm 1 (Valdeira et al.). A party differentiates at its exact z_m:
+nothing flows through a codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.effects import Expect, Receive, Send, Work
+from colonnade.links import LinkReceiver, LinkSender, Rows
+from colonnade.models import Learner, parameter_vector, put_parameters, take
+from colonnade.roles.others import FuseOwn, OthersReceiver, OthersSender
+from colonnade.roles.rounds import Loss, TrainingLabelHolder, TrainingParty
+from colonnade.uplinks import Fused, Moment
+
+__all__ = ["RelayLabelHolder", "RelayParty"]
+
+KIND = "top"
+_ONE = np.zeros(1, dtype=np.int64)  # the parameters of a top model are a table of one row
+
+
+class RelayParty(TrainingParty):
+    """A party in the relay exchange.
+
+    Parameters
+    ----------
+    labels
+        A label for each aligned sample.
+    loss
+        From predictions and labels of a batch to its mean loss.
+    top
+        A model of the label holder's top model's form, whose parameters it will be sent.
+    top_link
+        The receiving end of the link that brings them.
+    others
+        Its half of how it learns of the others' embeddings.
+    **around
+        As for ``TrainingParty``.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor,
+        loss: Loss,
+        top: Learner,
+        top_link: LinkReceiver,
+        others: OthersReceiver,
+        **around: Any,
+    ) -> None:
+        super().__init__(**around)
+        self._labels = labels
+        self._loss = loss
+        self._top = top
+        self._top.module.requires_grad_(False)
+        self._top_link = top_link
+        self._others = others
+        self._saliency: Tensor | None = None
+
+    async def _train(self, rows: Rows, moment: Moment) -> None:
+        embedding: Tensor | None = await self._uplink.upload(
+            self.bottom, self._features, rows, moment, self._saliency
+        )
+        fuse = await self._others.receive(self._uplink, rows, moment)
+        arrivals = await Receive(Expect(KIND, self.round, (self._label_holder,)))
+        await Work("decode", lambda: self._take_top(arrivals.only.body, moment), self.round, rows=1)
+        for step in range(self._local_updates.steps):
+            await Work(
+                "local_step",
+                partial(self._local_step, embedding, fuse, rows),
+                self.round,
+                step=step + 1,
+                rows=len(rows),
+            )
+            embedding = None  # the next steps have one of their own
+
+    def _take_top(self, body: bytes, moment: Moment) -> None:
+        key = moment.key(self._seed, self._label_holder, KIND)
+        put_parameters(self._top.module, self._top_link.receive(body, _ONE, key)[0])
+
+    def _local_step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
+        """Take a step on its own parameters; the first one has the embedding that was sent."""
+        if embedding is None:
+            embedding = self.bottom(take(self._features, rows), training=True)
+        own = embedding.detach().requires_grad_()
+        predictions = self._top(fuse(own), training=True)
+        loss = self._loss(predictions, self._labels[torch.from_numpy(rows)])
+        (derivative,) = torch.autograd.grad(loss, own)
+        torch.autograd.backward(embedding, derivative)
+        self.bottom.step()
+        self._saliency = derivative.sum(dim=0).abs()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all durable state."""
+        return super().state_dict() | {
+            "top": self._top.state_dict(),
+            "top_link": self._top_link.state_dict(),
+            "others": self._others.state_dict(),
+            "saliency": self._saliency,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        super().load_state_dict(state)
+        self._top.load_state_dict(state["top"])
+        self._top_link.load_state_dict(state["top_link"])
+        self._others.load_state_dict(state["others"])
+        self._saliency = state["saliency"]
+
+
+class RelayLabelHolder(TrainingLabelHolder):
+    """The label holder in the relay exchange.
+
+    Parameters
+    ----------
+    others
+        Its half of how parties learn of the others' embeddings.
+    top_link
+        The sending end of the link that brings the top model's parameters to all parties.
+    **around
+        As for ``TrainingLabelHolder``.
+    """
+
+    def __init__(self, others: OthersSender, top_link: LinkSender, **around: Any) -> None:
+        super().__init__(**around)
+        self._others = others
+        self._top_link = top_link
+
+    async def _train(self, rows: Rows, moment: Moment) -> None:
+        own = None if self.bottom is None else await self._own(rows, moment)
+        fused = await self._uplink.collect(rows, own, moment)
+        await self._others.send(fused, own, rows, moment)
+        body = await Work("encode", lambda: self._encode_top(moment), self.round, rows=1)
+        for party in self.peers:
+            await Send(party, KIND, self.round, body)
+        for step in range(self._local_updates.steps):
+            await Work(
+                "local_step",
+                partial(self._local_step, fused, own, rows, step),
+                self.round,
+                step=step + 1,
+                rows=len(rows),
+            )
+            own = None  # the next steps have one of their own
+
+    def _encode_top(self, moment: Moment) -> bytes:
+        key = moment.key(self._seed, self.name, KIND)
+        return self._top_link.send(parameter_vector(self.top.module)[None], _ONE, key)
+
+    def _local_step(self, fused: Fused, own: Tensor | None, rows: Rows, step: int) -> None:
+        """Take a step on top and own bottom; the first one has the embedding that was sent."""
+        if own is None and self.bottom is not None:
+            own = self._embed(rows)
+        mean_loss = self._backpropagate(fused.stale(own), rows)
+        if step == 0:
+            self._note(mean_loss, rows)
+        self._update()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all durable state."""
+        own = {"others": self._others.state_dict(), "top_link": self._top_link.state_dict()}
+        return super().state_dict() | own
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        super().load_state_dict(state)
+        self._others.load_state_dict(state["others"])
+        self._top_link.load_state_dict(state["top_link"])

@@ -1,0 +1,341 @@
+"""What every organisation does around the exchange of a round: evaluate, stop, keep the best.
+
+A protocol adds ``_train``, the exchange and the steps of one round, to the two roles here.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.batches import BatchPlan
+from colonnade.effects import Boundary, Expect, Purpose, Receive, Report, Send, Work
+from colonnade.errors import Diverged
+from colonnade.links import Rows
+from colonnade.local_updates import Consecutive
+from colonnade.models import Features, Learner, take
+from colonnade.roles.evaluate import EvaluationPlan, HeldOut, Metrics, evaluated, upload
+from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
+from colonnade.uplinks import Moment, PlainCollector, PlainUploader
+
+__all__ = ["Loss", "TrainingLabelHolder", "TrainingParty"]
+
+VERDICT = "verdict"
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class TrainingParty(ABC):
+    """A party while training.
+
+    Parameters
+    ----------
+    name, label_holder
+        Its own name, and that of the label holder.
+    bottom
+        Its bottom model.
+    features
+        Its columns, a row for each aligned sample.
+    batches, evaluation
+        Which rows are used when.
+    uplink
+        Its half of the uplink.
+    local_updates
+        Which steps it takes between two exchanges.
+    seed
+        The run's seed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        label_holder: str,
+        bottom: Learner,
+        features: Features,
+        batches: BatchPlan,
+        evaluation: EvaluationPlan,
+        uplink: PlainUploader,
+        local_updates: Consecutive,
+        seed: int,
+    ) -> None:
+        self.name = name
+        self.round = 0
+        self.bottom = bottom
+        self._label_holder = label_holder
+        self._features = features
+        self._batches = batches
+        self._evaluation = evaluation
+        self._uplink = uplink
+        self._local_updates = local_updates
+        self._seed = seed
+        self._stopped = False
+        self._best = BestParts([bottom])
+
+    @property
+    def peers(self) -> Sequence[str]:
+        """The label holder alone."""
+        return (self._label_holder,)
+
+    def done(self) -> bool:
+        """Whether the last round is over, or training was stopped."""
+        return self._stopped or self.round >= self._batches.rounds
+
+    async def run(self) -> None:
+        """Train from ``self.round`` to the last round, or until the label holder stops it."""
+        while not self.done():
+            await Boundary(self.round)
+            await self._train(self._batches.rows(self.round), Moment(self.round))
+            self.round += 1
+            if self._batches.ends_epoch(self.round):
+                self.bottom.end_epoch()
+            if self._evaluation.due(self.round):
+                await self._upload(self._evaluation.watched)
+                await self._obey()
+            if self.done():
+                self._best.put_back()
+                await self._upload(self._evaluation.final)
+        await Boundary(self.round)
+
+    @abstractmethod
+    async def _train(self, rows: Rows, moment: Moment) -> None:
+        """Exchange a batch and take the steps of its round."""
+
+    async def _upload(self, held_out: HeldOut) -> None:
+        await upload(self._uplink, self.bottom, self._features, held_out, self.round)
+
+    async def _obey(self) -> None:
+        """Do as the label holder's verdict on this evaluation says."""
+        if self._evaluation.stopping is None:
+            return
+        expect = Expect(VERDICT, self.round, (self._label_holder,), Purpose.EVALUATION)
+        arrivals = await Receive(expect)
+        verdict = decode_verdict(arrivals.only.body)
+        if Verdict.BEST in verdict:
+            self._best.keep()
+        self._stopped = Verdict.STOP in verdict
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all durable state."""
+        return {
+            "round": self.round,
+            "bottom": self.bottom.state_dict(),
+            "uplink": self._uplink.state_dict(),
+            "stopped": self._stopped,
+            "best": self._best.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        self.round = state["round"]
+        self.bottom.load_state_dict(state["bottom"])
+        self._uplink.load_state_dict(state["uplink"])
+        self._stopped = state["stopped"]
+        self._best.load_state_dict(state["best"])
+
+
+class TrainingLabelHolder(ABC):
+    """The label holder while training.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    top
+        The top model, from fused embeddings to predictions.
+    labels
+        A label for each aligned sample.
+    loss
+        From predictions and labels of a batch to its mean loss.
+    bottom, features
+        Its own bottom model and columns; both None when it has labels only.
+    parties
+        The names of the parties.
+    batches, evaluation
+        Which rows are used when.
+    uplink
+        Its half of the uplink.
+    local_updates
+        Which steps it takes between two exchanges.
+    metrics
+        What is reported of an evaluation.
+    judge
+        Decides what an evaluation means for going on; None where training just runs its course.
+    seed
+        The run's seed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        top: Learner,
+        labels: Tensor,
+        loss: Loss,
+        bottom: Learner | None,
+        features: Features | None,
+        parties: Sequence[str],
+        batches: BatchPlan,
+        evaluation: EvaluationPlan,
+        uplink: PlainCollector,
+        local_updates: Consecutive,
+        metrics: Metrics,
+        judge: Judge | None,
+        seed: int,
+    ) -> None:
+        self.name = name
+        self.round = 0
+        self.top = top
+        self.bottom = bottom
+        self.judge = judge
+        self._labels = labels
+        self._loss = loss
+        self._features = features
+        self._parties = tuple(parties)
+        self._batches = batches
+        self._evaluation = evaluation
+        self._uplink = uplink
+        self._local_updates = local_updates
+        self._metrics = metrics
+        self._seed = seed
+        # The loss of each row since the last report, summed in double precision.
+        self._loss_sum = 0.0
+        self._loss_rows = 0
+        self._stopped = False
+        self._best = BestParts(self._learners())
+
+    @property
+    def peers(self) -> Sequence[str]:
+        """Every party."""
+        return self._parties
+
+    def done(self) -> bool:
+        """Whether the last round is over, or training was stopped."""
+        return self._stopped or self.round >= self._batches.rounds
+
+    async def run(self) -> None:
+        """Train from ``self.round`` to the last round, or until its own judge stops it."""
+        while not self.done():
+            await Boundary(self.round)
+            await self._train(self._batches.rows(self.round), Moment(self.round))
+            self.round += 1
+            if self._batches.ends_epoch(self.round):
+                for learner in self._learners():
+                    learner.end_epoch()
+            values: dict[str, float] = {}
+            if self._evaluation.due(self.round):
+                values = await self._evaluated(self._evaluation.watched)
+                await self._pass_judgement(values)
+            if self.done():
+                self._best.put_back()
+                if self._evaluation.final:
+                    values |= await self._evaluated(self._evaluation.final)
+            if values or self.done():
+                await self._report(values)
+        await Boundary(self.round)
+
+    @abstractmethod
+    async def _train(self, rows: Rows, moment: Moment) -> None:
+        """Exchange a batch and take the steps of its round."""
+
+    def _learners(self) -> list[Learner]:
+        return [self.top] if self.bottom is None else [self.top, self.bottom]
+
+    async def _own(self, rows: Rows, moment: Moment) -> Tensor:
+        return await Work(
+            "forward",
+            lambda: self._embed(rows, moment.purpose is Purpose.TRAINING),
+            moment.round,
+            moment.purpose,
+            rows=len(rows),
+        )
+
+    def _embed(self, rows: Rows, training: bool = True) -> Tensor:
+        """Return its own embedding of some rows."""
+        assert self.bottom is not None
+        assert self._features is not None
+        return self.bottom(take(self._features, rows), training)
+
+    def _backpropagate(self, fused: Tensor, rows: Rows) -> float:
+        """Backpropagate the batch's loss through the top model, and return it."""
+        predictions = self.top(fused, training=True)
+        loss = self._loss(predictions, self._labels[torch.from_numpy(rows)])
+        if loss.requires_grad:  # else nothing here has parameters
+            torch.autograd.backward(loss)
+        mean_loss = loss.item()
+        if not math.isfinite(mean_loss):
+            raise Diverged(
+                f"the loss is {mean_loss} in round {self.round}; try a smaller learning rate"
+            )
+        return mean_loss
+
+    def _note(self, mean_loss: float, rows: Rows) -> None:
+        """Count the loss of a batch at its exact step in what is reported next."""
+        self._loss_sum += mean_loss * len(rows)
+        self._loss_rows += len(rows)
+
+    def _update(self) -> None:
+        for learner in self._learners():
+            learner.step()
+
+    async def _evaluated(self, held_out: HeldOut) -> dict[str, float]:
+        return await evaluated(
+            self._uplink,
+            None if self.bottom is None else self._own,
+            self.top,
+            self._labels,
+            self._metrics,
+            held_out,
+            self.round,
+        )
+
+    async def _pass_judgement(self, values: Mapping[str, float]) -> None:
+        """Tell every party what the evaluation means, and do it oneself."""
+        if self.judge is None:
+            return
+        verdict = self.judge.hear(self.round, values)
+        for party in self._parties:
+            body = encode_verdict(verdict)
+            await Send(party, VERDICT, self.round, body, Purpose.EVALUATION)
+        if Verdict.BEST in verdict:
+            self._best.keep()
+        self._stopped = Verdict.STOP in verdict
+
+    async def _report(self, values: Mapping[str, float]) -> None:
+        progress: dict[str, float | int | str] = {
+            "round": self.round,
+            "epoch": self.round / self._batches.rounds_per_epoch,
+            "train_loss": self._loss_sum / max(self._loss_rows, 1),
+        }
+        if self.top.learning_rate is not None:
+            progress["learning_rate"] = self.top.learning_rate
+        self._loss_sum, self._loss_rows = 0.0, 0
+        await Report(progress | dict(values))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all durable state."""
+        return {
+            "round": self.round,
+            "top": self.top.state_dict(),
+            "bottom": {} if self.bottom is None else self.bottom.state_dict(),
+            "uplink": self._uplink.state_dict(),
+            "loss": [self._loss_sum, self._loss_rows],
+            "stopped": self._stopped,
+            "best": self._best.state_dict(),
+            "judge": {} if self.judge is None else self.judge.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        self.round = state["round"]
+        self.top.load_state_dict(state["top"])
+        if self.bottom is not None:
+            self.bottom.load_state_dict(state["bottom"])
+        self._uplink.load_state_dict(state["uplink"])
+        self._loss_sum, self._loss_rows = state["loss"]
+        self._stopped = state["stopped"]
+        self._best.load_state_dict(state["best"])
+        if self.judge is not None:
+            self.judge.load_state_dict(state["judge"])
