@@ -8,7 +8,9 @@ the kernels with their buffers at hand, for a fixed range and for a message's ow
 the whole of Scalar.encode and Scalar.decode with the message's own range: allocation, checks and
 the bytes object included. Aim for the kernels, fixed range: 0.8 without dither, 0.3 with.
 
-Then the sparse codecs and QSGD, whole, in milliseconds and bytes of a body. Aim: TopK of 1 % in
+Then the same for Lattice. Aim for its kernels: 0.5 without dither, 0.2 with.
+
+Then the sparse codecs, QSGD and LloydMax, whole, in milliseconds and bytes of a body. Aim: TopK of 1 % in
 3 ms.
 """
 
@@ -21,7 +23,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from colonnade.codecs import QSGD, Codec, Scalar, TopK
+from colonnade.codecs import QSGD, Codec, Lattice, LloydMax, Scalar, TopK
+from colonnade.codecs.lattice import _cells
+from colonnade.kernels import lattice
 from colonnade.kernels import scalar as kernels
 from colonnade.streams import StreamKey
 from timing import cpu_seconds
@@ -62,20 +66,42 @@ def contenders(bits: int, dither: bool) -> dict[str, Callable[[], object]]:
     }
 
 
-def main() -> None:
-    torch.set_num_threads(1)
+def lattice_contenders(bits: int, dither: bool) -> dict[str, Callable[[], object]]:
+    x = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(0))
+    flat, out = x.numpy().reshape(-1), np.empty(COUNT, dtype=np.float32)
+    grid, key = _cells(-4.0, 4.0, bits).grid, KEY.words() if dither else None
+    buffer = np.empty(COUNT * bits // 8 + lattice.SLACK, dtype=np.uint8)
+    lattice.quantise(flat, buffer, bits, grid, key)
+    codes = np.frombuffer(buffer[: -lattice.SLACK].tobytes(), dtype=np.uint8)
+    codec = Lattice(bits, dither=dither)
+    body = codec.encode(x, KEY)
+    return {
+        "quantise": lambda: lattice.quantise(flat, buffer, bits, grid, key),
+        "dequantise": lambda: lattice.dequantise(codes, out, bits, grid, key),
+        "encode": lambda: codec.encode(x, KEY),
+        "decode": lambda: codec.decode(body, (ROWS, WIDTH), KEY),
+    }
+
+
+def table(of: Callable[[int, bool], dict[str, Callable[[], object]]], name: str) -> None:
     small, large = (np.ones(size, dtype=np.uint8) for size in (2**22, 2**29))
     small_copy, large_copy = small.copy(), large.copy()
     for dither in (False, True):
         cache = gigabytes(2**22, {"": lambda: np.copyto(small_copy, small)}, REPEATS)[""]
         memory = gigabytes(2**29, {"": lambda: np.copyto(large_copy, large)}, 7)[""]
-        print(f"\n{'with' if dither else 'without'} dither; copying: {cache:.1f} GB/s in cache,")
-        print(f"{memory:.1f} GB/s in memory = 1")
-        print("bits" + "".join(f"{name:>14}" for name in contenders(1, dither)))
+        print(f"\n{name} {'with' if dither else 'without'} dither; copying: {cache:.1f} GB/s in")
+        print(f"cache, {memory:.1f} GB/s in memory = 1")
+        print("bits" + "".join(f"{name:>14}" for name in of(1, dither)))
         for bits in range(1, 9):
-            speeds = gigabytes(4 * COUNT, contenders(bits, dither), REPEATS)
+            speeds = gigabytes(4 * COUNT, of(bits, dither), REPEATS)
             cells = (f"{speed:7.1f} ({speed / memory:.2f})" for speed in speeds.values())
             print(f"{bits:4}" + "".join(cells))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    table(contenders, "Scalar")
+    table(lattice_contenders, "Lattice")
     others()
 
 
@@ -87,6 +113,8 @@ OTHERS: tuple[Codec, ...] = (
     TopK(0.01, "columns"),
     QSGD(1, "l2", 256),
     QSGD(15, "max", 256),
+    LloydMax(4),
+    LloydMax(8),
 )
 
 

@@ -35,6 +35,7 @@ from colonnade.codecs import (
     Exact,
     RelativeVariance,
     Unbiased,
+    UnbiasedCell,
 )
 from colonnade.errors import Diverged, RemoteProtocolError
 from colonnade.streams import StreamKey
@@ -115,6 +116,9 @@ def obeys_its_law(subject: Subject) -> None:
         case Unbiased(step=step):
             _is_bounded(subject, 0.0, 0.0, step)
             _is_unbiased(subject, step)
+        case UnbiasedCell(mean_square=mean_square, margin=margin, step=step):
+            _is_bounded(subject, 0.0, 0.0, step)
+            _is_unbiased_inside(subject, mean_square, margin)
         case Contractive(alpha=alpha):
             _contracts(subject, alpha)
         case RelativeVariance(omega=omega):
@@ -156,6 +160,20 @@ def _is_unbiased(subject: Subject, steps: float) -> None:
     assert abs(float((error**2).mean()) - 1 / 3) < 5 * math.sqrt(4 / 45 / count)
 
 
+def _is_unbiased_inside(subject: Subject, mean_square: float, margin: float) -> None:
+    """Mean and mean square of either component of pairs within the margin, both at 5 sigma."""
+    assert subject.step is not None, "a law in steps needs the size of a step"
+    x = torch.rand(512, 512, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    ends = subject.within * torch.tensor([[-1.0, 1.0]]).repeat(1, 256)  # of the range
+    step = subject.step(ends)
+    x = torch.cat([ends, ((subject.within - margin * step) * (2 * x**2 - 1)).float()])
+    error = (there_and_back(subject.codec, x).double() - x.double())[1:] / step
+    for each in (error[:, 0::2], error[:, 1::2]):
+        spread = float((each**2).std())
+        assert abs(float(each.mean())) < 5 * math.sqrt(mean_square / each.numel())
+        assert abs(float((each**2).mean()) - mean_square) < 5 * spread / math.sqrt(each.numel())
+
+
 def _contracts(subject: Subject, alpha: float) -> None:
     """The mean over keys, since a compressor may contract in expectation only."""
     keys = [dataclasses.replace(KEY, round=round) for round in range(64)]
@@ -195,31 +213,40 @@ def predicts_its_size(subject: Subject) -> None:
     for x in subject.messages():
         rows, width = x.shape
         size = len(subject.codec.encode(x, KEY))
-        most = subject.codec.bytes_at_most((rows, width))
-        assert size <= most
+        most = subject.codec.at(KEY.round).bytes_at_most((rows, width))
+        assert size <= most <= subject.codec.bytes_at_most((rows, width))
         if subject.codec.fixed_size:
             assert size == most
 
 
 def described(codec: Codec) -> dict[str, object]:
-    """Return a codec's fields as JSON values; of a codec within it also the class."""
+    """Return a codec's fields as JSON values; of codecs within it also the class."""
     return {
-        field.name: {"class": type(value).__name__, **described(value)}
-        if isinstance(value, Codec)
-        else value
+        field.name: _described(getattr(codec, field.name))
         for field in dataclasses.fields(codec)  # type: ignore[arg-type]  # a dataclass
-        for value in [getattr(codec, field.name)]
     }
+
+
+def _described(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_described(each) for each in value]
+    if isinstance(value, Codec):
+        return {"class": type(value).__name__, **described(value)}
+    return value
 
 
 def rebuilt(cls: Callable[..., Codec], description: dict[str, object]) -> Codec:
     """Return the codec that was described."""
-    fields = dict(description)
-    for name, value in description.items():
-        if isinstance(value, dict):
-            inner = dict(value)
-            fields[name] = rebuilt(getattr(codecs, inner.pop("class")), inner)
-    return cls(**fields)
+    return cls(**{name: _rebuilt(value) for name, value in description.items()})
+
+
+def _rebuilt(value: object) -> object:
+    if isinstance(value, list):
+        return [_rebuilt(each) for each in value]
+    if isinstance(value, dict):
+        inner = dict(value)
+        return rebuilt(getattr(codecs, inner.pop("class")), inner)
+    return value
 
 
 def is_its_configuration(subject: Subject) -> None:

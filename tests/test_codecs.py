@@ -53,7 +53,9 @@ from colonnade.codecs import (
     Contractive,
     Exact,
     Float,
+    Lattice,
     Law,
+    LloydMax,
     Scalar,
     TopK,
     Unbiased,
@@ -726,6 +728,15 @@ def frozen_cases() -> dict[str, tuple[Codec, Tensor]]:
         cases[f"scalar-{b}"] = (Scalar(b), frozen_input())
         cases[f"scalar-{b}-fixed"] = (Scalar(b, -6.0, 6.5), frozen_input())
         cases[f"scalar-{b}-plain"] = (Scalar(b, dither=False), frozen_input())
+    for b in BITS:
+        cases[f"lattice-{b}"] = (Lattice(b), frozen_input())
+        cases[f"lattice-{b}-fixed"] = (Lattice(b, -6.0, 6.5), frozen_input())
+        cases[f"lattice-{b}-plain"] = (Lattice(b, dither=False), frozen_input())
+    cases["lattice-4-huge"] = (Lattice(4), frozen_input(124))
+    cases["lattice-4-tiny"] = (Lattice(4), frozen_input(-141))
+    for b in (1, 4, 8):
+        cases[f"lloyd-max-{b}"] = (LloydMax(b), frozen_input())
+    cases["lloyd-max-4-huge"] = (LloydMax(4), frozen_input(124))
     return cases
 
 

@@ -446,7 +446,7 @@ def test_a_direct_link_is_its_codec_of_the_round():
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     rows = np.array([5, 0, 9])
     link = Direct(Scheduled())
-    sender, receiver = link.sender(10, 4), link.receiver(10, 4)
+    sender, receiver = link.sender(10, 4, "one"), link.receiver(10, 4, "other")
     for round, codec in enumerate([Float(), Float(), Float(16), Float(16)]):
         key = replace(KEY, round=round)
         body = sender.send(x, rows, key)
@@ -458,7 +458,7 @@ def test_a_direct_link_remembers_nothing_and_survives_losses():
     link = Direct(Scalar(4))
     assert isinstance(link, Link)
     assert link.delivery is Delivery.ANY
-    sender, receiver = link.sender(10, 4), link.receiver(10, 4)
+    sender, receiver = link.sender(10, 4, "one"), link.receiver(10, 4, "other")
     rows = np.array([1, 2])
     bodies = [sender.send(torch.full((2, 4), float(i)), rows, KEY) for i in (1, 2, 1)]
     assert bodies[0] == bodies[2]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from colonnade.channels import Channel, Network
-from colonnade.codecs import Float, Scalar
+from colonnade.codecs import ByRound, Float, Scalar
 from colonnade.codecs.codec import Bounded
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
@@ -65,6 +65,7 @@ METHODS = {
     "float32": svfl(),
     "bf16, mean": svfl(Float("bf16"), Float(16), Mean()),
     "scalar": svfl(Scalar(3), Scalar(5, -1, 1)),
+    "schedule": svfl(ByRound((Scalar(2), Scalar(5, -1, 1), Float(16)), (0, 7, 103))),
     "relay": cvfl(Scalar(4), 3, labels="shared"),
     "relay, mean": fedbcd(2, Mean(), "shared"),
 }

@@ -19,7 +19,7 @@ from colonnade.codecs.support import decode_support, encode_support, support_byt
 from colonnade.config import parse_config
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import CheckpointError, ConfigurationError, RemoteProtocolError
 from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.kernels.largest import largest, largest_in_rows
@@ -30,6 +30,7 @@ from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.streams import StreamKey
+from colonnade.surrogates import Disk, Memory
 from colonnade.training import Training
 from colonnade.uplinks import Plain
 
@@ -264,10 +265,41 @@ def test_a_code_beyond_the_levels_is_refused():
 CONTRACTIONS = [TopK(0.1), TopK(0.3, "row"), TopK(0.3, "columns"), QSGD(3, "l2", 16), Float(32)]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [(Memory("float16"), Memory("float16")), (Memory(), Disk), (Disk, Disk)]
+)
+def test_surrogates_may_be_kept_anywhere(tmp_path, first, second):
+    """In one precision both ends hold the same bits, wherever they keep them."""
+    first, second = (Disk(tmp_path) if kept is Disk else kept for kept in (first, second))
+    sender = ErrorFeedback(TopK(0.1), first).sender(40, 8, "one")
+    receiver = ErrorFeedback(TopK(0.1), second).receiver(40, 8, "other")
+    random, everything = np.random.default_rng(0), np.arange(40)
+    x = torch.randn(40, 8, generator=torch.Generator().manual_seed(1))
+    for round in range(400):
+        rows = random.choice(40, 10, replace=False)
+        key = StreamKey(0, "bank", "training/embedding", round)
+        body = sender.send(x[rows], rows, key)
+        received = receiver.receive(body, rows, key)
+        assert torch.equal(received, sender.delivered(body, rows, key))
+    zeros, key = torch.zeros(40, 8), StreamKey(0, "bank", "training/embedding", 400)
+    nothing = Direct(TopK(0.1)).sender(40, 8, "none").send(zeros, everything, key)
+    known = receiver.receive(nothing, everything, key)
+    assert torch.norm(known - x) < 1e-2 * torch.norm(x)
+
+
+def test_a_message_that_cannot_be_added_is_the_senders_fault():
+    end = ErrorFeedback(Float(32)).receiver(2, 1, "other")
+    key = StreamKey(0, "bank", "training/embedding", 0)
+    body = Float(32).encode(torch.tensor([[3e38]]), key)
+    end.receive(body, np.array([0]), key)
+    with pytest.raises(RemoteProtocolError, match="a message cannot be added"):
+        end.receive(body, np.array([0]), key)
+
+
 @pytest.mark.parametrize("codec", CONTRACTIONS, ids=repr)
 def test_both_ends_stay_equal_and_what_is_left_out_arrives(codec):
     link = ErrorFeedback(codec)
-    sender, receiver = link.sender(40, 8), link.receiver(40, 8)
+    sender, receiver = link.sender(40, 8, "one"), link.receiver(40, 8, "other")
     random = np.random.default_rng(0)
     x = torch.randn(40, 8, generator=torch.Generator().manual_seed(1))
     for round in range(600):
@@ -278,7 +310,7 @@ def test_both_ends_stay_equal_and_what_is_left_out_arrives(codec):
         assert torch.equal(one, other)
         assert torch.equal(received, other[rows])
         if round % 50 == 7:  # going on from a saved state changes nothing
-            fresh = link.sender(40, 8)
+            fresh = link.sender(40, 8, "one")
             fresh.load_state_dict({"surrogate": one.clone()})
             sender = fresh
     assert torch.norm(one - x) < 1e-2 * torch.norm(x)
@@ -288,7 +320,7 @@ def test_its_first_message_is_the_codecs_own():
     x, rows = torch.randn(3, 4), np.arange(3)
     key = StreamKey(0, "bank", "training/embedding", 0)
     codec = TopK(0.5)
-    assert ErrorFeedback(codec).sender(5, 4).send(x, rows, key) == codec.encode(x, key)
+    assert ErrorFeedback(codec).sender(5, 4, "one").send(x, rows, key) == codec.encode(x, key)
 
 
 @pytest.mark.parametrize(
@@ -302,8 +334,8 @@ def test_what_does_not_contract_is_refused(codec):
 
 
 def test_a_surrogate_of_another_shape_is_refused():
-    end = ErrorFeedback(TopK(0.5)).sender(5, 4)
-    with pytest.raises(ConfigurationError, match=r"shape \[6, 4\].*\[5, 4\]"):
+    end = ErrorFeedback(TopK(0.5)).sender(5, 4, "one")
+    with pytest.raises(CheckpointError, match=r"shape \[6, 4\].*\[5, 4\]"):
         end.load_state_dict({"surrogate": torch.zeros(6, 4)})
 
 

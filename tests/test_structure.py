@@ -20,7 +20,7 @@ SOURCE = Path(colonnade.__file__).parent
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models",
-    "codecs links batches ledger checkpoints channels costs descriptions tables",
+    "codecs surrogates links batches ledger checkpoints channels costs descriptions tables",
     "local_updates exchanges uplinks roles",
     "drivers",
     "metrics checks organisations prediction export runs",
@@ -30,6 +30,7 @@ FLOORS = [
     "planning assembly partners progress",
     "estimators",
     "config",
+    "experiments",
     "demo console cli",
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}

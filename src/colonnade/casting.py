@@ -114,12 +114,18 @@ class Cast:
         link, widths = exchange.downlink, self._party_widths()
         roles: Roles = {
             party.name: SplitParty(
-                downlink=link.receiver(self.rows, widths[party.name]), **self._party(party)
+                downlink=link.receiver(
+                    self.rows, widths[party.name], f"parties/{party.name}/derivative"
+                ),
+                **self._party(party),
             )
             for party in self.parties
         }
         roles[self.label_holder.name] = SplitLabelHolder(
-            downlinks={name: link.sender(self.rows, width) for name, width in widths.items()},
+            downlinks={
+                name: link.sender(self.rows, width, f"label-holder/{name}/derivative")
+                for name, width in widths.items()
+            },
             **self._holder(),
         )
         return roles
@@ -133,18 +139,19 @@ class Cast:
                 loss=self.loss,
                 # Only the label holder trains it.
                 top=Learner(copy.deepcopy(holder.top), device=party.device),
-                top_link=exchange.top.receiver(1, size),
+                top_link=exchange.top.receiver(1, size, f"parties/{party.name}/top"),
                 others=self._others(party.name, exchange),
                 **self._party(party),
             )
             for party in self.parties
         }
         own = self.widths.get(holder.name)
-        link = None if own is None else self.method.uplink.link.sender(self.rows, own)
+        uplink, place = self.method.uplink.link, "label-holder/embedding"
+        link = None if own is None else uplink.sender(self.rows, own, place)
         sender = CodesSender if exchange.others == "codes" else TotalSender
         roles[holder.name] = RelayLabelHolder(
             others=sender(holder.name, link, self.seed),
-            top_link=exchange.top.sender(1, size),
+            top_link=exchange.top.sender(1, size, "label-holder/top"),
             **self._holder(),
         )
         return roles
@@ -155,7 +162,9 @@ class Cast:
             assert isinstance(fusion, Additive)
             return TotalReceiver(holder, self.widths[name], len(self.widths), fusion, self.seed)
         links = {
-            other: self.method.uplink.link.receiver(self.rows, width)
+            other: self.method.uplink.link.receiver(
+                self.rows, width, f"parties/{name}/{other}/embedding"
+            )
             for other, width in self.widths.items()
             if other != name
         }

@@ -189,6 +189,58 @@ def plan(config: _Config, set_: _Set = None, data: _Data = None, json_: _Json = 
 
 
 @app.command()
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(help="Which; without a name they are listed.")
+    ] = None,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for it; by default reproduce/ and its name."),
+    ] = None,
+    data: _Data = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Repetitions; by default as the experiment says.")
+    ] = None,
+    trial_run: Annotated[
+        bool, typer.Option("--quick", help="Everything once on little data; figures mean nothing.")
+    ] = False,
+    quiet: _Quiet = False,
+    json_: _Json = False,
+) -> None:
+    """Run a paper's table or figure, and show it beside the paper's."""
+    from colonnade.console import experiments_table
+    from colonnade.experiments import EXPERIMENTS, Scale, write_findings
+    from colonnade.experiments import reproduce as run_trials
+
+    if name is None:
+        out.print(experiments_table(EXPERIMENTS))
+        return
+    if name not in EXPERIMENTS:
+        raise ConfigurationError(
+            f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}"
+        )
+    experiment, scale = EXPERIMENTS[name], Scale(data, seeds, trial_run)
+    folder = out_ or Path("reproduce") / (f"{name}-quick" if trial_run else name)
+    show = _show(quiet, json_)
+    with watched(len(experiment.trials(scale)), show) as watch:
+        findings = run_trials(experiment, scale, folder / "runs", watch.run)
+    if findings is None:
+        say(err, "interrupted; the same command goes on")
+        raise typer.Exit(INTERRUPTED)
+    write_findings(experiment, scale, findings, folder)
+    if show is Show.JSON:
+        for sheet in findings.sheets:
+            for row in sheet.rows:
+                say(out, json.dumps(dict(zip(sheet.head, row, strict=True))))
+    if show is Show.BAR:
+        for sheet in findings.sheets:
+            out.print(sheet.as_table())
+        for note in findings.notes:
+            say(out, note)
+        say(out, f"Everything is in {folder}: {name}.html, .png, .txt, .csv, and runs/.")
+
+
+@app.command()
 def datasets(data: _Data = None, json_: _Json = False) -> None:
     """List the public data sets that a configuration can name, and whether they are there."""
     from colonnade.console import datasets_table

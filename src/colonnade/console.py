@@ -10,11 +10,12 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from colonnade.datasets import DatasetInfo
+from colonnade.experiments import Experiment
 from colonnade.partners import PartnerValues
 from colonnade.planning import Plan
 from colonnade.reports import human_bytes, human_seconds
 
-__all__ = ["datasets_table", "partners_table", "plan_tables"]
+__all__ = ["datasets_table", "experiments_table", "partners_table", "plan_tables"]
 
 
 def plan_tables(plan: Plan) -> list[Table]:
@@ -106,6 +107,19 @@ def partners_table(found: PartnerValues) -> Table:
         else "one seed: differences of less than about 0.01 may be chance; see --seeds"
     )
     table.caption_justify = "left"
+    return table
+
+
+def experiments_table(experiments: Mapping[str, Experiment]) -> Table:
+    """Return the experiments there are, where they are from, and what they take."""
+    table = _table("", "name", "what it shows", "source", "data", "minutes", text=4)
+    for name, experiment in experiments.items():
+        minutes = f"~{experiment.minutes}"
+        table.add_row(
+            name, experiment.title, experiment.source, ", ".join(experiment.data), minutes
+        )
+    for column in table.columns[1:4]:
+        column.no_wrap = False
     return table
 
 

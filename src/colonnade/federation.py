@@ -48,7 +48,6 @@ from colonnade.reports import draw_run, write_page
 from colonnade.roles import EvaluationPlan, HeldOut, TrainingLabelHolder, TrainingParty
 from colonnade.roles.stopping import Judge
 from colonnade.runs import Run, RunFolder, history_frame, summarise
-from colonnade.streams import StreamKey
 from colonnade.training import Training, Watcher
 
 __all__ = ["Federation"]
@@ -139,6 +138,7 @@ class Federation:
         stop_before: int | None = None,
         watcher: Watcher | None = None,
         config: Mapping[str, Any] | None = None,
+        report: bool = True,
     ) -> Run:
         """Train by ``method``, by default vanilla split learning, and return the run.
 
@@ -160,6 +160,8 @@ class Federation:
             Who is told how it goes.
         config
             What ``config.yaml`` shall hold, by default a description of the federation.
+        report
+            Whether to draw ``run.png`` and write ``report.html`` into the folder too.
 
         Raises
         ------
@@ -207,6 +209,7 @@ class Federation:
         )
         if folder is not None:
             folder.finish(run)
+        if folder is not None and report:
             draw_run(run, folder.path / "run.png")
             write_page(run, folder.path / "report.html")
         return run
@@ -459,12 +462,9 @@ class Federation:
 
     def _warm_up(self, method: Method) -> None:
         """Send two rows of zeros through each link, so that no measured work compiles a kernel."""
-        rows = np.arange(2, dtype=np.int64)
-        key = StreamKey(0, "", "warm-up", 0)
         for link in (*method.uplink.links, *method.exchange.links):
             for width in {self.widths[party.name] for party in self.parties}:
-                body = link.sender(2, width).send(torch.zeros(2, width), rows, key)
-                link.receiver(2, width).receive(body, rows, key)
+                link.warm_up(width)
 
 
 class _NamedMetrics:

@@ -1,15 +1,16 @@
 """Links: a stream of embeddings or derivatives through a codec.
 
-A codec is stateless; a stream may not be. ``Link.sender(rows, width)`` and
-``Link.receiver(rows, width)`` make the two ends for a table of ``rows`` rows; what an end remembers
-between messages is its own durable state. A link also says which delivery it needs, so that a
-policy that drops messages is refused where the link could not survive it.
+A codec is stateless; a stream may not be. ``Link.sender(rows, width, name)`` and
+``Link.receiver(rows, width, name)`` make the two ends for a table of ``rows`` rows; what an end
+remembers between messages is its own durable state, under a name that no other end has. A link also
+says which delivery it needs, so that a policy that drops messages is refused where the link could
+not survive it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.codecs import Codec, Contractive, Exact, Float
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.streams import StreamKey
+from colonnade.surrogates import Memory, Storage, Surrogate
 
 __all__ = ["Delivery", "Direct", "ErrorFeedback", "Link", "LinkReceiver", "LinkSender", "Rows"]
 
@@ -88,15 +90,23 @@ class Link(Protocol):
 
     @property
     def fixed_size(self) -> bool:
-        """Whether every message of so many rows has just ``bytes_at_most`` bytes."""
+        """Whether every message of so many rows has just ``at(round).bytes_at_most`` bytes."""
         ...
 
-    def sender(self, rows: int, width: int) -> LinkSender:
+    def at(self, round: int) -> Link:
+        """Return the link with the codec of ``round``; without a schedule the link itself."""
+        ...
+
+    def sender(self, rows: int, width: int, name: str) -> LinkSender:
         """Make the encoding end for a table of ``rows`` rows of ``width`` components."""
         ...
 
-    def receiver(self, rows: int, width: int) -> LinkReceiver:
+    def receiver(self, rows: int, width: int, name: str) -> LinkReceiver:
         """Make the decoding end for a table of ``rows`` rows of ``width`` components."""
+        ...
+
+    def warm_up(self, width: int) -> None:
+        """Encode and decode two rows of zeros, so that nothing is compiled later."""
         ...
 
     def bytes_at_most(self, rows: int, width: int) -> int:
@@ -123,8 +133,8 @@ class Direct:
     >>> link, rows = Direct(), np.array([4, 7])
     >>> key = StreamKey(seed=0, origin="bank", purpose="training/embedding", round=0)
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    >>> body = link.sender(10, 2).send(x, rows, key)
-    >>> len(body), torch.equal(link.receiver(10, 2).receive(body, rows, key), x)
+    >>> body = link.sender(10, 2, "up").send(x, rows, key)
+    >>> len(body), torch.equal(link.receiver(10, 2, "down").receive(body, rows, key), x)
     (16, True)
     """
 
@@ -140,13 +150,21 @@ class Direct:
         """As the codec's messages."""
         return self.codec.fixed_size
 
-    def sender(self, rows: int, width: int) -> LinkSender:
+    def at(self, round: int) -> Link:
+        """Return the link with the codec of ``round``."""
+        return replace(self, codec=self.codec.at(round))
+
+    def sender(self, rows: int, width: int, name: str) -> LinkSender:
         """Make the encoding end."""
         return _DirectEnd(self.codec, width)
 
-    def receiver(self, rows: int, width: int) -> LinkReceiver:
+    def receiver(self, rows: int, width: int, name: str) -> LinkReceiver:
         """Make the decoding end."""
         return _DirectEnd(self.codec, width)
+
+    def warm_up(self, width: int) -> None:
+        """Encode and decode two rows of zeros."""
+        _warm_up(self.codec, width)
 
     def bytes_at_most(self, rows: int, width: int) -> int:
         """Return the codec's bound for that shape."""
@@ -155,6 +173,11 @@ class Direct:
     def bytes_remembered(self, rows: int, width: int) -> int:
         """Return 0."""
         return 0
+
+
+def _warm_up(codec: Codec, width: int) -> None:
+    key = StreamKey(0, "", "warm-up", 0)
+    codec.decode(codec.encode(torch.zeros(2, width), key), (2, width), key)
 
 
 class _DirectEnd:
@@ -193,6 +216,9 @@ class ErrorFeedback:
     ----------
     codec
         A contraction: else what is left out may grow for ever.
+    storage
+        Where the surrogates are kept, and in which precision: in ``Memory()``, or in files by
+        ``Disk(folder)``.
 
     Raises
     ------
@@ -204,7 +230,7 @@ class ErrorFeedback:
     >>> import numpy as np
     >>> from colonnade.codecs import TopK
     >>> link, rows = ErrorFeedback(TopK(ratio=0.5)), np.array([1])
-    >>> sender, receiver = link.sender(3, 2), link.receiver(3, 2)
+    >>> sender, receiver = link.sender(3, 2, "bank"), link.receiver(3, 2, "insurer")
     >>> key = StreamKey(seed=0, origin="bank", purpose="training/embedding", round=0)
     >>> x = torch.tensor([[3.0, 1.0]])
     >>> receiver.receive(sender.send(x, rows, key), rows, key)
@@ -214,6 +240,7 @@ class ErrorFeedback:
     """
 
     codec: Codec
+    storage: Storage = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
         if not isinstance(self.codec.law, Exact | Contractive):
@@ -233,56 +260,59 @@ class ErrorFeedback:
         """As the codec's messages."""
         return self.codec.fixed_size
 
-    def sender(self, rows: int, width: int) -> LinkSender:
-        """Make the encoding end."""
-        return _FeedbackEnd(self.codec, rows, width)
+    def at(self, round: int) -> Link:
+        """Return the link with the codec of ``round``."""
+        return replace(self, codec=self.codec.at(round))
 
-    def receiver(self, rows: int, width: int) -> LinkReceiver:
+    def sender(self, rows: int, width: int, name: str) -> LinkSender:
+        """Make the encoding end."""
+        return _FeedbackEnd(self.codec, self.storage.table(name, rows, width), width)
+
+    def receiver(self, rows: int, width: int, name: str) -> LinkReceiver:
         """Make the decoding end."""
-        return _FeedbackEnd(self.codec, rows, width)
+        return _FeedbackEnd(self.codec, self.storage.table(name, rows, width), width)
+
+    def warm_up(self, width: int) -> None:
+        """Encode and decode two rows of zeros."""
+        _warm_up(self.codec, width)
 
     def bytes_at_most(self, rows: int, width: int) -> int:
         """Return the codec's bound for that shape."""
         return self.codec.bytes_at_most((rows, width))
 
     def bytes_remembered(self, rows: int, width: int) -> int:
-        """Return the surrogate's 4 bytes a component."""
-        return 4 * rows * width
+        """Return what the surrogate keeps in memory."""
+        return self.storage.bytes_remembered(rows, width)
 
 
 class _FeedbackEnd:
     """Either end of an ``ErrorFeedback`` link."""
 
-    def __init__(self, codec: Codec, rows: int, width: int) -> None:
+    def __init__(self, codec: Codec, surrogate: Surrogate, width: int) -> None:
         self._codec = codec
-        self._surrogate = torch.zeros(rows, width)
+        self._surrogate = surrogate
+        self._width = width
 
     def send(self, x: Tensor, rows: Rows, key: StreamKey, saliency: Tensor | None = None) -> bytes:
-        index = torch.from_numpy(rows)
-        unknown = x.detach().float().cpu() - self._surrogate[index]
+        unknown = x.detach().float().cpu() - self._surrogate.read(rows)
         codec = self._codec.at(key.round)
         body = codec.encode(unknown, key, saliency)
         # What the other end will decode, not what was meant: the surrogates must stay equal.
-        self._surrogate[index] += codec.decode(body, (len(rows), x.shape[1]), key)
+        self._surrogate.add(rows, codec.decode(body, (len(rows), self._width), key))
         return body
 
     def delivered(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
-        return self._surrogate[torch.from_numpy(rows)]
+        return self._surrogate.read(rows)
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
-        index = torch.from_numpy(rows)
-        shape = (len(rows), self._surrogate.shape[1])
-        self._surrogate[index] += self._codec.at(key.round).decode(body, shape, key)
-        return self._surrogate[index]
+        change = self._codec.at(key.round).decode(body, (len(rows), self._width), key)
+        try:
+            return self._surrogate.add(rows, change)
+        except Diverged as error:  # the sender would have raised it
+            raise RemoteProtocolError(f"a message cannot be added: {error}") from None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"surrogate": self._surrogate}
+        return self._surrogate.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        surrogate = state["surrogate"]
-        if surrogate.shape != self._surrogate.shape:
-            raise ConfigurationError(
-                f"a saved surrogate has shape {list(surrogate.shape)}, "
-                f"but this link is for {list(self._surrogate.shape)}"
-            )
-        self._surrogate = surrogate.clone()
+        self._surrogate.load_state_dict(state)

@@ -15,6 +15,7 @@ from colonnade.exchanges import Exchange, Relay, Split
 from colonnade.links import Direct, ErrorFeedback
 from colonnade.local_updates import Consecutive
 from colonnade.models import Additive, Concat, Fusion
+from colonnade.surrogates import Memory, Storage
 from colonnade.uplinks import Plain
 
 __all__ = ["Labels", "Method", "Others", "cvfl", "efvfl", "fedbcd", "svfl"]
@@ -190,6 +191,7 @@ def efvfl(
     *,
     top_codec: Codec | None = None,
     others: Others = "codes",
+    storage: Storage | None = None,
 ) -> Method:
     """EF-VFL: embeddings by error feedback, so that brutal codecs converge.
 
@@ -220,6 +222,8 @@ def efvfl(
         and must be a contraction. By default ``Float(32)``.
     others
         With shared labels, what parties hear of each other: ``"codes"`` or their ``"total"``.
+    storage
+        Where the surrogates of embeddings are kept, by default in memory.
 
     Raises
     ------
@@ -241,9 +245,8 @@ def efvfl(
         _one_step("EF-VFL's Algorithm 2", local_steps)
         _no_relay("efvfl", top_codec, others)
         exchange = Split(Direct(derivative_codec or Float()))
-    return Method(
-        "efvfl", fusion or Concat(), Plain(ErrorFeedback(codec)), exchange, Consecutive(local_steps)
-    )
+    uplink = Plain(ErrorFeedback(codec, storage or Memory()))
+    return Method("efvfl", fusion or Concat(), uplink, exchange, Consecutive(local_steps))
 
 
 def _shared(labels: str) -> bool:

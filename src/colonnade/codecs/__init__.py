@@ -1,5 +1,6 @@
 """Codecs: array to bytes and back, one codec a file."""
 
+from colonnade.codecs.by_round import ByRound
 from colonnade.codecs.codec import (
     Bounded,
     Codec,
@@ -8,8 +9,13 @@ from colonnade.codecs.codec import (
     Law,
     RelativeVariance,
     Unbiased,
+    UnbiasedCell,
 )
+from colonnade.codecs.diminishing import diminishing
+from colonnade.codecs.entropy import Entropy
 from colonnade.codecs.float import Float
+from colonnade.codecs.lattice import Lattice
+from colonnade.codecs.lloyd_max import LloydMax
 from colonnade.codecs.qsgd import QSGD
 from colonnade.codecs.scalar import Scalar
 from colonnade.codecs.top_k import TopK
@@ -17,13 +23,19 @@ from colonnade.codecs.top_k import TopK
 __all__ = [
     "QSGD",
     "Bounded",
+    "ByRound",
     "Codec",
     "Contractive",
+    "Entropy",
     "Exact",
     "Float",
+    "Lattice",
     "Law",
+    "LloydMax",
     "RelativeVariance",
     "Scalar",
     "TopK",
     "Unbiased",
+    "UnbiasedCell",
+    "diminishing",
 ]

@@ -8,7 +8,7 @@ may be composed: error feedback, for one, needs a contraction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ __all__ = [
     "Law",
     "RelativeVariance",
     "Unbiased",
+    "UnbiasedCell",
     "check_length",
     "matrix",
     "refuse_nonfinite",
@@ -69,7 +70,21 @@ class RelativeVariance:
     omega: float
 
 
-Law = Exact | Bounded | Unbiased | Contractive | RelativeVariance
+@dataclass(frozen=True)
+class UnbiasedCell:
+    """The error of a pair of components is independent of the pair, uniform over a hexagon.
+
+    Its mean is zero and each component's mean square ``mean_square``, in units of the lattice's
+    pitch squared, for pairs at least ``margin`` pitches within the range. Nearer to its ends each
+    component's error is at most ``step`` pitches, and nothing else is promised.
+    """
+
+    mean_square: float = 5 / 72
+    margin: float = 0.5
+    step: float = 1.0
+
+
+Law = Exact | Bounded | Unbiased | Contractive | RelativeVariance | UnbiasedCell
 
 
 @runtime_checkable
@@ -83,7 +98,10 @@ class Codec(Protocol):
 
     @property
     def fixed_size(self) -> bool:
-        """Whether every body for a shape has just ``bytes_at_most`` bytes, whatever the values."""
+        """Whether every body for a shape has just ``at(round).bytes_at_most`` bytes.
+
+        Whatever the values are, that is.
+        """
         ...
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
@@ -106,7 +124,7 @@ class Codec(Protocol):
         """
         ...
 
-    def at(self, round: int) -> Self:
+    def at(self, round: int) -> Codec:
         """Return the codec that is used in ``round``; a codec without a schedule returns itself."""
         ...
 

@@ -19,6 +19,8 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
+from colonnade.codecs.packed import check_side
+from colonnade.codecs.quantiser import Symbols
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import qsgd as kernels
 from colonnade.kernels.packing import pack_codes, unpack_codes
@@ -153,10 +155,44 @@ class QSGD:
 
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
-        count = shape[0] * shape[1]
-        if count == 0:
-            return 0
-        return 4 * -(-count // self._size(count)) + -(-count * self._bits() // 8)
+        return self._side(shape) + -(-self.symbol_count(shape) * self._bits() // 8)
+
+    @property
+    def alphabet(self) -> int:
+        """One symbol for each level of either sign, and one for zero."""
+        return 2 * self.levels + 1
+
+    @property
+    def period(self) -> int:
+        """All symbols are alike."""
+        return 1
+
+    def symbol_count(self, shape: tuple[int, int]) -> int:
+        """Return one for each component."""
+        return shape[0] * shape[1]
+
+    def side_bytes(self, body: bytes, shape: tuple[int, int]) -> int:
+        """Return the bytes of the norms.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the body is shorter.
+        """
+        return check_side(body, self._side(shape))
+
+    def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
+        """Return the codes."""
+        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
+        return unpack_codes(packed, self._bits(), self.symbol_count(shape)).astype(np.uint16)
+
+    def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
+        """Return what follows the norms in a body with these codes."""
+        return pack_codes(symbols.astype(np.uint8), self._bits())
+
+    def _side(self, shape: tuple[int, int]) -> int:
+        count = self.symbol_count(shape)
+        return 4 * -(-count // self._size(count)) if count else 0
 
     def _bits(self) -> int:
         return (2 * self.levels).bit_length()

@@ -20,8 +20,11 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
+from colonnade.codecs.packed import check_side
+from colonnade.codecs.quantiser import Symbols
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import scalar as kernels
+from colonnade.kernels.packing import pack_codes, unpack_codes
 from colonnade.streams import StreamKey
 
 __all__ = ["Scalar"]
@@ -177,9 +180,43 @@ class Scalar:
 
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
-        count = shape[0] * shape[1]
-        header = _HEADER.size if self.low is None else 0
-        return header + _packed_bytes(count, self.bits) if count else 0
+        return self._side(shape) + _packed_bytes(self.symbol_count(shape), self.bits)
+
+    @property
+    def alphabet(self) -> int:
+        """One symbol for each level."""
+        return 1 << self.bits
+
+    @property
+    def period(self) -> int:
+        """All symbols are alike."""
+        return 1
+
+    def symbol_count(self, shape: tuple[int, int]) -> int:
+        """Return one for each component."""
+        return shape[0] * shape[1]
+
+    def side_bytes(self, body: bytes, shape: tuple[int, int]) -> int:
+        """Return the bytes of the range.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the body is shorter.
+        """
+        return check_side(body, self._side(shape))
+
+    def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
+        """Return the codes."""
+        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
+        return unpack_codes(packed, self.bits, self.symbol_count(shape)).astype(np.uint16)
+
+    def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
+        """Return what follows the range in a body with these codes."""
+        return pack_codes(symbols.astype(np.uint8), self.bits)
+
+    def _side(self, shape: tuple[int, int]) -> int:
+        return _HEADER.size if self.low is None and self.symbol_count(shape) else 0
 
 
 @lru_cache(maxsize=16)  # a fixed range has one grid for all messages

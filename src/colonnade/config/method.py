@@ -9,30 +9,55 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from colonnade import methods
-from colonnade.codecs import QSGD, Codec, Float, Scalar, TopK
+from colonnade.codecs import (
+    QSGD,
+    ByRound,
+    Codec,
+    Entropy,
+    Float,
+    Lattice,
+    LloydMax,
+    Scalar,
+    TopK,
+)
+from colonnade.codecs.quantiser import Quantiser
 from colonnade.config.sections import Chosen, Count, Section, choice
 from colonnade.errors import ConfigurationError
 from colonnade.models import Concat, Max, Mean, Sum
+from colonnade.surrogates import Disk, Memory
 
 __all__ = ["MethodConfig"]
 
 if TYPE_CHECKING:
     _Codec: TypeAlias = Chosen
+    _Storage: TypeAlias = Chosen
     _Fusion: TypeAlias = Chosen
 else:
-    _DENSE = {"float": Float, "scalar": Scalar, "qsgd": QSGD}
-    _Codec = choice("codec", {Codec: (choice("codec", **_DENSE), "float")}, **_DENSE, top_k=TopK)
+    _QUANTISERS = {"scalar": Scalar, "lattice": Lattice, "lloyd_max": LloydMax, "qsgd": QSGD}
+    _Entropy = {Quantiser: (choice("codec", **_QUANTISERS), ...)}
+    _DENSE = {"float": Float, **_QUANTISERS, "entropy": Entropy}
+    _Values = {**_Entropy, Codec: (choice("codec", _Entropy, **_DENSE), "float")}
+    _STEADY = {**_DENSE, "top_k": TopK}
+    _Steps = {**_Values, tuple[Codec, ...]: (tuple[choice("codec", _Values, **_STEADY), ...], ...)}
+    _Codec = choice("codec", _Steps, **_STEADY, by_round=ByRound)
+    _Storage = choice("storage", memory=Memory, disk=Disk)
     _Fusion = choice("fusion", concat=Concat, sum=Sum, mean=Mean, max=Max)
 
 _FLOAT: Any = "float"
 _CONCAT: Any = "concat"
+_MEMORY: Any = "memory"
 _METHODS: dict[str, Callable[..., methods.Method]] = {
     "svfl": methods.svfl,
     "fedbcd": methods.fedbcd,
     "cvfl": methods.cvfl,
     "efvfl": methods.efvfl,
 }
-_ARGUMENTS = {"embedding": "codec", "derivative": "derivative_codec", "top": "top_codec"}
+_ARGUMENTS = {
+    "embedding": "codec",
+    "derivative": "derivative_codec",
+    "top": "top_codec",
+    "surrogates": "storage",
+}
 _UNUSED: dict[str, Any] = {
     "embedding": Float(),
     "derivative": Float(),
@@ -41,6 +66,7 @@ _UNUSED: dict[str, Any] = {
     "local_steps": 1,
     "top": None,
     "others": "codes",
+    "surrogates": Memory(),
 }
 """What a setting is that asks for nothing: a method need not have it then."""
 
@@ -61,6 +87,9 @@ class MethodConfig(Section):
     )
     others: Literal["codes", "total"] = Field(
         "codes", description="shared labels: what parties hear of the others' embeddings"
+    )
+    surrogates: _Storage = Field(
+        _MEMORY, description="efvfl: where what is known of each row is kept"
     )
 
     def build(self) -> methods.Method:

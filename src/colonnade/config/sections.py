@@ -77,15 +77,21 @@ class Chosen(Section):
         return self
 
 
+def _built(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_built, value))
+    return value.build() if isinstance(value, Chosen) else value
+
+
 def _section(
-    key: str, name: str, cls: Callable[..., Any], inner: Mapping[Any, tuple[Any, str]]
+    key: str, name: str, cls: Callable[..., Any], inner: Mapping[Any, tuple[Any, Any]]
 ) -> Any:
     """Return the section type of a frozen dataclass: its fields, and ``key: name``."""
     hints = get_type_hints(cls)
 
     def build(self: Chosen) -> Any:
-        given = {f.name: getattr(self, f.name) for f in fields(cls)}  # type: ignore[arg-type]  # a dataclass
-        return cls(**{k: v.build() if isinstance(v, Chosen) else v for k, v in given.items()})
+        names = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # a dataclass
+        return cls(**{name: _built(getattr(self, name)) for name in names})
 
     content: dict[str, Any] = {key: (Literal[name], name)}
     for f in fields(cls):  # type: ignore[arg-type]  # a dataclass
@@ -102,13 +108,13 @@ def _section(
 
 def choice(
     key: str,
-    inner: Mapping[Any, tuple[Any, str]] = MappingProxyType({}),
+    inner: Mapping[Any, tuple[Any, Any]] = MappingProxyType({}),
     **classes: Callable[..., Any],
 ) -> Any:
     """Return the type of a section that ``key`` tells from others; a bare name will do for one.
 
     ``inner`` says for the types of fields that are chosen themselves what they are chosen from, and
-    by default.
+    by default; ... where they must be chosen.
     """
     sections = tuple(_section(key, name, cls, inner) for name, cls in classes.items())
     union: Any = reduce(or_, sections)

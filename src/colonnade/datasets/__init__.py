@@ -1,12 +1,13 @@
 """Public data sets, cut vertically among parties.
 
-Pictures and the views of handwritten digits are tensors and come as a ``VerticalDataset``; tables
-come as ``VerticalTables``. ``CATALOGUE`` names them all, and ``available`` says whether the files
-of one are there. Files are read from a folder that the user names; nothing is downloaded but what
-is asked of ``openml``.
+Pictures, series in time and the views of handwritten digits are tensors and come as a
+``VerticalDataset``; tables come as ``VerticalTables``. ``CATALOGUE`` names them all, and
+``available`` says whether the files of one are there. Files are read from a folder that the user
+names; nothing is downloaded but what is asked of ``openml``.
 """
 
 from colonnade.datasets.catalogue import CATALOGUE, DatasetInfo, available
+from colonnade.datasets.cifar import cifar10, cifar100
 from colonnade.datasets.credit import (
     CREDIT_COLUMNS,
     credit_default,
@@ -14,26 +15,39 @@ from colonnade.datasets.credit import (
     with_logarithms,
 )
 from colonnade.datasets.dataset import VerticalDataset
+from colonnade.datasets.emnist import EmnistSplit, emnist
 from colonnade.datasets.handwritten import handwritten
 from colonnade.datasets.idx import read_idx
+from colonnade.datasets.imagenet import imagenet
+from colonnade.datasets.mimic import mimic3_mortality
 from colonnade.datasets.mnist import fashion_mnist, mnist
 from colonnade.datasets.mnist5k import mnist5k
+from colonnade.datasets.modelnet import modelnet10
 from colonnade.datasets.openml import openml, openml_table
 from colonnade.datasets.partition import PartitionName, quadrants, strips
+from colonnade.datasets.pixels import Normalise
 
 __all__ = [
     "CATALOGUE",
     "CREDIT_COLUMNS",
     "DatasetInfo",
+    "EmnistSplit",
+    "Normalise",
     "PartitionName",
     "VerticalDataset",
     "available",
+    "cifar10",
+    "cifar100",
     "credit_default",
     "credit_tables",
+    "emnist",
     "fashion_mnist",
     "handwritten",
+    "imagenet",
+    "mimic3_mortality",
     "mnist",
     "mnist5k",
+    "modelnet10",
     "openml",
     "openml_table",
     "quadrants",

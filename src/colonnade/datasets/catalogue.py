@@ -8,11 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from colonnade.datasets.cifar import cifar10, cifar10_files, cifar100, cifar100_files
 from colonnade.datasets.credit import CREDIT_COLUMNS, credit_default, credit_files
 from colonnade.datasets.dataset import VerticalDataset
+from colonnade.datasets.emnist import emnist, emnist_files
 from colonnade.datasets.handwritten import VIEWS, handwritten, handwritten_files
+from colonnade.datasets.imagenet import imagenet, imagenet_files
+from colonnade.datasets.mimic import mimic3_mortality, mimic3_mortality_files
 from colonnade.datasets.mnist import fashion_mnist, fashion_mnist_files, mnist, mnist_files
 from colonnade.datasets.mnist5k import mnist5k
+from colonnade.datasets.modelnet import modelnet10, modelnet10_files
 from colonnade.datasets.openml import openml, openml_cache
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import VerticalTables
@@ -46,7 +51,7 @@ class DatasetInfo:
         How many classes; None where that is not fixed.
     files
         What the folder must hold, each file plain or ``.gz``; where there is a choice, one of
-        several. Empty if no file is needed.
+        several; where there are many files, how they are named. Empty if no file is needed.
     source
         Who made it, and where it is officially from.
     load
@@ -124,6 +129,12 @@ _IDX = (
     "t10k-labels-idx1-ubyte",
 )
 _CUT = "4 quadrants, or up to 28 strips"
+_COLOURS = 3 * 32 * 32
+_COLOUR_CUT = "4 quadrants, or up to 32 strips"
+_KRIZHEVSKY = (
+    'Krizhevsky, "Learning multiple layers of features from tiny images", 2009; '
+    "cs.toronto.edu/~kriz/cifar.html"
+)
 
 CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
     {
@@ -171,6 +182,93 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
                 "github.com/zalandoresearch/fashion-mnist",
                 load=fashion_mnist,
                 find=fashion_mnist_files,
+            ),
+            DatasetInfo(
+                name="emnist",
+                title="handwritten digits and letters",
+                parties=_CUT,
+                rows=None,
+                columns=_PIXELS,
+                task="classification",
+                classes=None,
+                files=tuple(
+                    f"emnist-balanced-{part}-{kind}-ubyte"
+                    for part in ("train", "test")
+                    for kind in ("images-idx3", "labels-idx1")
+                ),
+                source='Cohen, Afshar, Tapson and van Schaik, "EMNIST: extending MNIST to '
+                'handwritten letters", IJCNN 2017; nist.gov/itl/products-and-services/'
+                "emnist-dataset",
+                load=emnist,
+                find=emnist_files,
+            ),
+            DatasetInfo(
+                name="cifar10",
+                title="small colour pictures of 10 things",
+                parties=_COLOUR_CUT,
+                rows=60_000,
+                columns=_COLOURS,
+                task="classification",
+                classes=10,
+                files=("cifar-10-binary.tar.gz",),
+                source=_KRIZHEVSKY,
+                load=cifar10,
+                find=cifar10_files,
+            ),
+            DatasetInfo(
+                name="cifar100",
+                title="small colour pictures of 100 things",
+                parties=_COLOUR_CUT,
+                rows=60_000,
+                columns=_COLOURS,
+                task="classification",
+                classes=100,
+                files=("cifar-100-binary.tar.gz",),
+                source=_KRIZHEVSKY,
+                load=cifar100,
+                find=cifar100_files,
+            ),
+            DatasetInfo(
+                name="modelnet10",
+                title="pictures of furniture from all sides",
+                parties="by views: a divisor of 12",
+                rows=None,
+                columns=None,
+                task="classification",
+                classes=10,
+                files=("modelnet10/<class>/<train or test>/<object>/<view>.png",),
+                source='Wu et al., "3D ShapeNets: a deep representation for volumetric shapes", '
+                "CVPR 2015; modelnet.cs.princeton.edu",
+                load=modelnet10,
+                find=modelnet10_files,
+            ),
+            DatasetInfo(
+                name="imagenet",
+                title="ImageNet, or some of its classes",
+                parties="4 quadrants, or strips",
+                rows=None,
+                columns=None,
+                task="classification",
+                classes=None,
+                files=("imagenet/<train or val>/<class>/*.JPEG",),
+                source='Deng et al., "ImageNet: a large-scale hierarchical image database", CVPR '
+                "2009; image-net.org",
+                load=imagenet,
+                find=imagenet_files,
+            ),
+            DatasetInfo(
+                name="mimic3_mortality",
+                title="two days in intensive care, and who died",
+                parties="up to 76, by columns",
+                rows=21_139,
+                columns=48 * 76,
+                task="classification",
+                classes=2,
+                files=("in-hospital-mortality/<train or test>/listfile.csv",),
+                source='Johnson et al., "MIMIC-III, a freely accessible critical care database", '
+                "Scientific Data 3, 2016; as written by github.com/YerevaNN/mimic3-benchmarks",
+                load=mimic3_mortality,
+                find=mimic3_mortality_files,
             ),
             DatasetInfo(
                 name="credit_default",

@@ -10,7 +10,6 @@ before one that does not, and the four files always come from one place.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,17 @@ from colonnade.datasets.dataset import VerticalDataset
 from colonnade.datasets.files import data_folder, plain_or_packed
 from colonnade.datasets.idx import read_idx
 from colonnade.datasets.partition import PartitionName, partitioned
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.datasets.pixels import Normalise, as_floats
+from colonnade.errors import DataError
 
-__all__ = ["fashion_mnist", "fashion_mnist_files", "from_images", "mnist", "mnist_files"]
+__all__ = [
+    "fashion_mnist",
+    "fashion_mnist_files",
+    "from_images",
+    "mnist",
+    "mnist_files",
+    "read_images",
+]
 
 _CLASSES = 10
 _FILES = (
@@ -182,19 +189,20 @@ def from_images(
     partition: PartitionName,
     parties: int,
     flatten: bool,
-    normalise: tuple[float, float] | None,
+    normalise: Normalise | None,
     notes: str,
+    classes: int = _CLASSES,
 ) -> VerticalDataset:
-    """Make a vertical data set of ten classes out of grey images.
+    """Make a vertical data set out of images.
 
     Parameters
     ----------
-    name, train, test, notes
+    name, train, test, notes, classes
         As for ``VerticalDataset``.
     images
-        Shape ``[N, H, W]``, 0 is black and 255 white.
+        Shape ``[N, H, W]`` or ``[N, C, H, W]``, 0 is dark and 255 bright.
     labels
-        Shape ``[N]``, any integers 0 to 9.
+        Shape ``[N]``, any integers 0 to ``classes`` - 1.
     partition, parties, flatten, normalise
         As for ``mnist``.
 
@@ -214,26 +222,53 @@ def from_images(
     ... ).features["party_2"].shape
     torch.Size([3, 1, 4, 2])
     """
-    mean, deviation = (0.0, 1.0) if normalise is None else normalise
-    if not (math.isfinite(mean) and math.isfinite(deviation) and deviation > 0):
-        raise ConfigurationError(
-            f"normalise must be a mean and a positive standard deviation, not ({mean}, {deviation})"
-        )
-    pixels = torch.from_numpy(images).unsqueeze(1)
+    pixels = torch.from_numpy(images if images.ndim == 4 else images[:, None])
     # Cut first: a byte a pixel is a quarter of the memory.
-    parts = partitioned(pixels, partition, parties, flatten=flatten)
+    parts = partitioned(pixels, partition, parties, flatten=False)
+    numbers = {party: as_floats(part, normalise) for party, part in parts.items()}
     return VerticalDataset(
         name=name,
-        features={
-            party: part.float().div_(255).sub_(mean).div_(deviation)
-            for party, part in parts.items()
-        },
+        features={party: part.flatten(1) if flatten else part for party, part in numbers.items()},
         labels=torch.from_numpy(labels.astype(np.int64)),
-        classes=_CLASSES,
+        classes=classes,
         train=train,
         test=test,
         notes=notes,
     )
+
+
+def read_images(
+    images_path: Path, labels_path: Path, values: range = range(_CLASSES)
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return the images ``[N, H, W]`` and the labels ``[N]`` of two idx files that belong together.
+
+    Raises
+    ------
+    DataError
+        If a file does not hold what it should, or a label is none of ``values``.
+    """
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    for path, found, dimensions, what in (
+        (images_path, images, 3, "images [N, H, W]"),
+        (labels_path, labels, 1, "labels [N]"),
+    ):
+        if found.dtype != np.uint8 or found.ndim != dimensions:
+            raise DataError(
+                f"{path}: expected {what} of unsigned bytes, found {found.dtype} of shape "
+                f"{list(found.shape)}"
+            )
+    if len(images) != len(labels):
+        raise DataError(
+            f"{labels_path}: {len(labels)} labels, but {images_path.name} has {len(images)} images"
+        )
+    strange = (labels < values.start) | (labels >= values.stop)
+    if strange.any():
+        row = int(np.argmax(strange))
+        raise DataError(
+            f"{labels_path}: label {row} is {labels[row]}; expected {values.start} to "
+            f"{values.stop - 1}"
+        )
+    return images, labels
 
 
 def _load(
@@ -246,8 +281,8 @@ def _load(
 ) -> VerticalDataset:
     paths = _files(source, folder)
     place = paths[0].parent
-    train_images, train_labels = _read(paths[0], paths[1])
-    test_images, test_labels = _read(paths[2], paths[3])
+    train_images, train_labels = read_images(paths[0], paths[1])
+    test_images, test_labels = read_images(paths[2], paths[3])
     if train_images.shape[1:] != test_images.shape[1:]:
         raise DataError(
             f"{place}: training images of {_by(train_images)} pixels, but test images of "
@@ -297,29 +332,6 @@ def _file(source: _Source, place: Path, name: str) -> Path:
             "or COLONNADE_DATA"
         )
     return path
-
-
-def _read(images_path: Path, labels_path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    images, labels = read_idx(images_path), read_idx(labels_path)
-    for path, values, dimensions, what in (
-        (images_path, images, 3, "images [N, H, W]"),
-        (labels_path, labels, 1, "labels [N]"),
-    ):
-        if values.dtype != np.uint8 or values.ndim != dimensions:
-            raise DataError(
-                f"{path}: expected {what} of unsigned bytes, found {values.dtype} of shape "
-                f"{list(values.shape)}"
-            )
-    if len(images) != len(labels):
-        raise DataError(
-            f"{labels_path}: {len(labels)} labels, but {images_path.name} has {len(images)} images"
-        )
-    if labels.max() >= _CLASSES:
-        row = int(np.argmax(labels >= _CLASSES))
-        raise DataError(
-            f"{labels_path}: label {row} is {labels[row]}; expected 0 to {_CLASSES - 1}"
-        )
-    return images, labels
 
 
 def _by(images: NDArray[np.uint8]) -> str:

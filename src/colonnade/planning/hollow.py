@@ -102,11 +102,17 @@ class _Longest:
     def fixed_size(self) -> bool:
         return True
 
-    def sender(self, rows: int, width: int) -> LinkSender:
+    def at(self, round: int) -> Link:
+        return replace(self, link=self.link.at(round))
+
+    def sender(self, rows: int, width: int, name: str) -> LinkSender:
         return _LongestEnd(self.link, width)
 
-    def receiver(self, rows: int, width: int) -> LinkReceiver:
+    def receiver(self, rows: int, width: int, name: str) -> LinkReceiver:
         return _LongestEnd(self.link, width)
+
+    def warm_up(self, width: int) -> None:
+        pass
 
     def bytes_at_most(self, rows: int, width: int) -> int:
         return self.link.bytes_at_most(rows, width)
@@ -121,7 +127,7 @@ class _LongestEnd:
     width: int
 
     def send(self, x: Tensor, rows: Rows, key: StreamKey, saliency: Tensor | None = None) -> bytes:
-        return bytes(self.link.bytes_at_most(len(rows), self.width))
+        return bytes(self.link.at(key.round).bytes_at_most(len(rows), self.width))
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
         return torch.zeros(len(rows), self.width)

@@ -175,7 +175,8 @@ def plan(
 
     epochs, rounds = training.epochs, -(-len(federation.train_rows) // training.batch_size)
     every = training.evaluate_every or rounds
-    if epochs > _EPOCHS_PLAYED and rounds % every == 0:
+    steady = all(link.at(0) == link for link in (*method.uplink.links, *method.exchange.links))
+    if epochs > _EPOCHS_PLAYED and rounds % every == 0 and steady:
         three, two = played(_EPOCHS_PLAYED), played(_EPOCHS_PLAYED - 1)
         sent = stretched(three.ledger, two.ledger, epochs, rounds)
         epoch = three.summary["seconds_virtual"] - two.summary["seconds_virtual"]

@@ -1,15 +1,22 @@
 """Tables, pictures and pages that people look at."""
 
-from colonnade.reports.page import write_comparison, write_page
+from colonnade.reports.chart import Chart, Curve, draw_charts
+from colonnade.reports.page import write_comparison, write_page, write_sheets
 from colonnade.reports.pictures import draw_comparison, draw_run
+from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import comparison_table, human_bytes, human_seconds
 
 __all__ = [
+    "Chart",
+    "Curve",
+    "Sheet",
     "comparison_table",
+    "draw_charts",
     "draw_comparison",
     "draw_run",
     "human_bytes",
     "human_seconds",
     "write_comparison",
     "write_page",
+    "write_sheets",
 ]

@@ -16,7 +16,7 @@ from colonnade.reports.palette import GRID, INK, WAITING, colour
 from colonnade.reports.words import words
 from colonnade.runs import Run
 
-__all__ = ["Figure", "comparison_figures", "run_figures"]
+__all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figures"]
 
 _LOSSES = ("train_loss", "validation_log_loss", "test_log_loss")
 _NO_METRIC = {"round", "epoch", "seconds", "bytes_up", "bytes_down", "learning_rate", "train_loss"}
@@ -91,7 +91,7 @@ def _metrics_by_epoch(run: Run) -> Figure | None:
         and _unit_of(c) == unit
         and (_points(run, c) > 1 or _points(run, decided) < 2)
     ]
-    plot = _empty("epochs", unit if len(columns) > 1 else words(decided))
+    plot = empty_plot("epochs", unit if len(columns) > 1 else words(decided))
     for index, column in enumerate(columns):
         _line(plot, words(column), run.history, "epoch", column, index)
     if not plot.data:
@@ -148,7 +148,7 @@ def _curves(
 ) -> Figure | None:
     """Return the deciding metric of each run against a quantity."""
     metric = str(next(iter(runs.values())).summary["metric"])
-    plot = _empty(label, words(metric))
+    plot = empty_plot(label, words(metric))
     order = order or list(runs)
     for name, run in runs.items():
         own = str(run.summary["metric"])
@@ -165,7 +165,7 @@ def _curves(
 
 
 def _losses(run: Run) -> Figure | None:
-    plot = _empty("epochs", "loss (nats)" if _is_classifier(run) else "loss")
+    plot = empty_plot("epochs", "loss (nats)" if _is_classifier(run) else "loss")
     for index, column in enumerate(_LOSSES):
         if column in run.history.columns:
             _line(plot, words(column), run.history, "epoch", column, index)
@@ -175,7 +175,7 @@ def _losses(run: Run) -> Figure | None:
 
 def _loss_by_epoch(runs: Mapping[str, Run]) -> Figure | None:
     nats = all(_is_classifier(run) for run in runs.values())
-    plot = _empty("epochs", "training loss (nats)" if nats else "training loss")
+    plot = empty_plot("epochs", "training loss (nats)" if nats else "training loss")
     for index, (name, run) in enumerate(runs.items()):
         _line(plot, name, run.history, "epoch", "train_loss", index)
     _whole_ticks(plot, *runs.values())
@@ -226,14 +226,16 @@ def _frontier(runs: Mapping[str, Run]) -> Figure | None:
     """Return what each run reached against what it sent."""
     first = next(iter(runs.values())).summary
     scale, unit = _byte_unit(max(_sent(run) for run in runs.values()))
-    plot = _empty(f"training bytes, up and down ({unit})", f"best {words(str(first['metric']))}")
+    plot = empty_plot(
+        f"training bytes, up and down ({unit})", f"best {words(str(first['metric']))}"
+    )
     for index, (name, run) in enumerate(runs.items()):
         if run.summary["best"] is not None:
             plot.add_trace(
                 go.Scatter(
                     x=[_sent(run) / scale],
                     y=[run.summary["best"]],
-                    name=_text(name),
+                    name=plot_text(name),
                     mode="markers",
                     marker={"size": 12, "color": colour(index)},
                     hovertemplate="%{x:.4g} " + unit + ", %{y:.4f}<extra>%{fullData.name}</extra>",
@@ -344,7 +346,8 @@ def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
 # Parts
 
 
-def _empty(x: str, y: str) -> go.Figure:
+def empty_plot(x: str, y: str) -> go.Figure:
+    """Return a figure without traces, whose axes say what they show."""
     axis = {
         "gridcolor": GRID,
         "linecolor": "#aab2ba",
@@ -375,8 +378,8 @@ def _empty(x: str, y: str) -> go.Figure:
                 "font": {"size": 12},
                 "traceorder": "normal",
             },
-            "xaxis": axis | {"title": title | {"text": _text(x)}},
-            "yaxis": axis | {"title": title | {"text": _text(y)}},
+            "xaxis": axis | {"title": title | {"text": plot_text(x)}},
+            "yaxis": axis | {"title": title | {"text": plot_text(y)}},
         }
     )
 
@@ -391,7 +394,7 @@ def _line(plot: go.Figure, name: str, history: pl.DataFrame, x: str, y: str, ind
         go.Scatter(
             x=rows[x].to_list(),
             y=rows[y].to_list(),
-            name=_text(name),
+            name=plot_text(name),
             mode="lines+markers" if len(rows) <= 40 else "lines",
             line={"color": colour(index), "width": 2},
             marker={"size": 6},
@@ -404,14 +407,14 @@ def _bars(
     labels: Sequence[str], bars: Iterable[tuple[str, Sequence[float]]], x: str, hover: str
 ) -> go.Figure:
     """Return lying bars, stacked: names of organisations need the room on the left."""
-    plot = _empty(x, "")
-    names = [_text(label) for label in labels]
+    plot = empty_plot(x, "")
+    names = [plot_text(label) for label in labels]
     for index, (name, values) in enumerate(bars):
         plot.add_trace(
             go.Bar(
                 y=names,
                 x=list(values),
-                name=_text(name),
+                name=plot_text(name),
                 orientation="h",
                 marker={"color": WAITING if name == _WAIT else colour(index)},
                 hovertemplate=hover + "<extra>%{fullData.name}</extra>",
@@ -424,7 +427,7 @@ def _bars(
     return plot
 
 
-def _text(name: str) -> str:
+def plot_text(name: str) -> str:
     """Return a name for plotly, which would read some of it as markup."""
     return escape(name, quote=False)
 

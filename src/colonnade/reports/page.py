@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,26 +20,17 @@ from plotly.offline import get_plotlyjs
 
 from colonnade import __version__
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
+from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import human_bytes, human_seconds
 from colonnade.reports.words import words
 from colonnade.runs import Run
 
-__all__ = ["write_comparison", "write_page"]
+__all__ = ["write_comparison", "write_page", "write_sheets"]
 
 
 class _Fact(NamedTuple):
     name: str
     value: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class _Table:
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    text: Sequence[int] = (0,)  # columns of words; the others hold numbers
-    wrap: Sequence[int] = field(default_factory=tuple)
     note: str = ""
 
 
@@ -121,6 +111,37 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
         tables=[differing] if differing.rows else [],
         reproduce="",
         configurations=[(name, _yaml(run.config)) for name, run in runs.items()],
+    )
+
+
+def write_sheets(
+    path: Path,
+    title: str,
+    lead: str,
+    sheets: Sequence[Sheet],
+    figures: Sequence[Figure],
+    notes: Sequence[str],
+    reproduce: str,
+) -> None:
+    """Write a page of tables and figures, with notes and the command that makes it again.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    _write(
+        path,
+        title=title,
+        lead=lead,
+        numbers=[],
+        first_table=sheets[0] if sheets else None,
+        figures=figures,
+        protection=[],
+        warnings=notes,
+        tables=sheets[1:],
+        reproduce=reproduce,
+        configurations=[],
     )
 
 
@@ -218,7 +239,7 @@ def _protection(run: Run) -> list[_Fact]:
     return [_Fact(_capital(name), _capital(str(v))) for name, v in run.summary["privacy"].items()]
 
 
-def _ledger_table(run: Run) -> _Table:
+def _ledger_table(run: Run) -> Sheet:
     grouped = (
         run.ledger.frame()
         .group_by("sender", "receiver", "kind", "purpose", maintain_order=True)
@@ -229,10 +250,10 @@ def _ledger_table(run: Run) -> _Table:
         for sender, receiver, kind, purpose, count, body, framed in grouped.rows()
     ]
     head = ("organisation", "to", "kind", "purpose", "messages", "bodies", "with envelopes")
-    return _Table("What left each building", head, rows, text=(0, 1, 2, 3))
+    return Sheet("What left each building", head, rows, text=(0, 1, 2, 3))
 
 
-def _evaluations(run: Run) -> _Table:
+def _evaluations(run: Run) -> Sheet:
     history = run.history
     if len(history) > 12:  # the first, the last, and evenly between
         step = (len(history) - 1) / 11
@@ -243,10 +264,10 @@ def _evaluations(run: Run) -> _Table:
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)
     ]
     note = f"{len(history)} of {len(run.history)}." if len(history) < len(run.history) else ""
-    return _Table("Evaluations", [words(column) for column in columns], rows, note=note)
+    return Sheet("Evaluations", [words(column) for column in columns], rows, note=note)
 
 
-def _activities(run: Run) -> _Table:
+def _activities(run: Run) -> Sheet:
     entries = run.summary.get("activities", [])
     rows = [
         (
@@ -260,13 +281,13 @@ def _activities(run: Run) -> _Table:
         for entry in entries
     ]
     head = ("organisation", "purpose", "activity", "times", _clock(run), "CPU time here")
-    return _Table("Where time went", head, rows, text=(0, 1, 2))
+    return Sheet("Where time went", head, rows, text=(0, 1, 2))
 
 
 # Several runs
 
 
-def _runs_table(runs: Mapping[str, Run]) -> _Table:
+def _runs_table(runs: Mapping[str, Run]) -> Sheet:
     first = next(iter(runs.values())).summary
     metric = str(first["metric"])
     tested = [k for k in (first.get("test") or {}) if metric == f"validation_{k}"]
@@ -293,10 +314,10 @@ def _runs_table(runs: Mapping[str, Run]) -> _Table:
     head += ("sent up", "down", "of the first", "time")
     real = any(run.summary["seconds_virtual"] is None for run in runs.values())
     note = ("* real time on this machine; other t" if real else "T") + "imes are modelled."
-    return _Table("Results", head, rows, note=note)
+    return Sheet("Results", head, rows, note=note)
 
 
-def _differing(runs: Mapping[str, Run]) -> _Table:
+def _differing(runs: Mapping[str, Run]) -> Sheet:
     """Return the settings in which the runs differ."""
     flat = {name: _flat(run.config) for name, run in runs.items()}
     keys = dict.fromkeys(key for settings in flat.values() for key in settings)
@@ -306,7 +327,7 @@ def _differing(runs: Mapping[str, Run]) -> _Table:
         if len(set(values)) > 1:
             rows.append((key, *values))
     columns = range(len(runs) + 1)
-    return _Table("Settings that differ", ("setting", *runs), rows, text=columns, wrap=columns)
+    return Sheet("Settings that differ", ("setting", *runs), rows, text=columns, wrap=columns)
 
 
 def _flat(config: Mapping[str, Any], path: str = "") -> dict[str, str]:

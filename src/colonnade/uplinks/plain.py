@@ -58,7 +58,10 @@ class Plain:
         self, party: str, label_holder: str, rows: int, width: int, seed: int
     ) -> PlainUploader:
         """Make the half of ``party`` for a table of ``rows`` rows and embeddings ``width`` wide."""
-        training, held_out = (link.sender(rows, width) for link in self.links)
+        training, held_out = (
+            link.sender(rows, width, f"parties/{party}/embedding/{purpose}")
+            for link, purpose in zip(self.links, ("training", "evaluation"), strict=True)
+        )
         return PlainUploader(party, label_holder, training, held_out, seed)
 
     def collector(
@@ -66,8 +69,11 @@ class Plain:
     ) -> PlainCollector:
         """Make the label holder's half for parties with embeddings of these ``widths``."""
         training, held_out = (
-            {party: link.receiver(rows, width) for party, width in widths.items()}
-            for link in self.links
+            {
+                party: link.receiver(rows, width, f"label-holder/{party}/embedding/{purpose}")
+                for party, width in widths.items()
+            }
+            for link, purpose in zip(self.links, ("training", "evaluation"), strict=True)
         )
         return PlainCollector(training, held_out, fusion, seed)
 

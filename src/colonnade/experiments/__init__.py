@@ -1,0 +1,23 @@
+"""Each paper's tables and figures as experiments that run."""
+
+from colonnade.experiments.catalogue import EXPERIMENTS
+from colonnade.experiments.experiment import (
+    Experiment,
+    Findings,
+    Results,
+    Scale,
+    Trial,
+    reproduce,
+)
+from colonnade.experiments.files import write_findings
+
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Findings",
+    "Results",
+    "Scale",
+    "Trial",
+    "reproduce",
+    "write_findings",
+]

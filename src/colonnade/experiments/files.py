@@ -1,0 +1,56 @@
+"""What an experiment leaves in its folder: text, CSV, a page, a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from colonnade.errors import ConfigurationError
+from colonnade.experiments.experiment import Experiment, Findings, Scale
+from colonnade.reports import draw_charts, write_sheets
+
+__all__ = ["write_findings"]
+
+
+def write_findings(experiment: Experiment, scale: Scale, findings: Findings, folder: Path) -> None:
+    """Write ``NAME.txt``, ``NAME.csv`` (one a table), ``NAME.html`` and ``NAME.png``.
+
+    Raises
+    ------
+    ConfigurationError
+        If the folder cannot be written to.
+    """
+    name, notes = experiment.name, list(findings.notes)
+    command = f"colonnade reproduce {name}"
+    if scale.quick:
+        notes.insert(0, "A quick trial on little data: these figures mean nothing.")
+        command += " --quick"
+    if scale.seeds is not None:
+        command += f" --seeds {scale.seeds}"
+    text = io.StringIO()
+    console = Console(file=text, width=140)
+    for sheet in findings.sheets:
+        console.print(sheet.as_table())
+    for note in notes:
+        console.print(note, soft_wrap=True, highlight=False, markup=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.txt").write_text(text.getvalue(), encoding="utf-8")
+        for number, sheet in enumerate(findings.sheets):
+            file = f"{name}.csv" if number == 0 else f"{name}-{number + 1}.csv"
+            (folder / file).write_text(sheet.as_csv(), encoding="utf-8")
+        if findings.charts:
+            draw_charts(findings.charts, folder / f"{name}.png", experiment.source)
+        write_sheets(
+            folder / f"{name}.html",
+            experiment.title[:1].upper() + experiment.title[1:],
+            f"After {experiment.source}.",
+            findings.sheets,
+            [chart.figure() for chart in findings.charts],
+            notes,
+            command,
+        )
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None

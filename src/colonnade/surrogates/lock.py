@@ -1,0 +1,67 @@
+"""One user of a folder at a time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from pathlib import Path
+
+from colonnade.errors import ConfigurationError
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Lock"]
+
+# By device and inode of the lock file, which stay when its folder is moved.
+_held: weakref.WeakValueDictionary[tuple[int, int], Lock] = weakref.WeakValueDictionary()
+
+
+class Lock:
+    """Keep a folder from every other process, until released or collected.
+
+    In the same process the newest wins, and the one before is no longer ``held``: what is left over
+    of a run that failed (a traceback keeps it alive) is not in the way of the next.
+
+    Parameters
+    ----------
+    folder
+        Gets a file named ``lock``, which stays.
+
+    Raises
+    ------
+    ConfigurationError
+        If another process holds it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._process = os.getpid()
+        self._file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        self._close = weakref.finalize(self, os.close, self._file)
+        status = os.fstat(self._file)
+        place = (status.st_dev, status.st_ino)
+        older = _held.get(place)
+        if older is not None:
+            older.release()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._close()
+            raise ConfigurationError(
+                f"another process is using the surrogate table in {folder}: wait until it is done, "
+                "or give this run a folder of its own"
+            ) from None
+        _held[place] = self
+
+    @property
+    def held(self) -> bool:
+        """Whether the folder is still ours."""
+        return self._close.alive and self._process == os.getpid()
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self.held:
+            # A forked child may have a copy of the descriptor, which closing ours does not unlock.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._close()
