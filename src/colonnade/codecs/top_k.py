@@ -18,6 +18,7 @@ from colonnade.codecs.codec import (
     Exact,
     Law,
     Unbiased,
+    UnbiasedCell,
     matrix,
     refuse_nonfinite,
 )
@@ -99,7 +100,7 @@ class TopK:
                 return Contractive(share * alpha)
             case Bounded(relative=relative, absolute=absolute, step=step):
                 return Bounded(max(1.0, relative), absolute, step)
-            case Unbiased(step=step):
+            case Unbiased(step=step) | UnbiasedCell(step=step):
                 return Bounded(relative=1.0, step=step)
         return Bounded(absolute=math.inf)  # nothing that could be promised of each component
 

@@ -7,7 +7,7 @@ and clipping each component alone (Conway and Sloane, "Fast quantizing and decod
 lattice quantizers and codes", 1982). Both grids together part the plane into rectangles of half a
 pitch by a height, with a codeword of either grid at opposite corners. So one truncation finds the
 rectangle, and the side of the corners' bisector on which the pair lies the nearest codeword of all:
-without a branch, and however far outside the pair is.
+without a branch, and as far outside as h and v below are float32.
 
 Pairs are handled in pieces of 512, like the values in ``scalar.py``, and their codes squeezed in
 two steps. Dither comes 16 bits a value in the same order: 32 bits a pair, that of its first
@@ -92,8 +92,8 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                     v += np.float32(np.int32(draws[j] >> _HALF_WORD)) * _ONCE + _ONCE_CENTRE
                 column = np.int32(min(max(h, zero), last_column))
                 row = np.int32(min(max(v, zero), last_row))
-                # Codewords are at the lower left and the upper right corner, or where that is odd
-                # at the other two. The sign tells the bisector's side: no square that overflows.
+                # Codewords are at the lower left and the upper right corner; where row + column is
+                # odd, at the other two. A pair's side of their bisector needs no square of its own.
                 odd = np.int32((row + column) & one)
                 beside = h - (np.float32(column) + _HALF)
                 above = v - (np.float32(row) + _HALF)
