@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from colonnade.experiments.cvfl_bits import CVFL_BITS
+from colonnade.experiments.cvfl_parties import CVFL_PARTIES
+from colonnade.experiments.cvfl_schedule import CVFL_SCHEDULE
+from colonnade.experiments.cvfl_steps import CVFL_ALGORITHMS, CVFL_LATENCY
+from colonnade.experiments.efvfl_minibatch import EFVFL_LOCAL_UPDATES, EFVFL_PRIVATE_LABELS
 from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
 
 __all__ = ["EXPERIMENTS"]
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {experiment.name: experiment for experiment in (EFVFL_MNIST, EFVFL_CONVERGENCE)}
+    {
+        experiment.name: experiment
+        for experiment in (
+            EFVFL_MNIST,
+            EFVFL_CONVERGENCE,
+            EFVFL_PRIVATE_LABELS,
+            EFVFL_LOCAL_UPDATES,
+            CVFL_BITS,
+            CVFL_LATENCY,
+            CVFL_ALGORITHMS,
+            CVFL_PARTIES,
+            CVFL_SCHEDULE,
+        )
+    }
 )

@@ -1,0 +1,85 @@
+"""What experiments measure of a run: its best metric, and what it cost to reach a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from colonnade.experiments.experiment import Result, mean_and_deviation
+from colonnade.reports import Curve, human_bytes
+from colonnade.runs import Run
+
+__all__ = [
+    "accuracy_curve",
+    "best",
+    "bytes_both",
+    "cost",
+    "mean_cell",
+    "megabytes",
+    "reached",
+    "rounds",
+    "target_below",
+]
+
+
+def best(run: Run) -> float:
+    """Return the best value of the run's metric, in %."""
+    return math.nan if run.summary["best"] is None else 100 * run.summary["best"]
+
+
+def target_below(results: Sequence[Result], points: float) -> float:
+    """Return the mean best accuracy of some runs less some points, as a share."""
+    mean, _ = mean_and_deviation([best(result.run) for result in results])
+    return (mean - points) / 100
+
+
+def reached(run: Run, target: float) -> int | None:
+    """Return the place in the history where the metric first reaches a target; None if never."""
+    values = run.history[run.summary["metric"]].to_list()
+    places = [i for i, value in enumerate(values) if value is not None and value >= target]
+    return places[0] if places else None
+
+
+def cost(run: Run, target: float, of: Callable[[Run, int], float]) -> float | None:
+    """Return what it cost to reach a target, where ``of`` says what it cost to get to a place."""
+    place = reached(run, target)
+    return None if place is None else of(run, place)
+
+
+def bytes_both(run: Run, place: int) -> float:
+    """Return the bytes of bodies sent for training, up and down, until a place of the history."""
+    return float(run.history["bytes_up"][place] + run.history["bytes_down"][place])
+
+
+def megabytes(run: Run) -> list[float]:
+    """Return the megabytes of bodies sent for training, up and down, at each evaluation."""
+    both = run.history["bytes_up"] + run.history["bytes_down"]
+    return [value / 1e6 for value in both.to_list()]
+
+
+def rounds(run: Run, place: int) -> float:
+    """Return the rounds until a place of the history."""
+    return float(run.history["round"][place])
+
+
+def mean_cell(
+    values: Sequence[float | None], show: Callable[[float], str] = human_bytes
+) -> tuple[float, str]:
+    """Return the mean, and it with its deviation as text; not a number where one is missing."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return math.nan, f"not reached by {len(values) - len(known)} of {len(values)}"
+    mean, spread = mean_and_deviation(known)
+    return mean, f"{show(mean)} ± {show(spread)}" if len(known) > 1 else show(mean)
+
+
+def accuracy_curve(
+    name: str, results: Sequence[Result], x: Callable[[Run], Sequence[float]]
+) -> Curve:
+    """Return the mean accuracy in % of runs of several seeds, with its deviation."""
+    histories = [result.run.history[result.run.summary["metric"]].to_list() for result in results]
+    pairs = [
+        mean_and_deviation([100 * value for value in at]) for at in zip(*histories, strict=True)
+    ]
+    spread = [deviation for _, deviation in pairs] if len(results) > 1 else []
+    return Curve(name, x(results[0].run), [mean for mean, _ in pairs], spread)
