@@ -18,7 +18,7 @@ from colonnade.exchanges import Relay, Split
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
 from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Consecutive
+from colonnade.local_updates import Consecutive, Replayed
 from colonnade.methods import Method, cvfl, efvfl, fedbcd
 from colonnade.models import Concat, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
@@ -351,6 +351,10 @@ REFUSED = {
     ),
     "Concat needs each of them": lambda: cvfl(Scalar(4), labels="shared", others="total"),
     "Max needs each of them": lambda: efvfl(TopK(0.1), None, Max(), "shared", others="total"),
+    "replaying is for the split exchange": lambda: Method(
+        "own", exchange=Relay("shared"), local_updates=Replayed()
+    ),
+    "batches to replay are 1 or more, not 0": lambda: Replayed(batches=0),
     "local steps are 1 or more a round, not 0": lambda: fedbcd(0),
     "local steps are 1 or more a round, not 1.5": lambda: Consecutive(1.5),
     "error feedback needs a codec that contracts": lambda: efvfl(Scalar(4)),
@@ -370,6 +374,47 @@ def test_local_steps_over_feedback_can_be_composed():
     )
     run = problem(Concat()).train(method, TRAINING)
     assert run.summary["local_updates"] == 2 * run.summary["rounds"]
+
+
+@pytest.mark.parametrize("holder_has_features", [False, True])
+def test_replaying_is_its_description(holder_has_features):
+    """The label holder alone goes on, on batches as they were received, with its own fresh part."""
+    federation = problem(Concat(), holder_has_features)
+    method = Method("own", local_updates=Replayed(steps=3, batches=2))
+    reference = ReplayedReference(federation, method).train()
+    run = federation.train(method, TRAINING)
+    modules = [run.models[member.name]["bottom"] for member in reference.members]
+    modules.append(run.models["holder"]["top"])
+    for mine, expected in zip(modules, [*reference.bottoms, reference.top], strict=True):
+        for value, other in zip(mine.parameters(), expected.parameters(), strict=True):
+            assert torch.norm(value - other) <= 1e-5 * torch.norm(other)
+    assert run.summary["local_updates"] == 3 * run.summary["rounds"]
+
+
+class ReplayedReference(SplitReference):
+    """One exact step for all, then steps of the label holder on its last two batches."""
+
+    remembered: tuple = ()
+
+    def play(self, round, rows):
+        received = [b(m.features[rows]).detach() for m, b in self.pairs()]
+        exact = copy.copy(self)
+        exact.method = Method("exact")
+        SplitReference.play(exact, round, rows)
+        self.remembered = (*self.remembered, (rows, received))[-2:]
+        count = len(self.remembered)
+        order = permutation(StreamKey(0, "holder", "replayed", round), count)
+        for step in range(3):
+            some, stale = self.remembered[order[step % count]]
+            if self.is_exact(len(self.members) - 1):
+                own = self.bottoms[-1](self.members[-1].features[some])
+                loss = self.loss(self.top, [*stale[:-1], own], some)
+                self.step(nn.ModuleList([self.bottoms[-1], self.top]), loss)
+            else:
+                self.step(self.top, self.loss(self.top, stale, some))
+
+    def pairs(self):
+        return zip(self.members, self.bottoms, strict=True)
 
 
 def test_bundles_hold_what_they_say():

@@ -14,7 +14,17 @@ from torch import nn
 
 from codec_conformance import CHECKS, KEY, Subject
 from colonnade.channels import Channel, Network
-from colonnade.codecs import QSGD, Codec, Contractive, Float, RelativeVariance, Scalar, TopK
+from colonnade.codecs import (
+    QSGD,
+    Codec,
+    Contractive,
+    Entropy,
+    Float,
+    LargeRows,
+    RelativeVariance,
+    Scalar,
+    TopK,
+)
 from colonnade.codecs.support import decode_support, encode_support, support_bytes_at_most
 from colonnade.config import parse_config
 from colonnade.costs import Modelled
@@ -37,6 +47,9 @@ from colonnade.uplinks import Plain
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 SUBJECTS = [
+    *(Subject(LargeRows(below)) for below in (0.01, 0.3, 0.999)),
+    Subject(LargeRows(0.5, QSGD(7, "max", 8))),
+    Subject(LargeRows(0.5, TopK(0.5, values=Entropy(QSGD(7, "max", 8))))),
     *(Subject(TopK(ratio)) for ratio in (0.01, 0.3, 0.999, 1.0)),
     *(Subject(TopK(0.3, scope)) for scope in ("row", "columns")),
     Subject(TopK(0.25, "columns", "saliency")),

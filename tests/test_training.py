@@ -10,16 +10,20 @@ import torch
 from torch import nn
 
 from colonnade.channels import Channel, Network
-from colonnade.codecs import Float, Scalar, TopK
+from colonnade.codecs import Entropy, Float, LargeRows, Scalar, TopK
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Replay, Simulate
+from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
-from colonnade.methods import cvfl, efvfl, fedbcd, svfl
+from colonnade.links import Direct
+from colonnade.local_updates import Replayed
+from colonnade.methods import Method, cvfl, efvfl, fedbcd, svfl
 from colonnade.models import Concat, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.streams import StreamKey
 from colonnade.training import Training, Watcher
+from colonnade.uplinks import Plain
 from colonnade.wire import Purpose, encode_header
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -114,6 +118,12 @@ METHODS = {
     "bf16 and fp16, mean": svfl(Float("bf16"), Float(16), Mean()),
     "scalar": svfl(Scalar(3), Scalar(8)),
     "fedbcd": fedbcd(3, Mean()),
+    "replayed": Method(
+        "own",
+        uplink=Plain(Direct(Entropy(Scalar(4)))),
+        exchange=Split(Direct(LargeRows(0.5, Scalar(4)))),
+        local_updates=Replayed(3, batches=4),
+    ),
     "relay, codes": efvfl(TopK(0.3), None, Concat(), "shared", 2, top_codec=TopK(0.5)),
     "relay, total": cvfl(Scalar(4), 2, Sum(), "shared", others="total"),
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from colonnade.export import load_part
     from colonnade.federation import Federation
     from colonnade.links import Direct, ErrorFeedback
-    from colonnade.local_updates import Consecutive
+    from colonnade.local_updates import Consecutive, Replayed
     from colonnade.methods import Method
     from colonnade.models import Concat, Max, Mean, Sum
     from colonnade.organisations import LabelHolder, Party
@@ -51,6 +51,7 @@ __all__ = [
     "Processes",
     "Relay",
     "Replay",
+    "Replayed",
     "Run",
     "Simulate",
     "Split",
@@ -82,7 +83,7 @@ _HOMES = {
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
     "colonnade.links": ("Direct", "ErrorFeedback"),
-    "colonnade.local_updates": ("Consecutive",),
+    "colonnade.local_updates": ("Consecutive", "Replayed"),
     "colonnade.methods": ("Method",),
     "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
     "colonnade.organisations": ("LabelHolder", "Party"),

@@ -7,6 +7,8 @@ the same batch for any round without having computed those before it.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from colonnade.errors import ConfigurationError
@@ -30,6 +32,8 @@ class BatchPlan:
         Passes over the rows.
     seed
         The run's seed.
+    schedule_every
+        After what learning-rate schedulers take a step: each ``"epoch"``, or each ``"round"``.
 
     Raises
     ------
@@ -45,7 +49,14 @@ class BatchPlan:
     True
     """
 
-    def __init__(self, rows: Rows, batch_size: int, epochs: int, seed: int) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        batch_size: int,
+        epochs: int,
+        seed: int,
+        schedule_every: Literal["epoch", "round"] = "epoch",
+    ) -> None:
         if len(rows) == 0:
             raise ConfigurationError("there is no row to train on")
         if batch_size < 1:
@@ -54,6 +65,7 @@ class BatchPlan:
             raise ConfigurationError(f"epochs must be at least 1, not {epochs}")
         self._rows = np.ascontiguousarray(rows, dtype=np.int64)
         self._seed = seed
+        self._schedule_every = schedule_every
         self._shuffled: tuple[int, Rows] = (-1, self._rows)
         self.batch_size = min(batch_size, len(rows))
         self.rounds_per_epoch = -(-len(rows) // batch_size)
@@ -67,9 +79,9 @@ class BatchPlan:
             self._shuffled = (epoch, self._rows[order])
         return self._shuffled[1][index * self.batch_size : (index + 1) * self.batch_size]
 
-    def ends_epoch(self, done: int) -> bool:
-        """Whether the ``done`` rounds are a whole number of epochs."""
-        return done % self.rounds_per_epoch == 0
+    def schedule_due(self, done: int) -> bool:
+        """Whether schedulers take a step when ``done`` rounds are done."""
+        return self._schedule_every == "round" or done % self.rounds_per_epoch == 0
 
 
 def pieces(rows: Rows, size: int) -> list[Rows]:

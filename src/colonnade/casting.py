@@ -11,6 +11,7 @@ from torch import nn
 
 from colonnade.batches import BatchPlan
 from colonnade.exchanges import Relay, Split
+from colonnade.local_updates import Consecutive
 from colonnade.methods import Method
 from colonnade.models import Additive, Learner
 from colonnade.organisations import LabelHolder, Party
@@ -117,6 +118,7 @@ class Cast:
                 downlink=link.receiver(
                     self.rows, widths[party.name], f"parties/{party.name}/derivative"
                 ),
+                local_updates=self.method.local_updates,
                 **self._party(party),
             )
             for party in self.parties
@@ -126,12 +128,14 @@ class Cast:
                 name: link.sender(self.rows, width, f"label-holder/{name}/derivative")
                 for name, width in widths.items()
             },
+            local_updates=self.method.local_updates,
             **self._holder(),
         )
         return roles
 
     def _relay(self, exchange: Relay) -> Roles:
-        holder = self.label_holder
+        holder, local_updates = self.label_holder, self.method.local_updates
+        assert isinstance(local_updates, Consecutive)  # as Method demands
         size = sum(p.numel() for p in holder.top.parameters())
         roles: Roles = {
             party.name: RelayParty(
@@ -141,6 +145,7 @@ class Cast:
                 top=Learner(copy.deepcopy(holder.top), device=party.device),
                 top_link=exchange.top.receiver(1, size, f"parties/{party.name}/top"),
                 others=self._others(party.name, exchange),
+                steps=local_updates.steps,
                 **self._party(party),
             )
             for party in self.parties
@@ -151,6 +156,7 @@ class Cast:
         sender = CodesSender if exchange.others == "codes" else TotalSender
         roles[holder.name] = RelayLabelHolder(
             others=sender(holder.name, link, self.seed),
+            steps=local_updates.steps,
             top_link=exchange.top.sender(1, size, "label-holder/top"),
             **self._holder(),
         )
@@ -185,7 +191,6 @@ class Cast:
             "uplink": method.uplink.uploader(
                 party.name, holder, self.rows, self.widths[party.name], self.seed
             ),
-            "local_updates": method.local_updates,
             "seed": self.seed,
         }
 
@@ -204,7 +209,6 @@ class Cast:
             "uplink": method.uplink.collector(
                 self._party_widths(), self.rows, method.fusion, self.seed
             ),
-            "local_updates": method.local_updates,
             "metrics": self.metrics,
             "judge": self.judge,
             "seed": self.seed,

@@ -181,7 +181,13 @@ class Federation:
             )
         self.check(method)
         self._warm_up(method)
-        batches = BatchPlan(self.train_rows, training.batch_size, training.epochs, training.seed)
+        batches = BatchPlan(
+            self.train_rows,
+            training.batch_size,
+            training.epochs,
+            training.seed,
+            training.schedule_every,
+        )
         roles = self._cast(method, training, batches).roles()
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))

@@ -13,7 +13,7 @@ from colonnade.codecs import Codec, Float
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Exchange, Relay, Split
 from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Consecutive
+from colonnade.local_updates import Consecutive, LocalUpdates, Replayed
 from colonnade.models import Additive, Concat, Fusion
 from colonnade.surrogates import Memory, Storage
 from colonnade.uplinks import Plain
@@ -52,13 +52,18 @@ class Method:
     fusion: Fusion = field(default_factory=Concat)
     uplink: Plain = field(default_factory=Plain)
     exchange: Exchange = field(default_factory=Split)
-    local_updates: Consecutive = field(default_factory=Consecutive)
+    local_updates: LocalUpdates = field(default_factory=Consecutive)
 
     def __post_init__(self) -> None:
         if not isinstance(self.exchange, Exchange):
             raise ConfigurationError(
                 f"an exchange is Split(...) or Relay(...), not {self.exchange!r}; "
                 "derivatives go through Split(downlink=...)"
+            )
+        if isinstance(self.exchange, Relay) and isinstance(self.local_updates, Replayed):
+            raise ConfigurationError(
+                "replaying is for the split exchange, where the label holder alone has what it "
+                "needs; in the relay exchange everybody may take several steps: Consecutive(...)"
             )
         total = isinstance(self.exchange, Relay) and self.exchange.others == "total"
         if total and not isinstance(self.fusion, Additive):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from colonnade.drivers.driver import Values
 from colonnade.errors import ConfigurationError
@@ -32,6 +33,9 @@ class Training:
         Held-out rows that travel in one message.
     checkpoint_every
         Rounds between checkpoints; an epoch by default. Kept only when the run has a folder.
+    schedule_every
+        After what the organisations' learning-rate schedulers take a step: each ``"epoch"``, or each
+        ``"round"``.
     early_stopping
         Whether to end when the first metric no longer improves, and to go back to the best model;
         needs validation rows. None trains all epochs and keeps the last model.
@@ -54,6 +58,7 @@ class Training:
     evaluate_every: int | None = None
     evaluation_rows: int = 1024
     checkpoint_every: int | None = None
+    schedule_every: Literal["epoch", "round"] = "epoch"
     early_stopping: EarlyStopping | None = None
 
     def __post_init__(self) -> None:
@@ -66,6 +71,10 @@ class Training:
                 raise ConfigurationError(
                     f"training.{name} must be a whole number, {least} or more, not {value!r}"
                 )
+        if self.schedule_every not in ("epoch", "round"):
+            raise ConfigurationError(
+                f"training.schedule_every is epoch or round, not {self.schedule_every!r}"
+            )
         if not _whole(self.seed, -(2**63), 2**63):
             raise ConfigurationError(
                 f"training.seed must be a whole number of 64 bits, not {self.seed!r}"

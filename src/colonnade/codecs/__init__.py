@@ -14,8 +14,10 @@ from colonnade.codecs.codec import (
 from colonnade.codecs.diminishing import diminishing
 from colonnade.codecs.entropy import Entropy
 from colonnade.codecs.float import Float
+from colonnade.codecs.large_rows import LargeRows
 from colonnade.codecs.lattice import Lattice
 from colonnade.codecs.lloyd_max import LloydMax
+from colonnade.codecs.product import ProductQuantised
 from colonnade.codecs.qsgd import QSGD
 from colonnade.codecs.scalar import Scalar
 from colonnade.codecs.top_k import TopK
@@ -29,9 +31,11 @@ __all__ = [
     "Entropy",
     "Exact",
     "Float",
+    "LargeRows",
     "Lattice",
     "Law",
     "LloydMax",
+    "ProductQuantised",
     "RelativeVariance",
     "Scalar",
     "TopK",

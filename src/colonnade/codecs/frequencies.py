@@ -2,7 +2,7 @@
 
 Frequencies are whole numbers q that sum to 2^P. The symbols that occur are listed in order, each by
 the gap to the one before it and by q - 1, both in exponential Golomb codes; the list ends where the
-sum is reached. More bits P make the table longer and the message shorter: the encoder tries all.
+sum is reached. More bits P make the table longer and the message shorter: the encoder tries them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from colonnade.errors import RemoteProtocolError
 
 __all__ = ["BitReader", "BitWriter", "Frequencies", "fitted"]
 
-_PRECISIONS = range(16)
+_PATIENCE = 3
 
 
 class BitWriter:
@@ -155,16 +155,25 @@ def fitted(counts: NDArray[np.int64]) -> Frequencies:
     """
     symbols = np.flatnonzero(counts)
     counts = counts[symbols]
-    best: tuple[float, Frequencies] | None = None
-    for precision in _PRECISIONS:
-        if 1 << precision < len(symbols):
-            continue
-        table = Frequencies(symbols, _rounded(counts, 1 << precision), precision)
-        bits = -float(counts @ np.log2(table.probabilities)) + _table_bits(table)
-        if best is None or bits < best[0]:
-            best = bits, table
-    assert best is not None  # an alphabet has at most 2^15 symbols, as Entropy demands
+    least = (len(symbols) - 1).bit_length()
+    best = _tried(symbols, counts, least)
+    worse = 0
+    for precision in range(least + 1, 16):
+        found = _tried(symbols, counts, precision)
+        worse = 0 if found[0] < best[0] else worse + 1
+        best = min(best, found, key=lambda each: each[0])
+        if worse == _PATIENCE:  # a longer table no longer pays
+            break
     return best[1]
+
+
+def _tried(
+    symbols: NDArray[np.int64], counts: NDArray[np.int64], precision: int
+) -> tuple[float, Frequencies]:
+    """Return the bits of table and message at a precision, and the table."""
+    table = Frequencies(symbols, _rounded(counts, 1 << precision), precision)
+    bits = _table_bits(table) - float(counts @ np.log2(table.probabilities))
+    return bits, table
 
 
 def _rounded(counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
@@ -186,15 +195,17 @@ def _rounded(counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
 
 def _table_bits(table: Frequencies) -> int:
     gaps = np.diff(table.symbols, prepend=-1) - 1
-    counts = table.counts - 1
-    return 8 + _golomb_bits(gaps, 0) + _golomb_bits(counts, _best(counts))
+    return 8 + int(_golomb_bits(gaps)[0]) + int(_golomb_bits(table.counts - 1).min())
 
 
 def _best(numbers: NDArray[np.int64]) -> int:
     """Return the order of the code that takes least."""
-    return min(range(16), key=lambda order: _golomb_bits(numbers, order))
+    return int(_golomb_bits(numbers).argmin())
 
 
-def _golomb_bits(numbers: NDArray[np.int64], order: int) -> int:
-    ones = np.frexp((numbers >> order) + 1)[1] - 1
-    return len(numbers) * (1 + order) + 2 * int(ones.sum())
+def _golomb_bits(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bits of exponential Golomb codes of the orders 0 to 15."""
+    orders = np.arange(16)
+    ones = np.frexp((numbers >> orders[:, None]) + 1)[1] - 1
+    bits: NDArray[np.int64] = len(numbers) * (1 + orders) + 2 * ones.sum(axis=1, dtype=np.int64)
+    return bits

@@ -15,6 +15,7 @@ from colonnade.codecs import (
     Codec,
     Entropy,
     Float,
+    LargeRows,
     Lattice,
     LloydMax,
     Scalar,
@@ -37,7 +38,7 @@ else:
     _Entropy = {Quantiser: (choice("codec", **_QUANTISERS), ...)}
     _DENSE = {"float": Float, **_QUANTISERS, "entropy": Entropy}
     _Values = {**_Entropy, Codec: (choice("codec", _Entropy, **_DENSE), "float")}
-    _STEADY = {**_DENSE, "top_k": TopK}
+    _STEADY = {**_DENSE, "top_k": TopK, "large_rows": LargeRows}
     _Steps = {**_Values, tuple[Codec, ...]: (tuple[choice("codec", _Values, **_STEADY), ...], ...)}
     _Codec = choice("codec", _Steps, **_STEADY, by_round=ByRound)
     _Storage = choice("storage", memory=Memory, disk=Disk)

@@ -46,7 +46,7 @@ def parse_config(data: Any, source: str = "configuration") -> RunConfig:
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: configuration: training.epoch: unknown key; \
 there are epochs, batch_size, seed, threads, evaluate_every, evaluation_rows, checkpoint_every, \
-early_stopping
+schedule_every, early_stopping
     """
     if data is None:
         data = {}

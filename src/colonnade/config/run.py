@@ -48,6 +48,9 @@ class TrainingConfig(Section):
     evaluate_every: Count | None = Field(None, description="rounds; an epoch by default")
     evaluation_rows: Count = 1024
     checkpoint_every: Count | None = Field(None, description="rounds; an epoch by default")
+    schedule_every: Literal["epoch", "round"] = Field(
+        "epoch", description="when schedulers take a step; by round their epochs are rounds"
+    )
     early_stopping: EarlyStoppingConfig | None = Field(
         None, description="ends training by the validation rows, and goes back to the best model"
     )

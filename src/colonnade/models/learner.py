@@ -28,7 +28,7 @@ OptimiserFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 """Makes an optimiser, e.g. ``partial(torch.optim.Adam, lr=3e-3)``."""
 
 SchedulerFactory = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
-"""Makes a scheduler that takes a step an epoch, e.g. ``partial(StepLR, step_size=10)``."""
+"""Makes a scheduler that takes a step an epoch (or a round), e.g. ``partial(StepLR, step_size=10)``."""
 
 
 def take(features: Features, rows: NDArray[np.int64]) -> Any:
@@ -76,8 +76,7 @@ class Learner:
     optimiser
         Makes the optimiser of its parameters; a module that is not trained needs none.
     scheduler
-        Makes the learning-rate scheduler of that optimiser, which takes a step an epoch; None for
-        a constant rate.
+        Makes the learning-rate scheduler of that optimiser; None for a constant rate.
     device
         Any torch device, as torch names it.
 
@@ -129,8 +128,8 @@ class Learner:
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
 
-    def end_epoch(self) -> None:
-        """Let the scheduler set the learning rate of the next epoch."""
+    def advance_schedule(self) -> None:
+        """Let the scheduler set the next learning rate."""
         if self.scheduler is not None:
             self.scheduler.step()
 

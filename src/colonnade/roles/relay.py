@@ -52,6 +52,8 @@ class RelayParty(TrainingParty):
         The receiving end of the link that brings them.
     others
         Its half of how it learns of the others' embeddings.
+    steps
+        Q.
     **around
         As for ``TrainingParty``.
     """
@@ -63,9 +65,11 @@ class RelayParty(TrainingParty):
         top: Learner,
         top_link: LinkReceiver,
         others: OthersReceiver,
+        steps: int,
         **around: Any,
     ) -> None:
         super().__init__(**around)
+        self._steps = steps
         self._labels = labels
         self._loss = loss
         self._top = top
@@ -81,7 +85,7 @@ class RelayParty(TrainingParty):
         fuse = await self._others.receive(self._uplink, rows, moment)
         arrivals = await Receive(Expect(KIND, self.round, (self._label_holder,)))
         await Work("decode", lambda: self._take_top(arrivals.only.body, moment), self.round, rows=1)
-        for step in range(self._local_updates.steps):
+        for step in range(self._steps):
             await Work(
                 "local_step",
                 partial(self._local_step, embedding, fuse, rows),
@@ -134,12 +138,17 @@ class RelayLabelHolder(TrainingLabelHolder):
         Its half of how parties learn of the others' embeddings.
     top_link
         The sending end of the link that brings the top model's parameters to all parties.
+    steps
+        Q.
     **around
         As for ``TrainingLabelHolder``.
     """
 
-    def __init__(self, others: OthersSender, top_link: LinkSender, **around: Any) -> None:
+    def __init__(
+        self, others: OthersSender, top_link: LinkSender, steps: int, **around: Any
+    ) -> None:
         super().__init__(**around)
+        self._steps = steps
         self._others = others
         self._top_link = top_link
 
@@ -150,7 +159,7 @@ class RelayLabelHolder(TrainingLabelHolder):
         body = await Work("encode", lambda: self._encode_top(moment), self.round, rows=1)
         for party in self.peers:
             await Send(party, KIND, self.round, body)
-        for step in range(self._local_updates.steps):
+        for step in range(self._steps):
             await Work(
                 "local_step",
                 partial(self._local_step, fused, own, rows, step),
@@ -168,7 +177,8 @@ class RelayLabelHolder(TrainingLabelHolder):
         """Take a step on top and own bottom; the first one has the embedding that was sent."""
         if own is None and self.bottom is not None:
             own = self._embed(rows)
-        mean_loss = self._backpropagate(fused.stale(own), rows)
+        embeddings = [*fused.constants(), *([] if own is None else [own])]
+        mean_loss = self._backpropagate(self._uplink.fusion(embeddings), rows)
         if step == 0:
             self._note(mean_loss, rows)
         self._update()

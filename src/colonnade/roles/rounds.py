@@ -17,7 +17,6 @@ from colonnade.batches import BatchPlan
 from colonnade.effects import Boundary, Expect, Purpose, Receive, Report, Send, Work
 from colonnade.errors import Diverged
 from colonnade.links import Rows
-from colonnade.local_updates import Consecutive
 from colonnade.models import Features, Learner, take
 from colonnade.roles.evaluate import EvaluationPlan, HeldOut, Metrics, evaluated, upload
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
@@ -44,8 +43,6 @@ class TrainingParty(ABC):
         Which rows are used when.
     uplink
         Its half of the uplink.
-    local_updates
-        Which steps it takes between two exchanges.
     seed
         The run's seed.
     """
@@ -59,7 +56,6 @@ class TrainingParty(ABC):
         batches: BatchPlan,
         evaluation: EvaluationPlan,
         uplink: PlainUploader,
-        local_updates: Consecutive,
         seed: int,
     ) -> None:
         self.name = name
@@ -70,7 +66,6 @@ class TrainingParty(ABC):
         self._batches = batches
         self._evaluation = evaluation
         self._uplink = uplink
-        self._local_updates = local_updates
         self._seed = seed
         self._stopped = False
         self._best = BestParts([bottom])
@@ -90,8 +85,8 @@ class TrainingParty(ABC):
             await Boundary(self.round)
             await self._train(self._batches.rows(self.round), Moment(self.round))
             self.round += 1
-            if self._batches.ends_epoch(self.round):
-                self.bottom.end_epoch()
+            if self._batches.schedule_due(self.round):
+                self.bottom.advance_schedule()
             if self._evaluation.due(self.round):
                 await self._upload(self._evaluation.watched)
                 await self._obey()
@@ -158,8 +153,6 @@ class TrainingLabelHolder(ABC):
         Which rows are used when.
     uplink
         Its half of the uplink.
-    local_updates
-        Which steps it takes between two exchanges.
     metrics
         What is reported of an evaluation.
     judge
@@ -180,7 +173,6 @@ class TrainingLabelHolder(ABC):
         batches: BatchPlan,
         evaluation: EvaluationPlan,
         uplink: PlainCollector,
-        local_updates: Consecutive,
         metrics: Metrics,
         judge: Judge | None,
         seed: int,
@@ -197,7 +189,6 @@ class TrainingLabelHolder(ABC):
         self._batches = batches
         self._evaluation = evaluation
         self._uplink = uplink
-        self._local_updates = local_updates
         self._metrics = metrics
         self._seed = seed
         # The loss of each row since the last report, summed in double precision.
@@ -221,9 +212,9 @@ class TrainingLabelHolder(ABC):
             await Boundary(self.round)
             await self._train(self._batches.rows(self.round), Moment(self.round))
             self.round += 1
-            if self._batches.ends_epoch(self.round):
+            if self._batches.schedule_due(self.round):
                 for learner in self._learners():
-                    learner.end_epoch()
+                    learner.advance_schedule()
             values: dict[str, float] = {}
             if self._evaluation.due(self.round):
                 values = await self._evaluated(self._evaluation.watched)

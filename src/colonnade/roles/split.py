@@ -15,12 +15,13 @@ with lossy links, C-VFL's Algorithm 2: the derivative is then taken at the embed
 
 With Q local steps it is FedBCD(Q): after the exact step everyone takes Q - 1 more on the same batch
 before the next exchange, a party with its fresh z_m and the d_m it got, the label holder with its
-fresh top model and own embedding and the z_1 ... z_M it got.
+fresh top model and own embedding and the z_1 ... z_M it got. With ``Replayed`` the label holder
+alone takes more steps, on batches of earlier rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,14 +29,20 @@ import torch
 from torch import Tensor
 
 from colonnade.effects import Expect, Receive, Send, Work
+from colonnade.kernels.philox import permutation
 from colonnade.links import LinkReceiver, LinkSender, Rows
+from colonnade.local_updates import Consecutive, LocalUpdates, Replayed
 from colonnade.models import take
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
+from colonnade.streams import StreamKey
 from colonnade.uplinks import Fused, Moment
 
 __all__ = ["SplitLabelHolder", "SplitParty"]
 
 KIND = "derivative"
+
+Batch = tuple[Rows, tuple[Tensor, ...]]
+"""Rows, and the parties' embeddings of them as received."""
 
 
 class SplitParty(TrainingParty):
@@ -45,12 +52,15 @@ class SplitParty(TrainingParty):
     ----------
     downlink
         The receiving end of the link that brings its derivatives.
+    local_updates
+        Which steps follow an exchange.
     **around
         As for ``TrainingParty``.
     """
 
-    def __init__(self, downlink: LinkReceiver, **around: Any) -> None:
+    def __init__(self, downlink: LinkReceiver, local_updates: LocalUpdates, **around: Any) -> None:
         super().__init__(**around)
+        self._local_updates = local_updates
         self._downlink = downlink
         self._saliency: Tensor | None = None
 
@@ -65,14 +75,11 @@ class SplitParty(TrainingParty):
             self.round,
             rows=len(rows),
         )
-        for step in range(1, self._local_updates.steps):
-            await Work(
-                "local_step",
-                partial(self._local_step, rows, derivative),
-                self.round,
-                step=step + 1,
-                rows=len(rows),
-            )
+        match self._local_updates:
+            case Consecutive(steps):
+                for step in range(1, steps):
+                    again = partial(self._local_step, rows, derivative)
+                    await Work("local_step", again, self.round, step=step + 1, rows=len(rows))
 
     def _update(self, embedding: Tensor, body: bytes, rows: Rows, moment: Moment) -> Tensor:
         """Take the exact step, and return the derivative."""
@@ -107,13 +114,19 @@ class SplitLabelHolder(TrainingLabelHolder):
     ----------
     downlinks
         For each party, the sending end of the link that brings its derivatives.
+    local_updates
+        Which steps follow an exchange.
     **around
         As for ``TrainingLabelHolder``.
     """
 
-    def __init__(self, downlinks: Mapping[str, LinkSender], **around: Any) -> None:
+    def __init__(
+        self, downlinks: Mapping[str, LinkSender], local_updates: LocalUpdates, **around: Any
+    ) -> None:
         super().__init__(**around)
+        self._local_updates = local_updates
         self._downlinks = downlinks
+        self._remembered: list[Batch] = []
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         own = None if self.bottom is None else await self._own(rows, moment)
@@ -125,14 +138,21 @@ class SplitLabelHolder(TrainingLabelHolder):
             await Send(party, KIND, self.round, body)
         # The parties wait for their derivatives: the own step comes after they are sent.
         await Work("update", self._update, self.round, rows=len(rows))
-        for step in range(1, self._local_updates.steps):
-            await Work(
-                "local_step",
-                partial(self._local_step, fused, rows),
-                self.round,
-                step=step + 1,
-                rows=len(rows),
-            )
+        match self._local_updates:
+            case Consecutive(steps):
+                batches = [(rows, fused.constants())] * (steps - 1)
+            case Replayed() as replayed:
+                batches = self._drawn(replayed, rows, fused)
+        for step, (some, received) in enumerate(batches, start=2):
+            again = partial(self._local_step, some, received)
+            await Work("local_step", again, self.round, step=step, rows=len(some))
+
+    def _drawn(self, replayed: Replayed, rows: Rows, fused: Fused) -> list[Batch]:
+        """Remember this round's batch, and draw from those remembered, as evenly as can be."""
+        self._remembered = [*self._remembered, (rows, fused.constants())][-replayed.batches :]
+        count = len(self._remembered)
+        order = permutation(StreamKey(self._seed, self.name, "replayed", self.round), count)
+        return [self._remembered[order[step % count]] for step in range(replayed.steps)]
 
     def _derive(self, fused: Fused, rows: Rows, moment: Moment) -> dict[str, bytes]:
         """Backpropagate the loss, and encode each party's derivative."""
@@ -143,18 +163,21 @@ class SplitLabelHolder(TrainingLabelHolder):
             bodies[party] = self._downlinks[party].send(derivative, rows, key)
         return bodies
 
-    def _local_step(self, fused: Fused, rows: Rows) -> None:
-        own = None if self.bottom is None else self._embed(rows)
-        self._backpropagate(fused.stale(own), rows)
+    def _local_step(self, rows: Rows, received: Sequence[Tensor]) -> None:
+        own = [] if self.bottom is None else [self._embed(rows)]
+        self._backpropagate(self._uplink.fusion([*received, *own]), rows)
         self._update()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
-        downlinks = {party: link.state_dict() for party, link in self._downlinks.items()}
-        return super().state_dict() | {"downlinks": downlinks}
+        return super().state_dict() | {
+            "downlinks": {party: link.state_dict() for party, link in self._downlinks.items()},
+            "remembered": self._remembered,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         super().load_state_dict(state)
         for party, link in self._downlinks.items():
             link.load_state_dict(state["downlinks"][party])
+        self._remembered = [(rows, tuple(received)) for rows, received in state["remembered"]]

@@ -146,7 +146,7 @@ class PlainCollector:
     ) -> None:
         self._links = links
         self._held_out = held_out
-        self._fusion = fusion
+        self.fusion = fusion
         self._seed = seed
 
     async def collect(self, rows: Rows, own: Tensor | None, moment: Moment) -> Fused:
@@ -170,7 +170,7 @@ class PlainCollector:
             received[message.sender] = embedding.requires_grad_(training)
         embeddings: Sequence[Tensor] = [*received.values(), *([] if own is None else [own])]
         bodies = {message.sender: message.body for message in arrivals}
-        return Fused(self._fusion(embeddings), received, bodies, self._fusion)
+        return Fused(self.fusion(embeddings), received, bodies)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each party's link."""

@@ -56,19 +56,15 @@ class Fused:
         For each party, the leaf of the graph that stands for its contribution.
     bodies
         The messages that brought them, as received.
-    fusion
-        How the contributions were combined.
     """
 
     value: Tensor
     received: Mapping[str, Tensor]
     bodies: Mapping[str, bytes]
-    fusion: Fusion
 
-    def stale(self, own: Tensor | None) -> Tensor:
-        """Fuse what was received, now constant, with an own embedding of these rows, if any."""
-        received = [leaf.detach() for leaf in self.received.values()]
-        return self.fusion([*received, *([] if own is None else [own])])
+    def constants(self) -> tuple[Tensor, ...]:
+        """Return what was received, in party order, without a graph."""
+        return tuple(leaf.detach() for leaf in self.received.values())
 
     def derivatives(self) -> dict[str, Tensor]:
         """Return, after backward, each party's derivative: d loss / d embedding, ``[B, E]``."""
@@ -108,6 +104,11 @@ class Uploader(Protocol):
 
 class Collector(Protocol):
     """The label holder's half."""
+
+    @property
+    def fusion(self) -> Fusion:
+        """How embeddings are combined."""
+        ...
 
     async def collect(self, rows: Rows, own: Tensor | None, moment: Moment) -> Fused:
         """Receive the embeddings of ``rows`` and fuse them with the label holder's own, if any."""

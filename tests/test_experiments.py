@@ -1,0 +1,263 @@
+"""Experiments: trials that can be interrupted, what they measure, and what they leave behind."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from colonnade.channels import Channel, Network
+from colonnade.cli import app
+from colonnade.codecs import Scalar
+from colonnade.costs import Modelled
+from colonnade.datasets import CATALOGUE
+from colonnade.drivers import Simulate
+from colonnade.experiments import (
+    EXPERIMENTS,
+    Experiment,
+    Findings,
+    Results,
+    Scale,
+    Trial,
+    reproduce,
+    write_findings,
+)
+from colonnade.experiments.cvfl_steps import seconds
+from colonnade.experiments.efvfl_mnist import PAPER
+from colonnade.experiments.gradient import loss_and_gradient
+from colonnade.experiments.measures import bytes_both, cost, mean_cell, reached
+from colonnade.federation import Federation
+from colonnade.methods import cvfl, fedbcd, svfl
+from colonnade.models import Mean
+from colonnade.organisations import LabelHolder, Party
+from colonnade.reports import Chart, Curve, Sheet
+from colonnade.training import Training, Watcher
+
+ROWS = 120
+
+
+def toy(seed: int, rate: float = 0.3) -> Federation:
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(ROWS, 6, generator=generator)
+    labels = (x[:, 0] + x[:, 3] > 0).long()
+    torch.manual_seed(seed)
+    sgd = partial(torch.optim.SGD, lr=rate)
+    parties = [
+        Party(name, part, nn.Sequential(nn.Linear(3, 4), nn.Tanh()), sgd)
+        for name, part in (("bank", x[:, :3]), ("shop", x[:, 3:]))
+    ]
+    holder = LabelHolder("insurer", labels, nn.Linear(4, 2), optimiser=sgd)
+    return Federation(parties, holder, range(100), range(100, ROWS))
+
+
+def trials(scale: Scale) -> list[Trial]:
+    return [
+        Trial(
+            (name, "10 %"),
+            seed,
+            toy,
+            method,
+            Training(epochs=4, batch_size=50, evaluate_every=1),
+            Simulate(costs=Modelled()),
+            probes=(1, 4),
+            probe=loss_and_gradient,
+        )
+        for name, method in (
+            ("exact", svfl(fusion=Mean())),
+            ("coarse", svfl(Scalar(2), None, Mean())),
+        )
+        for seed in scale.repetitions(2)
+    ]
+
+
+def findings(results: Results) -> Findings:
+    rows = [
+        (name, f"{result.probed[4]['loss']:.12f}", f"{result.run.summary['final']:.12f}")
+        for name in ("exact", "coarse")
+        for result in results.of(name, "10 %")
+    ]
+    history = results.of("exact", "10 %")[0].run.history
+    curve = Curve("exact", history["round"].to_list(), history["test_accuracy"].to_list())
+    dashed = Curve("<paper>", [1, 2], [0.5, 0.6], spread=[0.1, 0.1], dashed=True)
+    chart = Chart("loss", "Loss", "rounds", "accuracy", [curve, dashed], log_x=True)
+    return Findings([Sheet("What came", ("method", "loss", "accuracy"), rows)], [chart], ["<note>"])
+
+
+TOY = Experiment("toy", "what a toy does", "Nobody, Table 0", ("mnist5k",), trials, findings)
+
+
+def watching(name: str) -> Watcher:
+    return Watcher()
+
+
+def test_an_interrupted_experiment_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    whole = reproduce(TOY, Scale(), tmp_path / "whole", watching)
+    assert whole is not None
+    calls = itertools.count()
+    attempts = 0
+    while True:  # every few boundaries something interrupts it
+        limit = next(calls) + 9
+        watcher = Watcher(interrupted=lambda limit=limit: next(calls) > limit)  # type: ignore[misc]
+        found = reproduce(TOY, Scale(), tmp_path / "parts", lambda name, w=watcher: w)  # type: ignore[misc]
+        attempts += 1
+        if found is not None:
+            break
+        assert attempts < 100
+    assert attempts > 3
+    assert found.sheets == whole.sheets
+    assert {p.name for p in (tmp_path / "parts").iterdir()} == {
+        f"{name}_10_seed-{seed}" for name in ("exact", "coarse") for seed in (0, 1)
+    }
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    first = reproduce(TOY, Scale(seeds=1), tmp_path, watching)
+    rounds = []
+    watcher = Watcher(on_round=lambda role, round, sent: rounds.append(round))
+    second = reproduce(TOY, Scale(seeds=1), tmp_path, lambda name: watcher)
+    assert first is not None
+    assert second is not None
+    assert first.sheets == second.sheets
+    assert set(rounds) <= {8}  # each role says only that it is at the end
+
+
+def test_two_trials_of_one_name_are_refused(tmp_path: Path) -> None:
+    twice = Experiment("twice", "", "", (), lambda scale: trials(scale) * 2, findings)
+    with pytest.raises(Exception, match="two trials of one name"):
+        reproduce(twice, Scale(), tmp_path, watching)
+
+
+def test_files_hold_the_tables(tmp_path: Path) -> None:
+    found = reproduce(TOY, Scale(quick=True), tmp_path / "runs", watching)
+    assert found is not None
+    write_findings(TOY, Scale(quick=True), found, tmp_path)
+    with (tmp_path / "toy.csv").open() as file:
+        assert list(csv.reader(file)) == [
+            ["method", "loss", "accuracy"],
+            *map(list, found.sheets[0].rows),
+        ]
+    text = (tmp_path / "toy.txt").read_text()
+    assert "these figures mean nothing" in text
+    assert "<note>" in text
+    page = (tmp_path / "toy.html").read_text()
+    assert "&lt;note&gt;" in page
+    assert "&lt;paper&gt;" in page or "\\u003cpaper" in page
+    assert "colonnade reproduce toy --quick" in page
+    assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_gradient_is_that_of_the_joined_model() -> None:
+    federation, method = toy(0), svfl(fusion=Mean())
+    run = federation.train(method, Training(epochs=1, batch_size=50))
+    found = loss_and_gradient(federation, method, run.models)
+    modules = [run.models[n]["bottom"] for n in ("bank", "shop")] + [run.models["insurer"]["top"]]
+    rows = torch.arange(100)
+    z = sum(
+        m(p.features[rows])
+        for m, p in zip(modules, federation.parties, strict=False)  # type: ignore[index]
+    )
+    loss = nn.functional.cross_entropy(modules[2](z / 2), federation.label_holder.labels[rows])
+    gradients = torch.autograd.grad(loss, [p for m in modules for p in m.parameters()])
+    assert found["loss"] == pytest.approx(loss.item(), rel=1e-6)
+    assert found["gradient"] == pytest.approx(sum(float((g**2).sum()) for g in gradients), rel=1e-5)
+
+
+def test_costs_of_a_target_are_those_of_its_first_evaluation() -> None:
+    run = toy(0).train(svfl(fusion=Mean()), Training(epochs=4, batch_size=50, evaluate_every=1))
+    values = run.history["test_accuracy"].to_list()
+    best = max(values)
+    place = values.index(best)
+    assert reached(run, best) == place
+    assert cost(run, best, bytes_both) == (place + 1) * 2 * 2 * 50 * 4 * 4
+    assert cost(run, 1.1, bytes_both) is None
+    mean, text = mean_cell([1000.0, 3000.0])
+    assert (mean, text) == (2000, "2.00 kB ± 1.41 kB")
+    assert math.isnan(mean_cell([None, 3.0])[0])
+
+
+@pytest.mark.parametrize("steps", [1, 10, 25])
+def test_the_papers_model_of_time_is_the_simulators(steps: int) -> None:
+    """Rounds of Q steps of 10 ms and a round trip of t_c; the last answer needs no way back."""
+    latency = 0.05
+    driver = Simulate(Network(Channel(latency=latency / 2)), Modelled({"local_step": 0.01}))
+    training = Training(epochs=6, batch_size=50, evaluate_every=100)
+    run = toy(0).train(cvfl(Scalar(3), steps, Mean(), "shared"), training, driver)
+    assert run.summary["rounds"] == 12
+    assert run.summary["seconds_training"] == pytest.approx(
+        seconds(12, steps, latency) - latency / 2, abs=1e-6
+    )
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert list(EXPERIMENTS) == [
+        "efvfl-mnist",
+        "efvfl-convergence",
+        "efvfl-private-labels",
+        "efvfl-local-updates",
+        "cvfl-bits",
+        "cvfl-latency",
+        "cvfl-algorithms",
+        "cvfl-parties",
+        "cvfl-schedule",
+    ]
+    for name, experiment in EXPERIMENTS.items():
+        assert experiment.name == name
+        assert set(experiment.data) <= set(CATALOGUE)
+    assert len(PAPER) == 13
+
+
+# Real data
+
+
+@pytest.fixture
+def real() -> Path:
+    folder = os.environ.get("COLONNADE_DATA")
+    if not folder:
+        pytest.skip("COLONNADE_DATA names no folder with the public data")
+    return Path(folder)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_trials_have_names_of_their_own(real: Path, name: str) -> None:
+    for quick in (True, False):
+        made = EXPERIMENTS[name].trials(Scale(real, quick=quick))
+        folders = [trial.folder for trial in made]
+        assert len(set(folders)) == len(folders)
+        assert {trial.seed for trial in made} == set(range(1 + max(t.seed for t in made)))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["efvfl-private-labels", "cvfl-schedule"])
+def test_a_quick_reproduction_leaves_everything(
+    real: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        app(["reproduce", name, "--quick", "--json", "--data", str(real), "--out", str(tmp_path)])
+    assert left.value.code == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows
+    assert all(isinstance(row, dict) for row in rows)
+    for ending in ("txt", "csv", "html", "png"):
+        assert (tmp_path / f"{name}.{ending}").stat().st_size > 100
+    assert np.all([(p / "ledger.csv").exists() for p in (tmp_path / "runs").iterdir()])
+
+
+def test_fedbcd_with_one_step_is_the_baseline_of_table_ii() -> None:
+    """SVFL as relay of float32 with one step equals the split exchange up to rounding."""
+    training = Training(epochs=3, batch_size=50)
+    one = toy(0).train(fedbcd(1, Mean(), "shared"), training)
+    other = toy(0).train(svfl(fusion=Mean()), training)
+    for name, parts in one.models.items():
+        for part, module in parts.items():
+            for key, value in module.state_dict().items():
+                assert torch.allclose(value, other.models[name][part].state_dict()[key], atol=1e-6)
