@@ -247,7 +247,10 @@ REFUSED: list[tuple[Any, str]] = [
         {"model": {"middle": {}}},
         "model.middle: unknown key; there are bottom, bottoms, top, device",
     ),
-    ({"model": {"bottom": {"width": 3}}}, "model.bottom.width: unknown key; there are widths, "),
+    (
+        {"model": {"bottom": {"width": 3}}},
+        "model.bottom.width: unknown key; there are model, widths, ",
+    ),
     ({"optimiser": {"rate": 1}}, "optimiser.rate: unknown key; there are name, lr, "),
     ({"label_holder": {"x": 1}}, "label_holder.x: unknown key; there are name, holds"),
     ({"method": {"code": 1}}, "method.code: unknown key; there are name, embedding, derivative, "),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from functools import partial
 
 import numpy as np
@@ -416,6 +417,44 @@ def test_drivers_agree_and_resumed_runs_too(method, tmp_path):
             assert all(torch.equal(a, b) for a, b in zip(states(run), states(whole), strict=True))
 
 
+@pytest.mark.parametrize("driver", [SLOW, Processes()], ids=["simulate", "processes"])
+@pytest.mark.parametrize("labels", ["private", "shared"])
+def test_surrogates_on_a_disk_change_nothing_and_survive(labels, driver, tmp_path):
+    federation, training = problem(), Training(epochs=3, batch_size=50)
+
+    def method(folder):
+        storage = None if folder is None else Disk(tmp_path / folder)
+        return efvfl(TopK(0.05), None, Mean(), labels, storage=storage)
+
+    whole = federation.train(method(None), training, SLOW)
+    assert states(federation.train(method("whole"), training, driver))[0].equal(states(whole)[0])
+    for stop in (1, 5, 8):
+        out, disk = tmp_path / f"run-{stop}", f"disk-{stop}"
+        federation.train(method(disk), training, driver, out=out, stop_before=stop)
+        resumed = federation.train(method(disk), training, driver, out=out, resume=True)
+        assert resumed.ledger.without_time() == whole.ledger.without_time()
+        assert all(torch.equal(a, b) for a, b in zip(states(resumed), states(whole), strict=True))
+
+
+def test_a_run_whose_surrogates_are_gone_cannot_be_resumed(tmp_path):
+    federation, training = problem(), Training(epochs=3, batch_size=50)
+    method = efvfl(TopK(0.05), fusion=Mean(), storage=Disk(tmp_path / "disk"))
+    federation.train(method, training, SLOW, out=tmp_path / "run", stop_before=5)
+    shutil.rmtree(tmp_path / "disk")
+    with pytest.raises(CheckpointError, match="surrogate"):
+        federation.train(method, training, SLOW, out=tmp_path / "run", resume=True)
+
+
+def test_surrogates_of_another_precision_cannot_be_resumed(tmp_path):
+    federation, training = problem(), Training(epochs=3, batch_size=50)
+    coarse = efvfl(TopK(0.05), fusion=Mean(), storage=Memory("float16"))
+    federation.train(coarse, training, SLOW, out=tmp_path / "run", stop_before=5)
+    with pytest.raises((CheckpointError, ConfigurationError)):
+        federation.train(
+            efvfl(TopK(0.05), fusion=Mean()), training, SLOW, out=tmp_path / "run", resume=True
+        )
+
+
 def test_held_out_rows_travel_exactly():
     run = problem().train(efvfl(TopK(0.05), fusion=Mean()), Training(batch_size=50), SLOW)
     assert run.summary["bytes_evaluation"] == 3 * 100 * 8 * 4
@@ -448,6 +487,19 @@ def test_feedback_learns_where_direct_compression_cannot():
 
 
 # Configuration
+
+
+def test_surrogates_in_a_configuration(tmp_path):
+    section = {
+        "name": "efvfl",
+        "embedding": {"codec": "top_k", "ratio": 0.1},
+        "surrogates": {"storage": "disk", "folder": str(tmp_path), "dtype": "float16"},
+    }
+    config = parse_config({"method": section})
+    assert config.method.build() == efvfl(TopK(0.1), storage=Disk(tmp_path, "float16"))
+    assert parse_config(config.as_dict()) == config
+    with pytest.raises(ConfigurationError, match="svfl has no surrogates"):
+        parse_config({"method": {"surrogates": {"storage": "memory", "dtype": "float16"}}})
 
 
 def test_codecs_in_a_configuration():

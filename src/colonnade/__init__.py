@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from colonnade.planning import plan
     from colonnade.roles import EarlyStopping
     from colonnade.runs import Run, load_run
+    from colonnade.surrogates import Disk, Memory
     from colonnade.training import Training, Watcher
     from colonnade.uplinks import Plain
 
@@ -36,6 +37,7 @@ __all__ = [
     "Concat",
     "Consecutive",
     "Direct",
+    "Disk",
     "EarlyStopping",
     "ErrorFeedback",
     "Federation",
@@ -43,6 +45,7 @@ __all__ = [
     "Max",
     "Mean",
     "Measured",
+    "Memory",
     "Method",
     "Modelled",
     "Network",
@@ -91,6 +94,7 @@ _HOMES = {
     "colonnade.planning": ("plan",),
     "colonnade.roles": ("EarlyStopping",),
     "colonnade.runs": ("Run", "load_run"),
+    "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("Training", "Watcher"),
     "colonnade.uplinks": ("Plain",),
 }

@@ -14,14 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from colonnade.checks import embedding_width
+from colonnade.checks import embedding_width, shown
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.models import (
     Concat,
     Features,
     Fusion,
+    Lstm,
+    Mvcnn,
     OptimiserFactory,
+    ResNet18,
     SchedulerFactory,
     Tabular,
     mlp,
@@ -30,7 +33,16 @@ from colonnade.objectives import Objective
 from colonnade.organisations import LabelHolder, Party, Transformer
 from colonnade.streams import StreamKey
 
-__all__ = ["Blueprint", "Layers", "VerticalData", "assemble"]
+__all__ = [
+    "Blueprint",
+    "Bottom",
+    "Layers",
+    "LstmBottom",
+    "MvcnnBottom",
+    "ResNet18Bottom",
+    "VerticalData",
+    "assemble",
+]
 
 
 class VerticalData(Protocol):
@@ -64,6 +76,27 @@ class VerticalData(Protocol):
     @property
     def transformers(self) -> Mapping[str, Transformer]:
         """What made the features from tables, of parties that brought tables."""
+        ...
+
+
+class Bottom(Protocol):
+    """A bottom model without its inputs, which the features of each party decide."""
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for these features.
+
+        Parameters
+        ----------
+        features
+            A tensor ``[rows, ...]``, or tensors by name.
+        cardinalities
+            How many categories each column of codes has, where features come by name.
+
+        Raises
+        ------
+        ConfigurationError
+            If the features have another shape than the model takes.
+        """
         ...
 
 
@@ -107,6 +140,75 @@ class Layers:
 
 
 @dataclass(frozen=True)
+class ResNet18Bottom:
+    """A ``ResNet18`` without its inputs: it takes pictures, of as many channels as they have.
+
+    Parameters
+    ----------
+    outputs
+        The width of the embedding.
+    width
+        Channels of the first two blocks.
+    """
+
+    outputs: int
+    width: int = 64
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for pictures ``[rows, channels, height, width]``."""
+        channels, _, _ = _axes("resnet18", features, "channels", "height", "width")
+        return ResNet18(self.outputs, channels, self.width)
+
+
+@dataclass(frozen=True)
+class MvcnnBottom:
+    """A ``Mvcnn`` without its inputs: it takes views, of as many channels as they have.
+
+    Parameters
+    ----------
+    outputs
+        The width of the embedding.
+    grid
+        Rows and columns that are left of a view before the linear layer.
+    """
+
+    outputs: int
+    grid: int = 6
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for views ``[rows, views, channels, height, width]``."""
+        _, channels, _, _ = _axes("mvcnn", features, "views", "channels", "height", "width")
+        return Mvcnn(self.outputs, channels, self.grid)
+
+
+@dataclass(frozen=True)
+class LstmBottom:
+    """An ``Lstm`` without its inputs: it takes series, of as many components as they have.
+
+    Parameters
+    ----------
+    hidden
+        Components of the hidden state.
+    outputs
+        The width of the embedding; without it, that is the last hidden state.
+    layers
+        How many are stacked.
+    dropout
+        Probability that a component is dropped between two layers.
+    """
+
+    hidden: int
+    outputs: int | None = None
+    layers: int = 1
+    dropout: float = 0.0
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for series ``[rows, times, components]``."""
+        _, components = _axes("lstm", features, "times", "components")
+        return Lstm(components, self.hidden, self.outputs, self.layers, self.dropout)
+
+
+@dataclass(frozen=True)
 class Blueprint:
     """What models a federation shall have, and who trains them how.
 
@@ -119,9 +221,9 @@ class Blueprint:
     holds
         Whose part of the data is the label holder's own; None for none.
     bottom
-        The layers of each bottom model.
+        Each bottom model without its inputs.
     bottoms
-        Bottom models that differ, by organisation: layers, or modules ready made.
+        Bottom models that differ, by organisation: without their inputs, or modules ready made.
     top
         The layers of the top model before its outputs, or a module ready made.
     fusion
@@ -137,8 +239,8 @@ class Blueprint:
     objective: Objective
     label_holder: str = "label_holder"
     holds: str | None = None
-    bottom: Layers = field(default_factory=Layers)
-    bottoms: Mapping[str, Layers | nn.Module] = field(default_factory=dict)
+    bottom: Bottom = field(default_factory=Layers)
+    bottoms: Mapping[str, Bottom | nn.Module] = field(default_factory=dict)
     top: Layers | nn.Module = field(default_factory=lambda: Layers(widths=()))
     fusion: Fusion = field(default_factory=Concat)
     optimiser: OptimiserFactory | None = None
@@ -212,7 +314,10 @@ def _bottom(name: str, data: VerticalData, blueprint: Blueprint) -> nn.Module:
     owner = blueprint.label_holder if name == blueprint.holds else name
     features = data.features[name]
     make = lambda: wanted.bottom(features, cardinalities)  # noqa: E731
-    return _seeded(blueprint.seed, owner, "bottom", make)
+    try:
+        return _seeded(blueprint.seed, owner, "bottom", make)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the bottom model of {name!r}: {error}") from None
 
 
 def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
@@ -235,3 +340,12 @@ def _seeded(seed: int, name: str, part: str, make: Callable[[], nn.Module]) -> n
         key = StreamKey(seed, name, f"initialisation/{part}", 0)
         torch.manual_seed(key.torch_seed())
         return make()
+
+
+def _axes(model: str, features: Features, *names: str) -> tuple[int, ...]:
+    """Return the sizes of the axes after the rows, which must be those that are named."""
+    if not isinstance(features, Tensor) or features.dim() != 1 + len(names):
+        raise ConfigurationError(
+            f"{model} takes features of shape [rows, {', '.join(names)}], not {shown(features)}"
+        )
+    return tuple(features.shape[1:])

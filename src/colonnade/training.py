@@ -34,8 +34,7 @@ class Training:
     checkpoint_every
         Rounds between checkpoints; an epoch by default. Kept only when the run has a folder.
     schedule_every
-        After what the organisations' learning-rate schedulers take a step: each ``"epoch"``, or each
-        ``"round"``.
+        When learning-rate schedulers take a step: each ``"epoch"`` or each ``"round"``.
     early_stopping
         Whether to end when the first metric no longer improves, and to go back to the best model;
         needs validation rows. None trains all epochs and keeps the last model.

@@ -16,15 +16,23 @@ from pydantic_core import PydanticCustomError
 
 from colonnade.config.sections import Count, Name, Section, Share
 from colonnade.datasets import (
+    EmnistSplit,
     PartitionName,
     VerticalDataset,
+    cifar10,
+    cifar100,
     credit_default,
+    emnist,
     fashion_mnist,
     handwritten,
+    imagenet,
+    mimic3_mortality,
     mnist,
     mnist5k,
+    modelnet10,
     openml,
 )
+from colonnade.datasets.pixels import check_normalise
 from colonnade.errors import ConfigurationError
 from colonnade.tables import (
     Split,
@@ -49,6 +57,7 @@ class _Data(Section):
 
     folder: Path | None = Field(None, description="holds the files; else COLONNADE_DATA")
     leave_out: list[Name] = Field([], description="parties to train without")
+    name: str  # each kind has its own
 
     def load(self) -> Loaded:
         """Read the data, without the parties that are left out.
@@ -76,29 +85,191 @@ class _Data(Section):
         raise AssertionError("every kind of data has its own")  # pragma: no cover
 
 
-class ImagesConfig(_Data):
-    """Pictures, cut among parties."""
+class _Divided(_Data):
+    """Data that come divided into rows to train on and rows to test on."""
 
-    name: Literal["mnist5k", "mnist", "fashion_mnist"] = "mnist5k"
-    partition: PartitionName = Field("quadrants", description="who sees which pixels")
-    parties: Count = Field(4, description="4 for quadrants; strips for as many as you like")
-    normalise: tuple[pydantic.FiniteFloat, pydantic.FiniteFloat] | None = Field(
-        None, description="mean and deviation that pixels are normalised by"
-    )
     validation: Share = Field(0.0, description="share of the training rows that is set aside")
     train_rows: Count | None = Field(None, description="use only the first ones")
     test_rows: Count | None = Field(None, description="use only the first ones")
 
     def _load(self) -> VerticalDataset:
-        dataset = _IMAGES[self.name](
+        dataset = self._read()
+        if self.train_rows is not None or self.test_rows is not None:
+            dataset = dataset.head(self.train_rows, self.test_rows)
+        if self.validation and len(dataset.validation):
+            raise ConfigurationError(
+                f"data.validation: {dataset.name} has {len(dataset.validation)} rows for "
+                "validation of its own; leave the share out"
+            )
+        return dataset.with_validation(self.validation)
+
+    def _read(self) -> VerticalDataset:
+        raise AssertionError("every data set has its own")  # pragma: no cover
+
+
+class _Cut(_Data):
+    """Pictures that are cut among parties."""
+
+    partition: PartitionName = Field("quadrants", description="who sees which pixels")
+    parties: Count = Field(4, description="4 for quadrants; strips for as many as you like")
+
+
+class _Grey(_Data):
+    """Pictures of one channel."""
+
+    normalise: tuple[pydantic.FiniteFloat, pydantic.FiniteFloat] | None = Field(
+        None, description="mean and deviation that pixels are normalised by"
+    )
+
+
+_Levels = Annotated[
+    list[pydantic.FiniteFloat],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, (int, float)) else value,
+        json_schema_input_type=float | list[float],
+    ),
+]
+
+
+class _Coloured(_Data):
+    """Pictures of several channels."""
+
+    normalise: tuple[_Levels, _Levels] | None = Field(
+        None,
+        description="mean and deviation that pixels are normalised by, each one number or one for "
+        "each colour",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _fits(self) -> _Coloured:
+        try:
+            check_normalise(self.normalise, self._channels())
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _channels(self) -> int:
+        return 3
+
+
+class ImagesConfig(_Divided, _Grey, _Cut):
+    """Pictures of digits or clothes, flattened."""
+
+    name: Literal["mnist5k", "mnist", "fashion_mnist"] = "mnist5k"
+
+    def _read(self) -> VerticalDataset:
+        return _IMAGES[self.name](
             self.folder,
             partition=self.partition,
             parties=self.parties,
             normalise=self.normalise,
         )
-        if self.train_rows is not None or self.test_rows is not None:
-            dataset = dataset.head(self.train_rows, self.test_rows)
-        return dataset.with_validation(self.validation)
+
+
+class EmnistConfig(_Divided, _Grey, _Cut):
+    """Pictures of digits and letters."""
+
+    name: Literal["emnist"] = "emnist"
+    split: EmnistSplit = Field("balanced", description="which of the official six")
+
+    def _read(self) -> VerticalDataset:
+        return emnist(
+            self.folder,
+            split=self.split,
+            partition=self.partition,
+            parties=self.parties,
+            flatten=False,
+            normalise=self.normalise,
+        )
+
+
+class Cifar10Config(_Divided, _Coloured, _Cut):
+    """Small pictures of 10 things."""
+
+    name: Literal["cifar10"] = "cifar10"
+
+    def _read(self) -> VerticalDataset:
+        return cifar10(
+            self.folder,
+            partition=self.partition,
+            parties=self.parties,
+            normalise=self.normalise,
+        )
+
+
+class Cifar100Config(_Divided, _Coloured, _Cut):
+    """Small pictures of 100 things."""
+
+    name: Literal["cifar100"] = "cifar100"
+    labels: Literal["fine", "coarse"] = Field("fine", description="of 100 classes, or of 20")
+
+    def _read(self) -> VerticalDataset:
+        return cifar100(
+            self.folder,
+            labels=self.labels,
+            partition=self.partition,
+            parties=self.parties,
+            normalise=self.normalise,
+        )
+
+
+class Modelnet10Config(_Divided, _Coloured):
+    """Pictures of furniture from all sides, which are divided among parties."""
+
+    name: Literal["modelnet10"] = "modelnet10"
+    parties: Count = Field(4, description="a divisor of how many views there are, of 12 as a rule")
+    size: Count = Field(64, description="height and width that pictures are scaled to, in pixels")
+    channels: Literal[1, 3] = Field(3, description="grey, or colours")
+
+    def _channels(self) -> int:
+        return self.channels
+
+    def _read(self) -> VerticalDataset:
+        return modelnet10(
+            self.folder,
+            parties=self.parties,
+            size=self.size,
+            channels=self.channels,
+            normalise=self.normalise,
+        )
+
+
+def _number_or_names(value: Any) -> Any:
+    names = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    if not names and (type(value) is not int or value < 2):
+        raise ValueError("input should be a number of 2 or more, or a list of names")
+    return value
+
+
+class ImagenetConfig(_Divided, _Coloured, _Cut):
+    """Pictures of some classes of ImageNet."""
+
+    name: Literal["imagenet"] = "imagenet"
+    classes: Annotated[int | list[str], BeforeValidator(_number_or_names)] = Field(
+        100, description="their folders' names, or how many: the first ones"
+    )
+    size: Count = Field(64, description="height and width that pictures are scaled to, in pixels")
+
+    def _read(self) -> VerticalDataset:
+        return imagenet(
+            self.folder,
+            classes=self.classes,
+            size=self.size,
+            partition=self.partition,
+            parties=self.parties,
+            normalise=self.normalise,
+        )
+
+
+class MimicConfig(_Divided):
+    """Two days in intensive care, hour by hour, and who died in hospital (MIMIC-III)."""
+
+    name: Literal["mimic3_mortality"] = "mimic3_mortality"
+    parties: Count = Field(4, description="each has a run of the 76 columns")
+    standardise: bool = Field(True, description="numbers, over the training rows")
+
+    def _read(self) -> VerticalDataset:
+        return mimic3_mortality(self.folder, parties=self.parties, standardise=self.standardise)
 
 
 class HandwrittenConfig(_Data):
@@ -291,7 +462,17 @@ def as_data_section(value: Any) -> Any:
 
 
 DataConfig: TypeAlias = Annotated[
-    ImagesConfig | HandwrittenConfig | CreditConfig | OpenmlConfig | TablesConfig,
+    ImagesConfig
+    | EmnistConfig
+    | Cifar10Config
+    | Cifar100Config
+    | Modelnet10Config
+    | ImagenetConfig
+    | MimicConfig
+    | HandwrittenConfig
+    | CreditConfig
+    | OpenmlConfig
+    | TablesConfig,
     Field(discriminator="name"),
     BeforeValidator(as_data_section),
 ]

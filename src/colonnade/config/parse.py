@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pydantic
 import yaml
@@ -91,7 +91,7 @@ def _trail(location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
     """Return the path to a field as a user writes it, and the keys of the section it leads to."""
     path: list[str] = []
     section: type[BaseModel] | None = RunConfig
-    entries: type[BaseModel] | None = None
+    entries: Any = None
     alternatives: dict[str, type[BaseModel]] = {}
     for part in map(str, location):
         if part == "[key]":  # pydantic's note that it is the name of an entry that is wrong
@@ -101,20 +101,23 @@ def _trail(location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
             continue
         path.append(part)
         if entries is not None:  # the name of an entry, chosen by the user
-            section, entries = entries, None
+            annotation, entries = entries, None
+        else:
+            field = section.model_fields.get(part) if section is not None else None
+            annotation = None if field is None else field.annotation
+        if get_origin(annotation) is dict:
+            section, entries, alternatives = None, get_args(annotation)[1], {}
             continue
-        field = section.model_fields.get(part) if section is not None else None
-        annotation = None if field is None else field.annotation
         members = _sections(annotation)
         section = members[0] if len(members) == 1 else None
-        if get_origin(annotation) is dict:
-            section, entries = None, section
         alternatives = {tag: m for m in members[1:] and members for tag in _tags(m)}
     return path, list(section.model_fields) if section is not None else []
 
 
 def _sections(annotation: Any) -> list[type[BaseModel]]:
     """Return the section types that an annotation names."""
+    if get_origin(annotation) is Annotated:
+        return _sections(get_args(annotation)[0])
     return [
         member
         for member in (annotation, *get_args(annotation))

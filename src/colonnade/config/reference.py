@@ -25,6 +25,9 @@ as you type; `--set training.epochs=3` overrides a field on the command line.
 Quantities are numbers, or numbers with a unit: `300 Mbit/s`, `20 kbit/s`, `10 ms`, `2 min`.
 """
 
+_TAGS = ("name", "codec", "fusion", "model", "storage")
+_SHOWN = 4  # places of a section that may be in many
+
 
 def reference() -> str:
     """Return the reference as Markdown.
@@ -34,10 +37,11 @@ def reference() -> str:
     """
     lines = [_HEAD, *_fields(RunConfig)]
     for section, places in _places().items():
-        first, *others = [f"`{place}`" for place in places]
+        first, *others = [f"`{place}`" for place in sorted(places, key=lambda p: p.count("."))]
         lines += [f"## {first}\n"]
         if others:
-            lines += [f"Also {', '.join(others)}.\n"]
+            more = f" (and {len(others) - _SHOWN} more)" if len(others) > _SHOWN else ""
+            lines += [f"Also {', '.join(others[:_SHOWN])}{more}.\n"]
         lines += [inspect.cleandoc(section.__doc__ or "").split("\n\n")[0] + "\n"]
         lines += _fields(section)
     return "\n".join(lines).rstrip() + "\n"
@@ -51,7 +55,7 @@ def _places() -> dict[type[BaseModel], list[str]]:
         for name, field in section.model_fields.items():
             entries = get_origin(field.annotation) is dict
             for member in _members(field.annotation):
-                tag = _tag(member, section)
+                tag = _tag(member, field.annotation)
                 place = f"{path}.{name}".strip(".") + (".NAME" if entries else "")
                 place += f" ({tag})" if tag else ""
                 places.setdefault(member, []).append(place)
@@ -82,16 +86,13 @@ def _members(annotation: Any) -> list[type[BaseModel]]:
     return found
 
 
-def _tag(member: type[BaseModel], parent: type[BaseModel]) -> str:
+def _tag(member: type[BaseModel], chosen_from: Any) -> str:
     """Return what chooses this section among alternatives, as ``name: tables``; else nothing."""
+    if len(_members(chosen_from)) == 1:
+        return ""
     for name, field in member.model_fields.items():
-        if name in ("name", "codec", "fusion") and get_origin(field.annotation) is Literal:
-            alternatives = sum(
-                member in _members(f.annotation) and len(_members(f.annotation)) > 1
-                for f in parent.model_fields.values()
-            )
-            if alternatives:
-                return f"{name}: {' | '.join(map(str, get_args(field.annotation)))}"
+        if name in _TAGS and get_origin(field.annotation) is Literal:
+            return f"{name}: {' | '.join(map(str, get_args(field.annotation)))}"
     return ""
 
 

@@ -77,6 +77,10 @@ class Chosen(Section):
         return self
 
 
+_SECTIONS: dict[Any, Any] = {}
+"""One section for a class with the same choices inside, wherever it may be chosen."""
+
+
 def _built(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_built, value))
@@ -88,6 +92,10 @@ def _section(
 ) -> Any:
     """Return the section type of a frozen dataclass: its fields, and ``key: name``."""
     hints = get_type_hints(cls)
+    choices = {f: inner[hint] for f, hint in hints.items() if hint in inner}
+    chosen = tuple((f, id(annotation)) for f, (annotation, _) in choices.items())
+    if (key, name, cls, chosen) in _SECTIONS:
+        return _SECTIONS[key, name, cls, chosen]
 
     def build(self: Chosen) -> Any:
         names = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # a dataclass
@@ -95,14 +103,15 @@ def _section(
 
     content: dict[str, Any] = {key: (Literal[name], name)}
     for f in fields(cls):  # type: ignore[arg-type]  # a dataclass
-        if hints[f.name] in inner:
-            content[f.name] = inner[hints[f.name]]
+        if f.name in choices:
+            content[f.name] = choices[f.name]
             continue
         hint = pydantic.StrictInt if hints[f.name] is int else hints[f.name]
         content[f.name] = (hint, ... if f.default is MISSING else f.default)
     section = pydantic.create_model(f"{name.title()}Section", __base__=Chosen, **content)
     section.__doc__ = (inspect.getdoc(cls) or "").split("\n\n")[0]
     section.build = build  # type: ignore[method-assign]  # each section builds its own class
+    _SECTIONS[key, name, cls, chosen] = section
     return section
 
 

@@ -28,7 +28,7 @@ OptimiserFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 """Makes an optimiser, e.g. ``partial(torch.optim.Adam, lr=3e-3)``."""
 
 SchedulerFactory = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
-"""Makes a scheduler that takes a step an epoch (or a round), e.g. ``partial(StepLR, step_size=10)``."""
+"""Makes a scheduler, which takes a step an epoch or a round: ``partial(StepLR, step_size=10)``."""
 
 
 def take(features: Features, rows: NDArray[np.int64]) -> Any:
