@@ -24,6 +24,8 @@ docs: .venv/installed
 bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/codecs.py
 	$(BIN)/python benchmarks/effects.py
+	$(BIN)/python benchmarks/feedback.py
+	$(BIN)/python benchmarks/surrogates.py
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/pipeline.py

@@ -56,6 +56,7 @@ from colonnade.codecs import (
     Lattice,
     Law,
     LloydMax,
+    ProductQuantised,
     Scalar,
     TopK,
     Unbiased,
@@ -737,6 +738,10 @@ def frozen_cases() -> dict[str, tuple[Codec, Tensor]]:
     for b in (1, 4, 8):
         cases[f"lloyd-max-{b}"] = (LloydMax(b), frozen_input())
     cases["lloyd-max-4-huge"] = (LloydMax(4), frozen_input(124))
+    cases["product-rows"] = (ProductQuantised(1, 8), frozen_input())
+    cases["product-sampled"] = (ProductQuantised(41, 3), frozen_input())
+    cases["product-groups"] = (ProductQuantised(41, 5, 41, 7, "float16"), frozen_input())
+    cases["product-300"] = (ProductQuantised(41, 300), frozen_input(124))
     return cases
 
 

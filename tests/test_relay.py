@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.codecs import QSGD, Float, Scalar, TopK
+from colonnade.codecs import QSGD, Float, ProductQuantised, Scalar, TopK
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.exchanges import Relay, Split
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
 from colonnade.links import Direct, ErrorFeedback
 from colonnade.local_updates import Consecutive, Replayed
-from colonnade.methods import Method, cvfl, efvfl, fedbcd
+from colonnade.methods import Method, cvfl, efvfl, fedbcd, svfl
 from colonnade.models import Concat, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
@@ -354,6 +354,7 @@ REFUSED = {
     "replaying is for the split exchange": lambda: Method(
         "own", exchange=Relay("shared"), local_updates=Replayed()
     ),
+    "correction must be 0 or more, not -1": lambda: Split(correction=-1),
     "batches to replay are 1 or more, not 0": lambda: Replayed(batches=0),
     "local steps are 1 or more a round, not 0": lambda: fedbcd(0),
     "local steps are 1 or more a round, not 1.5": lambda: Consecutive(1.5),
@@ -415,6 +416,31 @@ class ReplayedReference(SplitReference):
 
     def pairs(self):
         return zip(self.members, self.bottoms, strict=True)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3])
+def test_derivatives_are_corrected_for_lossy_embeddings(strength):
+    """One batch, one step, by hand: d + lambda (z - C(z)) (FedLite)."""
+    federation = problem(Concat(), holder_has_features=False, parties=1)
+    codec, rows = ProductQuantised(2, 4), torch.arange(ROWS)
+    run = federation.train(svfl(codec, correction=strength), Training(batch_size=ROWS))
+    party, (bottom, top) = (
+        federation.parties[0],
+        (
+            copy.deepcopy(federation.parties[0].bottom),
+            copy.deepcopy(federation.label_holder.top),
+        ),
+    )
+    rows = torch.from_numpy(permutation(StreamKey(0, "", "batches", 0), ROWS))
+    z = bottom(party.features[rows])
+    key = StreamKey(0, "p0", "training/embedding", 0)
+    sent = codec.decode(codec.encode(z.detach(), key), (ROWS, WIDTH), key).requires_grad_()
+    nn.functional.cross_entropy(top(sent), federation.label_holder.labels[rows]).backward()
+    z.backward(sent.grad + strength * (z.detach() - sent.detach()))
+    for p, trained in zip(
+        bottom.parameters(), run.models["p0"]["bottom"].parameters(), strict=True
+    ):
+        assert torch.allclose(trained, p.detach() - RATE * p.grad, atol=1e-6)
 
 
 def test_bundles_hold_what_they_say():

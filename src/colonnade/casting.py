@@ -60,7 +60,7 @@ def max_body_bytes(
         for name, width in widths.items()
     }
     match method.exchange:
-        case Split(downlink):
+        case Split(downlink=downlink):
             down = [downlink.bytes_at_most(rows, width) for width in widths.values()]
         case Relay(top=top):
             forwarded = sum(most + 4 for name, most in up.items() if name != holder)
@@ -118,6 +118,7 @@ class Cast:
                 downlink=link.receiver(
                     self.rows, widths[party.name], f"parties/{party.name}/derivative"
                 ),
+                correction=exchange.correction,
                 local_updates=self.method.local_updates,
                 **self._party(party),
             )

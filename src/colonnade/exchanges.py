@@ -6,6 +6,7 @@ everybody's embeddings too; it lets each organisation go on by itself for many s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,6 +24,15 @@ class Split:
     ----------
     downlink
         How derivatives reach the parties, by default exactly.
+    correction
+        Where the label holder got C(z) for z: lambda, by which a party corrects the derivative that
+        was taken at C(z), d + lambda (z - C(z)) (FedLite; Wang et al., 2022). The party corrects,
+        since it alone knows z.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``correction`` is negative or not finite.
 
     Examples
     --------
@@ -32,6 +42,11 @@ class Split:
     """
 
     downlink: Link = field(default_factory=Direct)
+    correction: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.correction < math.inf:
+            raise ConfigurationError(f"correction must be 0 or more, not {self.correction!r}")
 
     @property
     def links(self) -> tuple[Link, ...]:

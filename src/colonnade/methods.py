@@ -77,6 +77,7 @@ def svfl(
     codec: Codec | None = None,
     derivative_codec: Codec | None = None,
     fusion: Fusion | None = None,
+    correction: float = 0.0,
 ) -> Method:
     """Vanilla split learning: embeddings up, derivatives down, one step a round.
 
@@ -91,6 +92,9 @@ def svfl(
         Of the derivatives, by default ``Float(32)``.
     fusion
         By default ``Concat()``.
+    correction
+        lambda of FedLite's correction of derivatives for lossy embeddings; see ``Split``. FedLite
+        itself is ``svfl(ProductQuantised(...), correction=...)``.
 
     Examples
     --------
@@ -102,7 +106,7 @@ def svfl(
         "svfl",
         fusion or Concat(),
         Plain(Direct(codec or Float())),
-        Split(Direct(derivative_codec or Float())),
+        Split(Direct(derivative_codec or Float()), correction),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from colonnade.streams import StreamKey
 
 __all__ = ["ProductQuantised"]
 
-_FORMATS = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
+_FORMATS: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
 _LAWS: dict[str, Law] = {
     "float32": Bounded(step=1.0),
     # a centroid's own rounding, whose magnitude is at most |x| and a step
@@ -36,9 +36,9 @@ class ProductQuantised:
     """Each piece of a row to the nearest of L centroids, which k-means finds for the message.
 
     FedLite's compressor: Wang et al., "FedLite: A scalable approach for federated learning on
-    resource-constrained clients", 2022, section 4. A row of width E is cut into q subvectors of
-    E/q consecutive components, the q positions into R groups of q/R neighbours. Subvectors of a
-    group, n = rows q/R of them, share a codebook C of L' = min(L, n) centroids:
+    resource-constrained clients", 2022. A row of width E is cut into q subvectors of E/q
+    consecutive components, the q positions into R groups of q/R neighbours. Subvectors of a group,
+    n = rows q/R of them, share a codebook C of L' = min(L, n) centroids:
 
         code_i = argmin_k ||x_i - C_k||,    x'_i = C[code_i].
 
@@ -80,8 +80,8 @@ class ProductQuantised:
     at most ||x||^2. It is no contraction that error feedback could rest on: of n orthogonal
     subvectors of equal norm L centroids take in a share of L/n at most, and n has no bound.
 
-    Time grows with rows E L: 4096 x 256 of width 4 take 10 ms to encode with 16 centroids, and
-    seconds with 4096.
+    Time grows with rows E L: to encode 4096 x 256 with q = 64 takes some 10 ms with 16 centroids,
+    30 ms with 64, and 14 s with 4096. Of width 1 ``LloydMax`` is better: its levels are the best.
 
     Examples
     --------
@@ -230,12 +230,12 @@ class ProductQuantised:
 
     def _fit(
         self, points: NDArray[np.float32], size: int, draws: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.floating], Symbols]:
+    ) -> tuple[NDArray[Any], Symbols]:
         """Return the codebook of a group, as it is sent, and the codes of its points."""
         exponent = math.frexp(float(np.abs(points).max()))[1]
         scale = np.float32(2.0 ** -max(-126, min(exponent, 126)))  # and 1 / scale are float32
         points = points * scale
-        uniform = (draws >> np.uint64(11)) * 2.0**-53
+        uniform = (draws >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)
         some = points
         if len(uniform) > size:
             drawn = (uniform[size:] * points.shape[1]).astype(np.int64)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from colonnade import methods
 from colonnade.codecs import (
@@ -18,6 +18,7 @@ from colonnade.codecs import (
     LargeRows,
     Lattice,
     LloydMax,
+    ProductQuantised,
     Scalar,
     TopK,
 )
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
     _Storage: TypeAlias = Chosen
     _Fusion: TypeAlias = Chosen
 else:
-    _QUANTISERS = {"scalar": Scalar, "lattice": Lattice, "lloyd_max": LloydMax, "qsgd": QSGD}
+    _QUANTISERS = {
+        "scalar": Scalar,
+        "lattice": Lattice,
+        "lloyd_max": LloydMax,
+        "qsgd": QSGD,
+        "product": ProductQuantised,
+    }
     _Entropy = {Quantiser: (choice("codec", **_QUANTISERS), ...)}
     _DENSE = {"float": Float, **_QUANTISERS, "entropy": Entropy}
     _Values = {**_Entropy, Codec: (choice("codec", _Entropy, **_DENSE), "float")}
@@ -65,6 +72,7 @@ _UNUSED: dict[str, Any] = {
     "fusion": Concat(),
     "labels": "private",
     "local_steps": 1,
+    "correction": 0.0,
     "top": None,
     "others": "codes",
     "surrogates": Memory(),
@@ -83,6 +91,9 @@ class MethodConfig(Section):
         "private", description="shared: every party has them, and hears of the others' embeddings"
     )
     local_steps: Count = Field(1, description="steps on a batch for one exchange, Q")
+    correction: NonNegativeFloat = Field(
+        0.0, description="svfl: lambda of FedLite's correction of derivatives for lossy embeddings"
+    )
     top: _Codec | None = Field(
         None, description="shared labels: how the top model's parameters are encoded"
     )

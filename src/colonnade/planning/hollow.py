@@ -30,8 +30,10 @@ def sized_method(method: Method) -> Method:
     training, held_out = method.uplink.links
     uplink = replace(method.uplink, link=_sized(training), held_out=_sized(held_out))
     match method.exchange:
-        case Split(downlink):
-            return replace(method, uplink=uplink, exchange=Split(_sized(downlink)))
+        case Split(downlink=downlink) as split:
+            return replace(
+                method, uplink=uplink, exchange=replace(split, downlink=_sized(downlink))
+            )
         case Relay(top=top) as relay:
             return replace(method, uplink=uplink, exchange=replace(relay, top=_sized(top)))
 

@@ -100,7 +100,7 @@ def _ends_bytes(
         holder: [end for name, end in up.items() if name != holder]
     }
     match method.exchange:
-        case Split(downlink):
+        case Split(downlink=downlink):
             for party in federation.parties:
                 down = (downlink, rows, batch, federation.widths[party.name])
                 ends[party.name].append(down)

@@ -52,14 +52,23 @@ class SplitParty(TrainingParty):
     ----------
     downlink
         The receiving end of the link that brings its derivatives.
+    correction
+        By how much of z - C(z) it corrects the derivative that was taken at C(z).
     local_updates
         Which steps follow an exchange.
     **around
         As for ``TrainingParty``.
     """
 
-    def __init__(self, downlink: LinkReceiver, local_updates: LocalUpdates, **around: Any) -> None:
+    def __init__(
+        self,
+        downlink: LinkReceiver,
+        correction: float,
+        local_updates: LocalUpdates,
+        **around: Any,
+    ) -> None:
         super().__init__(**around)
+        self._correction = correction
         self._local_updates = local_updates
         self._downlink = downlink
         self._saliency: Tensor | None = None
@@ -85,6 +94,8 @@ class SplitParty(TrainingParty):
         """Take the exact step, and return the derivative."""
         key = moment.key(self._seed, self._label_holder, f"{KIND}/{self.name}")
         derivative = self._downlink.receive(body, rows, key)
+        if self._correction:
+            derivative += self._correction * (embedding.detach() - self._uplink.delivered())
         torch.autograd.backward(embedding, derivative)
         self.bottom.step()
         self._saliency = derivative.sum(dim=0).abs()
