@@ -294,7 +294,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method.name: input should be 'svfl', 'fedbcd', 'cvfl' or 'efvfl', not 'fedavg'",
+        "method.name: input should be 'svfl', 'fedbcd', 'cvfl', 'efvfl' or 'lean', not 'fedavg'",
     ),
     ({"data": {"name": "cifar"}}, "data: names none of 'mnist5k', 'mnist', 'fashion_mnist', "),
     ({"data": {"partition": "rings"}}, "data.partition: input should be 'quadrants' or 'strips'"),

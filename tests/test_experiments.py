@@ -208,6 +208,7 @@ def test_the_catalogue_is_complete() -> None:
         "cvfl-algorithms",
         "cvfl-parties",
         "cvfl-schedule",
+        "lean-mnist",
     ]
     for name, experiment in EXPERIMENTS.items():
         assert experiment.name == name
@@ -237,7 +238,7 @@ def test_trials_have_names_of_their_own(real: Path, name: str) -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["efvfl-private-labels", "cvfl-schedule"])
+@pytest.mark.parametrize("name", ["efvfl-private-labels", "cvfl-schedule", "lean-mnist"])
 def test_a_quick_reproduction_leaves_everything(
     real: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

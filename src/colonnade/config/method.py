@@ -59,6 +59,7 @@ _METHODS: dict[str, Callable[..., methods.Method]] = {
     "fedbcd": methods.fedbcd,
     "cvfl": methods.cvfl,
     "efvfl": methods.efvfl,
+    "lean": methods.lean,
 }
 _ARGUMENTS = {
     "embedding": "codec",
@@ -83,7 +84,7 @@ _UNUSED: dict[str, Any] = {
 class MethodConfig(Section):
     """The method, and how its messages are encoded."""
 
-    name: Literal["svfl", "fedbcd", "cvfl", "efvfl"] = "svfl"
+    name: Literal["svfl", "fedbcd", "cvfl", "efvfl", "lean"] = "svfl"
     embedding: _Codec = Field(_FLOAT, description="how embeddings are encoded")
     derivative: _Codec = Field(_FLOAT, description="private labels: how derivatives are encoded")
     fusion: _Fusion = _CONCAT

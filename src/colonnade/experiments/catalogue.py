@@ -12,6 +12,7 @@ from colonnade.experiments.cvfl_steps import CVFL_ALGORITHMS, CVFL_LATENCY
 from colonnade.experiments.efvfl_minibatch import EFVFL_LOCAL_UPDATES, EFVFL_PRIVATE_LABELS
 from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
+from colonnade.experiments.lean import LEAN_MNIST
 
 __all__ = ["EXPERIMENTS"]
 
@@ -28,6 +29,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             CVFL_ALGORITHMS,
             CVFL_PARTIES,
             CVFL_SCHEDULE,
+            LEAN_MNIST,
         )
     }
 )
