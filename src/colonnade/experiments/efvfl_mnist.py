@@ -242,7 +242,7 @@ def _convergence_findings(results: Results) -> Findings:
                 f"gradient-{len(charts)}",
                 compression,
                 "epochs",
-                "squared gradient norm, of that at step 1",
+                "squared gradient norm, of step 1's",
                 [_gradient_curve(results, *label) for label in names],
                 log_y=True,
             )
