@@ -81,7 +81,8 @@ def lattice(b: int, reach: float | None = None, dither: bool = True) -> Lattice:
 SUBJECTS = [
     *(subject(lattice(b, reach, d)) for b in BITS for reach in (None, 8.0) for d in (True, False)),
     *(Subject(LloydMax(b)) for b in (1, 2, 4, 8)),
-    *(Subject(TopK(0.3, values=codec)) for codec in (Lattice(4, -8.0, 8.0), LloydMax(4))),
+    Subject(TopK(0.3, values=Lattice(4, -8.0, 8.0)), step=partial(pitch_of, Lattice(4, -8.0, 8.0))),
+    Subject(TopK(0.3, values=LloydMax(4))),
 ]
 
 

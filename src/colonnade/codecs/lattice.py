@@ -7,7 +7,6 @@ import math
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
-from colonnade.codecs.packed import check_side, refuse_filling
+from colonnade.codecs.packed import PackedCodes, refuse_filling
 from colonnade.codecs.quantiser import Symbols
 from colonnade.codecs.scalar import Scalar
 from colonnade.errors import RemoteProtocolError
@@ -38,7 +37,7 @@ _HEIGHT = 0.8660254037844386  # sqrt(3)/2: rows are so many pitches apart
 
 
 @dataclass(frozen=True)
-class Lattice:
+class Lattice(PackedCodes):
     """Each two components of a row to one of 2^(2b) points of a hexagonal lattice, in 2b bits.
 
     C-VFL's lattice quantiser: of all lattices in the plane the hexagonal one has the smallest mean
@@ -115,11 +114,6 @@ class Lattice:
     def law(self) -> Law:
         """Uniform over the cell with dither, for pairs half a pitch within the range."""
         return UnbiasedCell() if self.dither else Bounded(step=3**-0.5)
-
-    @property
-    def fixed_size(self) -> bool:
-        """Always: the size depends on the shape alone."""
-        return True
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
@@ -204,10 +198,6 @@ class Lattice:
         )
         return torch.from_numpy(np.hstack([paired, single]))
 
-    def at(self, round: int) -> Self:
-        """Return itself: there is no schedule."""
-        return self
-
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
         return sum(self._parts(shape))
@@ -221,20 +211,6 @@ class Lattice:
     def period(self) -> int:
         """Rows and columns take turns."""
         return 2
-
-    def symbol_count(self, shape: tuple[int, int]) -> int:
-        """Return one for each component."""
-        return shape[0] * shape[1]
-
-    def side_bytes(self, body: bytes, shape: tuple[int, int]) -> int:
-        """Return the bytes of the range.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If the body is shorter.
-        """
-        return check_side(body, self._parts(shape)[0])
 
     def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
         """Return r, c, r, c, ... and the codes of those alone."""
@@ -262,6 +238,12 @@ class Lattice:
         return kernels.pack(paired, columns, self.bits) + pack_codes(
             single.astype(np.uint8), self.bits
         )
+
+    def _side(self, shape: tuple[int, int]) -> int:
+        return self._parts(shape)[0]
+
+    def _code_bits(self, shape: tuple[int, int]) -> int:
+        return self.bits
 
     def _parts(self, shape: tuple[int, int]) -> tuple[int, int, int]:
         """Return the bytes of the range, of the codes of pairs, and of the codes of those alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import torch
@@ -11,11 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.codecs.codec import Contractive, Law, check_length, matrix, refuse_nonfinite
-from colonnade.codecs.packed import check_side, refuse_filling
-from colonnade.codecs.quantiser import Symbols
+from colonnade.codecs.packed import PackedCodes
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import lloyd_max as kernels
-from colonnade.kernels.packing import pack_codes, unpack_codes
+from colonnade.kernels.packing import pack_codes
 from colonnade.streams import StreamKey
 
 __all__ = ["LloydMax"]
@@ -25,7 +23,7 @@ _GROUPS = 1024  # of equal width, and as many again of equally many different va
 
 
 @dataclass(frozen=True)
-class LloydMax:
+class LloydMax(PackedCodes):
     """Each component to the nearest of 2^b levels, chosen for the least mean square error.
 
     Of N(0, 1) the mean square errors are 0.363, 0.118, 0.0345 and 0.0095 for b = 1 to 4 (Max,
@@ -80,11 +78,6 @@ class LloydMax:
         """A contraction; see the notes for its worst case."""
         return Contractive(1 / 137)
 
-    @property
-    def fixed_size(self) -> bool:
-        """Always: the size depends on the shape alone."""
-        return True
-
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 
@@ -118,51 +111,16 @@ class LloydMax:
             raise RemoteProtocolError("the levels of a body do not ascend, or are not finite")
         return torch.from_numpy(levels[self.unpack(body, shape)].reshape(shape))
 
-    def at(self, round: int) -> Self:
-        """Return itself: there is no schedule."""
-        return self
-
-    def bytes_at_most(self, shape: tuple[int, int]) -> int:
-        """Return the number of bytes, which is exact here."""
-        return self._side(shape) + -(-self.symbol_count(shape) * self.bits // 8)
-
     @property
     def alphabet(self) -> int:
         """One symbol for each level."""
         return 1 << self.bits
 
-    @property
-    def period(self) -> int:
-        """All symbols are alike."""
-        return 1
-
-    def symbol_count(self, shape: tuple[int, int]) -> int:
-        """Return one for each component."""
-        return shape[0] * shape[1]
-
-    def side_bytes(self, body: bytes, shape: tuple[int, int]) -> int:
-        """Return the bytes of the levels.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If the body is shorter.
-        """
-        return check_side(body, self._side(shape))
-
-    def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
-        """Return the codes."""
-        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
-        count = self.symbol_count(shape)
-        refuse_filling(packed, count * self.bits)
-        return unpack_codes(packed, self.bits, count).astype(np.uint16)
-
-    def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
-        """Return what follows the levels in a body with these codes."""
-        return pack_codes(symbols.astype(np.uint8), self.bits)
-
     def _side(self, shape: tuple[int, int]) -> int:
         return 4 * 2**self.bits if self.symbol_count(shape) else 0
+
+    def _code_bits(self, shape: tuple[int, int]) -> int:
+        return self.bits
 
 
 def _levels(values: NDArray[np.float32], bits: int) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.codecs.codec import Bounded, Law, check_length, matrix, refuse_nonfinite
-from colonnade.codecs.packed import check_side, refuse_filling
+from colonnade.codecs.packed import PackedCodes, refuse_filling
 from colonnade.codecs.quantiser import Symbols
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.kernels import product as kernels
@@ -32,7 +32,7 @@ _SAMPLE = 256  # subvectors a centroid, by which most iterations go
 
 
 @dataclass(frozen=True)
-class ProductQuantised:
+class ProductQuantised(PackedCodes):
     """Each piece of a row to the nearest of L centroids, which k-means finds for the message.
 
     FedLite's compressor: Wang et al., "FedLite: A scalable approach for federated learning on
@@ -121,11 +121,6 @@ class ProductQuantised:
         """Within a step, which is the message's range; no contraction, see the notes."""
         return _LAWS[self.codebook]
 
-    @property
-    def fixed_size(self) -> bool:
-        """Always: the size depends on the shape alone."""
-        return True
-
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 
@@ -180,49 +175,26 @@ class ProductQuantised:
         places = codes + size * np.arange(self.groups)[:, None]
         return torch.from_numpy(codebooks.take(places, axis=0).reshape(shape))
 
-    def at(self, round: int) -> Self:
-        """Return itself: there is no schedule."""
-        return self
-
-    def bytes_at_most(self, shape: tuple[int, int]) -> int:
-        """Return the number of bytes, which is exact here."""
-        return self._side(shape) + -(-self.symbol_count(shape) * self._bits(shape) // 8)
-
     @property
     def alphabet(self) -> int:
         """One symbol for each centroid."""
         return self.centroids
 
-    @property
-    def period(self) -> int:
-        """All symbols are alike."""
-        return 1
-
     def symbol_count(self, shape: tuple[int, int]) -> int:
         """Return one for each subvector."""
         return self.groups * self._cut(shape) if shape[1] else 0
 
-    def side_bytes(self, body: bytes, shape: tuple[int, int]) -> int:
-        """Return the bytes of the codebooks.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If the body is shorter.
-        """
-        return check_side(body, self._side(shape))
-
     def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
         """Return the codes, row by row."""
         packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
-        count, bits = self.symbol_count(shape), self._bits(shape)
+        count, bits = self.symbol_count(shape), self._code_bits(shape)
         refuse_filling(packed, count * bits)
         unpacked = unpack_codes if bits <= 8 else unpack_numbers
         return self._known(unpacked(packed, bits, count).astype(np.uint16), shape)
 
     def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
         """Return what follows the codebooks in a body with these codes."""
-        bits = self._bits(shape)
+        bits = self._code_bits(shape)
         self._known(symbols, shape)
         if bits <= 8:
             return pack_codes(symbols.astype(np.uint8), bits)
@@ -266,7 +238,7 @@ class ProductQuantised:
         """Return how many centroids a codebook has."""
         return min(self.centroids, self._cut(shape))
 
-    def _bits(self, shape: tuple[int, int]) -> int:
+    def _code_bits(self, shape: tuple[int, int]) -> int:
         return max(0, self._size(shape) - 1).bit_length()
 
     def _side(self, shape: tuple[int, int]) -> int:

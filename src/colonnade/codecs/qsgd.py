@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,11 +19,10 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
-from colonnade.codecs.packed import check_side
-from colonnade.codecs.quantiser import Symbols
+from colonnade.codecs.packed import PackedCodes
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import qsgd as kernels
-from colonnade.kernels.packing import pack_codes, unpack_codes
+from colonnade.kernels.packing import pack_codes
 from colonnade.streams import StreamKey
 
 __all__ = ["QSGD"]
@@ -32,7 +31,7 @@ _MOST_ELEMENTS = 2**31  # of a bucket, so that its square root and norm stay pla
 
 
 @dataclass(frozen=True)
-class QSGD:
+class QSGD(PackedCodes):
     """Q(x)_i = sign(x_i) ||x|| l_i / s, where l_i is s |x_i| / ||x|| rounded up or down at random.
 
     Alistarh et al., "QSGD", NeurIPS 2017. Rounded up with the chance of the fraction it is
@@ -98,11 +97,6 @@ class QSGD:
             return Contractive(1 / self._tau(size))
         return RelativeVariance(self._tau(size) - 1)
 
-    @property
-    def fixed_size(self) -> bool:
-        """Always: the size depends on the shape alone."""
-        return True
-
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 
@@ -120,7 +114,7 @@ class QSGD:
         size = self._size(values.size)
         norms = kernels.norms(values, size, self.norm == "max")
         codes = kernels.quantise(values, norms, size, self.levels, key.words())
-        return norms.tobytes() + pack_codes(codes, self._bits())
+        return norms.tobytes() + pack_codes(codes, self._code_bits((x.shape[0], x.shape[1])))
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
         """Decode into a new float32 tensor of ``shape``.
@@ -139,62 +133,22 @@ class QSGD:
         norms = np.frombuffer(body, dtype="<f4", count=buckets).astype(np.float32)
         if not (np.isfinite(norms).all() and (norms >= 0).all()):
             raise RemoteProtocolError("a quantised body has a norm that is none")
-        packed = np.frombuffer(body, dtype=np.uint8, offset=4 * buckets)
-        used = count * self._bits() % 8
-        if used and packed[-1] >> used:
-            raise RemoteProtocolError("the bits that fill up the last byte are not zero")
-        codes = unpack_codes(packed, self._bits(), count)
+        codes = self.unpack(body, shape).astype(np.uint8)
         if codes.max() > 2 * self.levels:
             raise RemoteProtocolError(f"a code is {codes.max()}, above {2 * self.levels}")
         y = kernels.dequantise(codes, self._units(norms, count), size, self.levels)
         return torch.from_numpy(y.reshape(shape))
-
-    def at(self, round: int) -> Self:
-        """Return itself: there is no schedule."""
-        return self
-
-    def bytes_at_most(self, shape: tuple[int, int]) -> int:
-        """Return the number of bytes, which is exact here."""
-        return self._side(shape) + -(-self.symbol_count(shape) * self._bits() // 8)
 
     @property
     def alphabet(self) -> int:
         """One symbol for each level of either sign, and one for zero."""
         return 2 * self.levels + 1
 
-    @property
-    def period(self) -> int:
-        """All symbols are alike."""
-        return 1
-
-    def symbol_count(self, shape: tuple[int, int]) -> int:
-        """Return one for each component."""
-        return shape[0] * shape[1]
-
-    def side_bytes(self, body: bytes, shape: tuple[int, int]) -> int:
-        """Return the bytes of the norms.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If the body is shorter.
-        """
-        return check_side(body, self._side(shape))
-
-    def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
-        """Return the codes."""
-        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
-        return unpack_codes(packed, self._bits(), self.symbol_count(shape)).astype(np.uint16)
-
-    def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
-        """Return what follows the norms in a body with these codes."""
-        return pack_codes(symbols.astype(np.uint8), self._bits())
-
     def _side(self, shape: tuple[int, int]) -> int:
         count = self.symbol_count(shape)
         return 4 * -(-count // self._size(count)) if count else 0
 
-    def _bits(self) -> int:
+    def _code_bits(self, shape: tuple[int, int]) -> int:
         return (2 * self.levels).bit_length()
 
     def _size(self, count: int) -> int:

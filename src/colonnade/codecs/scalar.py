@@ -6,7 +6,6 @@ import math
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
 
 import numpy as np
 import torch
@@ -20,11 +19,9 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
-from colonnade.codecs.packed import check_side
-from colonnade.codecs.quantiser import Symbols
+from colonnade.codecs.packed import PackedCodes, refuse_filling
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import scalar as kernels
-from colonnade.kernels.packing import pack_codes, unpack_codes
 from colonnade.streams import StreamKey
 
 __all__ = ["Scalar"]
@@ -33,7 +30,7 @@ _HEADER = struct.Struct("<ff")  # the range, unless it is fixed
 
 
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(PackedCodes):
     """Each component to one of 2^b levels, in b bits (C-VFL's scalar quantiser).
 
     The levels include both ends of the range: step = (high - low) / (2^b - 1). With u uniform in
@@ -97,11 +94,6 @@ class Scalar:
         """Half a step at most; unbiased with dither, for values within the range."""
         return Unbiased(step=0.5) if self.dither else Bounded(step=0.5)
 
-    @property
-    def fixed_size(self) -> bool:
-        """Always: the size depends on the shape alone."""
-        return True
-
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 
@@ -160,9 +152,7 @@ class Scalar:
             grid = _Grid(low, high, self.bits)
         else:
             grid = _grid(self.low, self.high, self.bits)
-        used = count * self.bits % 8
-        if used and codes[-1] >> used:
-            raise RemoteProtocolError("the bits that fill up the last byte are not zero")
+        refuse_filling(codes, count * self.bits)
         kernels.dequantise(
             codes,
             values.view(-1).numpy(),
@@ -174,49 +164,16 @@ class Scalar:
         )
         return values
 
-    def at(self, round: int) -> Self:
-        """Return itself: there is no schedule."""
-        return self
-
-    def bytes_at_most(self, shape: tuple[int, int]) -> int:
-        """Return the number of bytes, which is exact here."""
-        return self._side(shape) + _packed_bytes(self.symbol_count(shape), self.bits)
-
     @property
     def alphabet(self) -> int:
         """One symbol for each level."""
         return 1 << self.bits
 
-    @property
-    def period(self) -> int:
-        """All symbols are alike."""
-        return 1
-
-    def symbol_count(self, shape: tuple[int, int]) -> int:
-        """Return one for each component."""
-        return shape[0] * shape[1]
-
-    def side_bytes(self, body: bytes, shape: tuple[int, int]) -> int:
-        """Return the bytes of the range.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If the body is shorter.
-        """
-        return check_side(body, self._side(shape))
-
-    def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
-        """Return the codes."""
-        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
-        return unpack_codes(packed, self.bits, self.symbol_count(shape)).astype(np.uint16)
-
-    def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
-        """Return what follows the range in a body with these codes."""
-        return pack_codes(symbols.astype(np.uint8), self.bits)
-
     def _side(self, shape: tuple[int, int]) -> int:
         return _HEADER.size if self.low is None and self.symbol_count(shape) else 0
+
+    def _code_bits(self, shape: tuple[int, int]) -> int:
+        return self.bits
 
 
 @lru_cache(maxsize=16)  # a fixed range has one grid for all messages
