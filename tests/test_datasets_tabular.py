@@ -34,6 +34,7 @@ from colonnade.datasets import (
     credit_default,
     credit_tables,
     handwritten,
+    mnist_anywhere,
     openml,
     openml_table,
     with_logarithms,
@@ -751,6 +752,35 @@ def test_what_is_there_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_name_that_is_not_in_the_catalogue() -> None:
     with pytest.raises(ConfigurationError, match="no public data set 'mnsit'; there are mnist5k,"):
         available("mnsit")
+
+
+def write_mnist_784(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    kinds = {f"pixel{i + 1}": "numeric" for i in range(784)} | {"class": "nominal"}
+    header = "@relation mnist\n"
+    header += "".join(f"@attribute pixel{i + 1} real\n" for i in range(784))
+    header += "@attribute class {" + ",".join(map(str, range(10))) + "}\n@data\n"
+    lines = [
+        ",".join([*map(str, image.reshape(-1)), str(label)])
+        for image, label in zip(images, labels, strict=True)
+    ]
+    write_openml(folder, "mnist_784", kinds=kinds, header=header, lines=lines, version=1)
+
+
+def test_mnist_comes_from_openml_where_there_are_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(1)
+    images, labels = random.integers(0, 256, (14, 28, 28)), np.arange(14) % 10
+    write_mnist_784(tmp_path, images, labels)
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    dataset = mnist_anywhere(normalise=(0.5, 0.25))
+    assert (len(dataset.train), len(dataset.test)) == (12, 2)
+    assert dataset.labels.tolist() == labels.tolist()
+    first = (torch.from_numpy(images[:, :14, :14].reshape(14, -1)) / 255 - 0.5) / 0.25
+    assert torch.allclose(dataset.features["party_1"], first.float(), atol=1e-5)
+    assert "OpenML" in dataset.notes
+    with pytest.raises(DataError, match="train-images"):
+        mnist_anywhere(tmp_path)  # a folder that is named must have it
 
 
 # --- real data ----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from colonnade.datasets.imagenet import imagenet
 from colonnade.datasets.mimic import mimic3_mortality
 from colonnade.datasets.mnist import fashion_mnist, mnist
 from colonnade.datasets.mnist5k import mnist5k
+from colonnade.datasets.mnist_anywhere import mnist_anywhere
 from colonnade.datasets.modelnet import modelnet10
 from colonnade.datasets.openml import openml, openml_table
 from colonnade.datasets.partition import PartitionName, quadrants, strips
@@ -47,6 +48,7 @@ __all__ = [
     "mimic3_mortality",
     "mnist",
     "mnist5k",
+    "mnist_anywhere",
     "modelnet10",
     "openml",
     "openml_table",

@@ -16,7 +16,7 @@ from torch import nn
 
 from colonnade.codecs import Codec, Float, Lattice, Scalar, TopK
 from colonnade.costs import Modelled
-from colonnade.datasets import VerticalDataset, handwritten, mnist
+from colonnade.datasets import PartitionName, VerticalDataset, handwritten, mnist_anywhere
 from colonnade.drivers import Simulate
 from colonnade.experiments.experiment import Scale, Trial
 from colonnade.federation import Federation
@@ -54,8 +54,10 @@ def _data(name: str, folder: Path | None, parties: int, quick: bool) -> Vertical
     if name == "handwritten":
         data = handwritten(folder)
     else:
-        partition = "quadrants" if parties == 4 else "strips"
-        data = mnist(folder, partition=partition, parties=parties, normalise=(0.1307, 0.3081))  # type: ignore[arg-type]  # one of the two
+        partition: PartitionName = "quadrants" if parties == 4 else "strips"
+        data = mnist_anywhere(
+            folder, partition=partition, parties=parties, normalise=(0.1307, 0.3081)
+        )
     return data.head(train=300, test=100) if quick else data
 
 

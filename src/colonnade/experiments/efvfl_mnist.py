@@ -18,7 +18,7 @@ from torch import nn
 
 from colonnade.codecs import QSGD, Codec, TopK
 from colonnade.costs import Modelled
-from colonnade.datasets import VerticalDataset, mnist
+from colonnade.datasets import VerticalDataset, mnist_anywhere
 from colonnade.drivers import Simulate
 from colonnade.exchanges import Relay
 from colonnade.experiments.experiment import (
@@ -77,7 +77,7 @@ PAPER: Mapping[tuple[str, str], tuple[float, float]] = {
 @cache
 def shallow_data(folder: Path | None, quick: bool) -> VerticalDataset:
     """Return MNIST's quadrants, normalised, with half of the test images."""
-    data = mnist(folder, normalise=(0.1307, 0.3081))
+    data = mnist_anywhere(folder, normalise=(0.1307, 0.3081))
     # The first half of the file is easier than the second: half at random.
     half = permutation(StreamKey(0, "", "half of the test", 0), len(data.test))[
         : len(data.test) // 2

@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from colonnade.costs import Modelled
-from colonnade.datasets import VerticalDataset, mnist
+from colonnade.datasets import VerticalDataset, mnist_anywhere
 from colonnade.drivers import Simulate
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.measures import (
@@ -66,7 +66,7 @@ WIDTHS = (16, 128)
 
 @cache
 def _data(folder: Path | None, quick: bool) -> VerticalDataset:
-    data = mnist(folder, normalise=(0.1307, 0.3081))
+    data = mnist_anywhere(folder, normalise=(0.1307, 0.3081))
     return (data.head(train=600, test=200) if quick else data).with_validation(1 / 6)
 
 
