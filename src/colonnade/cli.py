@@ -209,7 +209,7 @@ def reproduce(
 ) -> None:
     """Run a paper's table or figure, and show it beside the paper's."""
     from colonnade.console import experiments_table
-    from colonnade.experiments import EXPERIMENTS, Scale, write_findings
+    from colonnade.experiments import EXPERIMENTS, QUICK, Scale, write_findings
     from colonnade.experiments import reproduce as run_trials
 
     if name is None:
@@ -235,7 +235,7 @@ def reproduce(
     if show is Show.BAR:
         for sheet in findings.sheets:
             out.print(sheet.as_table())
-        for note in findings.notes:
+        for note in ([QUICK] if trial_run else []) + list(findings.notes):
             say(out, note)
         say(out, f"Everything is in {folder}: {name}.html, .png, .txt, .csv, and runs/.")
 

@@ -30,6 +30,9 @@ out = Console()
 err = Console(stderr=True)
 
 
+_SHOWN = 8  # runs that are shown together; of more, each takes the place of the one before it
+
+
 class Show(Enum):
     """How much a command says, and to whom."""
 
@@ -99,6 +102,8 @@ class Watch:
         def on_begin(first: int, last: int) -> None:
             # Only now is all input known to be good, and there is something to show.
             progress.start()
+            if self._total > _SHOWN and progress.tasks:
+                progress.update(progress.tasks[-1].id, visible=False)
             tasks.append(progress.add_task(label, total=last, completed=first, metric="", sent=""))
 
         def on_round(role: str, round: int, sent_bytes: int) -> None:

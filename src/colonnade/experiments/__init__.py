@@ -9,10 +9,11 @@ from colonnade.experiments.experiment import (
     Trial,
     reproduce,
 )
-from colonnade.experiments.files import write_findings
+from colonnade.experiments.files import QUICK, write_findings
 
 __all__ = [
     "EXPERIMENTS",
+    "QUICK",
     "Experiment",
     "Findings",
     "Results",

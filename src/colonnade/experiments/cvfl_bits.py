@@ -14,6 +14,7 @@ from colonnade.experiments.measures import (
     cost,
     mean_cell,
     megabytes,
+    repetitions,
     rounds,
     target_below,
 )
@@ -72,9 +73,9 @@ def _findings(results: Results) -> Findings:
                 f"{100 * target:.2f} %",
                 ("compressor", "b", "best accuracy, %", "cost", "of b = 32", "paper's accounting"),
                 rows,
-                note=f"Cost: bodies sent for training, up and down, until the first evaluation at "
-                f"the target, which is {POINTS:g} point below the best of b = 32. Mean and "
-                f"deviation of {len(baseline)} seeds. The paper's accounting: rounds times "
+                note="Cost: bodies sent for training, up and down, until the first evaluation at "
+                f"the target, which is {POINTS:g} point below the best of b = 32; of "
+                f"{repetitions(baseline)}. The paper's accounting: rounds times "
                 "M (B sum P + |theta_0|) b bits.",
             )
         )

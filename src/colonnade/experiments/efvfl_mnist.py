@@ -30,6 +30,7 @@ from colonnade.experiments.experiment import (
     mean_and_deviation,
 )
 from colonnade.experiments.gradient import loss_and_gradient
+from colonnade.experiments.measures import repetitions
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
 from colonnade.links import Direct
@@ -165,13 +166,12 @@ def _findings(results: Results) -> Findings:
                 human_bytes(up),
             )
         )
-    seeds = len(results.of("svfl", NONE))
     sheet = Sheet(
         "Test accuracy after 100 full-batch steps, %",
         ("method", "compression", "paper", "here", "difference", "near", "sent up"),
         rows,
         text=(0, 1, 5),
-        note=f"Mean and standard deviation of {seeds} seeds; near: within 2 points or two of the "
+        note=f"Of {repetitions(results.of('svfl', NONE))}; near: within 2 points or two of the "
         "paper's deviations. Bytes are of one run, as sent.",
     )
     curves = [

@@ -11,7 +11,9 @@ from colonnade.errors import ConfigurationError
 from colonnade.experiments.experiment import Experiment, Findings, Scale
 from colonnade.reports import draw_charts, write_sheets
 
-__all__ = ["write_findings"]
+__all__ = ["QUICK", "write_findings"]
+
+QUICK = "A quick trial on little data: these figures mean nothing."
 
 
 def write_findings(experiment: Experiment, scale: Scale, findings: Findings, folder: Path) -> None:
@@ -25,7 +27,7 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
     name, notes = experiment.name, list(findings.notes)
     command = f"colonnade reproduce {name}"
     if scale.quick:
-        notes.insert(0, "A quick trial on little data: these figures mean nothing.")
+        notes.insert(0, QUICK)
         command += " --quick"
     if scale.seeds is not None:
         command += f" --seeds {scale.seeds}"

@@ -17,6 +17,7 @@ __all__ = [
     "mean_cell",
     "megabytes",
     "reached",
+    "repetitions",
     "rounds",
     "target_below",
 ]
@@ -71,6 +72,12 @@ def mean_cell(
         return math.nan, f"not reached by {len(values) - len(known)} of {len(values)}"
     mean, spread = mean_and_deviation(known)
     return mean, f"{show(mean)} ± {show(spread)}" if len(known) > 1 else show(mean)
+
+
+def repetitions(results: Sequence[Result]) -> str:
+    """Return what the cells of a table are, in words."""
+    count = len(results)
+    return f"{count} seeds, mean and deviation" if count > 1 else "one seed"
 
 
 def accuracy_curve(
