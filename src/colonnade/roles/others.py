@@ -5,7 +5,8 @@ embedding through a link where it has one. That takes M - 1 messages' bytes to e
 
 *Total* (EF-VFL's appendix D, scheme 3, for fusion by sum or mean): the label holder sends
 S = sum_j G_j, as received, in float32, and a party replaces its own part: S - G_m + z_m. That takes
-one embedding's bytes to each party, however many there are, and hides who contributed what.
+one embedding's bytes to each party, however many there are; among three or more it does not tell
+who contributed what.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class CodesReceiver:
         The receiving end of every other organisation's link, in party order, the label holder's
         last where it has columns.
     place
-        Before how many of them its own embedding comes in party order.
+        How many of them come before its own embedding in party order.
     fusion
         How embeddings are combined.
     seed
