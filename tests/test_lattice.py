@@ -207,9 +207,8 @@ class Reference:
             scaled = pair * np.float32(self.scale)
             h = float((scaled[0] - self.left) * self.inverses[0] + np.float32(2 * u[0])) / 2
             v = float((scaled[1] - self.bottom) * self.inverses[1] + np.float32(u[1])) / 2
-        if math.isinf(h) and math.isinf(v):
-            return True  # so many pitches off that float32 cannot tell the direction
-        h, v = min(max(h, -LARGEST), LARGEST), min(max(v, -LARGEST), LARGEST)
+        if math.isinf(h) or math.isinf(v):
+            return True  # so many pitches off that it is no float32, of which nothing is claimed
         # squared distances less the square of the point, which all have in common
         square = self.across**2 - 2 * h * self.across + 3 * (self.up**2 - 2 * v * self.up)
         return bool(square[code] <= square.min() + 2.0**-21 * (1 + abs(h) + abs(v)) * self.rows)
