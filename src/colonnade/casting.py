@@ -13,7 +13,7 @@ from colonnade.batches import BatchPlan
 from colonnade.exchanges import Relay, Split
 from colonnade.local_updates import Consecutive
 from colonnade.methods import Method
-from colonnade.models import Additive, Learner
+from colonnade.models import Additive, Learner, parameter_count
 from colonnade.organisations import LabelHolder, Party
 from colonnade.roles import (
     CodesReceiver,
@@ -137,7 +137,7 @@ class Cast:
     def _relay(self, exchange: Relay) -> Roles:
         holder, local_updates = self.label_holder, self.method.local_updates
         assert isinstance(local_updates, Consecutive)  # as Method demands
-        size = sum(p.numel() for p in holder.top.parameters())
+        size = parameter_count(holder.top)
         roles: Roles = {
             party.name: RelayParty(
                 labels=holder.labels,

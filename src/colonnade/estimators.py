@@ -7,6 +7,7 @@ underscore. The run behind a fitted estimator, with its bytes and seconds, is ``
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,7 +43,7 @@ from colonnade.training import Training, Watcher
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
 
 
-class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
     """What both estimators share."""
 
     _task: Literal["classification", "regression"]
@@ -167,8 +168,9 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn s
 
     # What the two differ in
 
+    @abstractmethod
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
-        raise NotImplementedError
+        """Return the outputs, loss and metrics for these classes, or for numbers."""
 
     def _prepared(self, X: Any, y: Any) -> tuple[VerticalTables, str]:  # noqa: N803
         """Return the aligned tables, and the name of the label holder."""

@@ -41,7 +41,7 @@ from colonnade.exchanges import Relay, Split
 from colonnade.links import Rows
 from colonnade.methods import Method, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, RMSE, Metric
-from colonnade.models import take
+from colonnade.models import parameter_count, take
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
@@ -263,7 +263,7 @@ class Federation:
 
     def _max_body_bytes(self, method: Method, training: Training) -> int:
         rows = max(training.batch_size, training.evaluation_rows)
-        parameters = sum(p.numel() for p in self.label_holder.top.parameters())
+        parameters = parameter_count(self.label_holder.top)
         return max_body_bytes(method, self.widths, parameters, rows, self.label_holder.name)
 
     # Telling what happened

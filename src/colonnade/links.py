@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -119,7 +119,32 @@ class Link(Protocol):
 
 
 @dataclass(frozen=True)
-class Direct:
+class _ThroughCodec:
+    """What links have from their codec alone."""
+
+    codec: Codec
+
+    @property
+    def fixed_size(self) -> bool:
+        """As the codec's messages."""
+        return self.codec.fixed_size
+
+    def at(self, round: int) -> Self:
+        """Return the link with the codec of ``round``."""
+        return replace(self, codec=self.codec.at(round))
+
+    def warm_up(self, width: int) -> None:
+        """Encode and decode two rows of zeros."""
+        key = StreamKey(0, "", "warm-up", 0)
+        self.codec.decode(self.codec.encode(torch.zeros(2, width), key), (2, width), key)
+
+    def bytes_at_most(self, rows: int, width: int) -> int:
+        """Return the codec's bound for that shape."""
+        return self.codec.bytes_at_most((rows, width))
+
+
+@dataclass(frozen=True)
+class Direct(_ThroughCodec):
     """Each message is the codec's encoding of the values themselves; nothing is remembered.
 
     Parameters
@@ -145,15 +170,6 @@ class Direct:
         """Any message may be lost: none depends on another."""
         return Delivery.ANY
 
-    @property
-    def fixed_size(self) -> bool:
-        """As the codec's messages."""
-        return self.codec.fixed_size
-
-    def at(self, round: int) -> Link:
-        """Return the link with the codec of ``round``."""
-        return replace(self, codec=self.codec.at(round))
-
     def sender(self, rows: int, width: int, name: str) -> LinkSender:
         """Make the encoding end."""
         return _DirectEnd(self.codec, width)
@@ -162,22 +178,9 @@ class Direct:
         """Make the decoding end."""
         return _DirectEnd(self.codec, width)
 
-    def warm_up(self, width: int) -> None:
-        """Encode and decode two rows of zeros."""
-        _warm_up(self.codec, width)
-
-    def bytes_at_most(self, rows: int, width: int) -> int:
-        """Return the codec's bound for that shape."""
-        return self.codec.bytes_at_most((rows, width))
-
     def bytes_remembered(self, rows: int, width: int) -> int:
         """Return 0."""
         return 0
-
-
-def _warm_up(codec: Codec, width: int) -> None:
-    key = StreamKey(0, "", "warm-up", 0)
-    codec.decode(codec.encode(torch.zeros(2, width), key), (2, width), key)
 
 
 class _DirectEnd:
@@ -203,7 +206,7 @@ class _DirectEnd:
 
 
 @dataclass(frozen=True)
-class ErrorFeedback:
+class ErrorFeedback(_ThroughCodec):
     """Each message is the codec's encoding of what the receiver does not know yet.
 
     Both ends keep a surrogate G of the table, a row for each sample, which starts at 0. Of values x
@@ -239,7 +242,6 @@ class ErrorFeedback:
     tensor([[3., 1.]])
     """
 
-    codec: Codec
     storage: Storage = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
@@ -255,15 +257,6 @@ class ErrorFeedback:
         """Every message changes the surrogate, so all must arrive in order."""
         return Delivery.EVERY_IN_ORDER
 
-    @property
-    def fixed_size(self) -> bool:
-        """As the codec's messages."""
-        return self.codec.fixed_size
-
-    def at(self, round: int) -> Link:
-        """Return the link with the codec of ``round``."""
-        return replace(self, codec=self.codec.at(round))
-
     def sender(self, rows: int, width: int, name: str) -> LinkSender:
         """Make the encoding end."""
         return _FeedbackEnd(self.codec, self.storage.table(name, rows, width), width)
@@ -271,14 +264,6 @@ class ErrorFeedback:
     def receiver(self, rows: int, width: int, name: str) -> LinkReceiver:
         """Make the decoding end."""
         return _FeedbackEnd(self.codec, self.storage.table(name, rows, width), width)
-
-    def warm_up(self, width: int) -> None:
-        """Encode and decode two rows of zeros."""
-        _warm_up(self.codec, width)
-
-    def bytes_at_most(self, rows: int, width: int) -> int:
-        """Return the codec's bound for that shape."""
-        return self.codec.bytes_at_most((rows, width))
 
     def bytes_remembered(self, rows: int, width: int) -> int:
         """Return what the surrogate keeps in memory."""

@@ -150,8 +150,7 @@ def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
     if not record.history:
         return pl.DataFrame(schema={"round": pl.Int64})
     history = pl.DataFrame(record.history, infer_schema_length=None)
-    trains = [purpose.label for purpose in Purpose if purpose.trains]
-    ledger = record.ledger.frame().filter(pl.col("purpose").is_in(trains))
+    ledger = record.ledger.frame().filter(pl.col("purpose").is_in(Purpose.training_labels()))
     up = pl.col("receiver") == label_holder
     by_round = (
         ledger.group_by("round")

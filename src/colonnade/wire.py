@@ -43,6 +43,11 @@ class Purpose(IntEnum):
         """Whether it is a cost of training: its messages, and those of them that are forwarded."""
         return self in (Purpose.TRAINING, Purpose.RELAY)
 
+    @classmethod
+    def training_labels(cls) -> list[str]:
+        """Return the labels of those that are a cost of training."""
+        return [purpose.label for purpose in cls if purpose.trains]
+
 
 class Message(NamedTuple):
     """A message as a driver holds it: the header's fields, both ends, and the body.

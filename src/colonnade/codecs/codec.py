@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import Diverged, LocalProtocolError, RemoteProtocolError
@@ -26,6 +28,7 @@ __all__ = [
     "Unbiased",
     "UnbiasedCell",
     "check_length",
+    "finite",
     "matrix",
     "refuse_nonfinite",
 ]
@@ -157,6 +160,21 @@ def refuse_nonfinite(x: Tensor) -> None:
             f"component {column} of row {row} is {float(x[row, column])}, "
             "which cannot be encoded; training has diverged, try a smaller learning rate"
         )
+
+
+def finite(x: Tensor) -> NDArray[np.float32]:
+    """Return the values of a matrix, ``[rows, width]``.
+
+    Raises
+    ------
+    Diverged
+        If one is not finite.
+    """
+    x = matrix(x)
+    values: NDArray[np.float32] = x.numpy()
+    if not np.isfinite(values).all():
+        refuse_nonfinite(x)
+    return values
 
 
 def check_length(body: bytes, expected: int, shape: tuple[int, int]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.codecs.codec import Bounded, Codec, Contractive, Exact, Law, matrix, refuse_nonfinite
+from colonnade.codecs.codec import Bounded, Codec, Contractive, Exact, Law, finite
 from colonnade.codecs.float import Float
 from colonnade.codecs.support import decode_support, encode_support, support_bytes_at_most
 from colonnade.errors import ConfigurationError, RemoteProtocolError
@@ -86,12 +86,9 @@ class LargeRows:
         Diverged
             If a value is not finite.
         """
-        x = matrix(x)
-        if x.numel() == 0:
+        values = finite(x)
+        if values.size == 0:
             return b""
-        values = x.numpy()
-        if not np.isfinite(values).all():
-            refuse_nonfinite(x)
         # By the largest magnitude, so that no square leaves the range of numbers.
         largest = float(np.abs(values).max())
         squares = np.square(values / (largest or 1.0), dtype=np.float64).sum(axis=1)

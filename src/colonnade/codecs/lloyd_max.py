@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.codecs.codec import Contractive, Law, check_length, matrix, refuse_nonfinite
+from colonnade.codecs.codec import Contractive, Law, check_length, finite
 from colonnade.codecs.packed import PackedCodes
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import lloyd_max as kernels
@@ -86,12 +86,9 @@ class LloydMax(PackedCodes):
         Diverged
             If a value is not finite.
         """
-        x = matrix(x)
-        values = x.numpy().reshape(-1)
+        values = finite(x).reshape(-1)
         if values.size == 0:
             return b""
-        if not np.isfinite(values).all():
-            refuse_nonfinite(x)
         levels = _levels(values, self.bits)
         return levels.tobytes() + pack_codes(kernels.nearest(values, levels), self.bits)
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.codecs.codec import Bounded, Law, check_length, matrix, refuse_nonfinite
+from colonnade.codecs.codec import Bounded, Law, check_length, finite
 from colonnade.codecs.packed import PackedCodes, refuse_filling
 from colonnade.codecs.quantiser import Symbols
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
@@ -131,14 +131,11 @@ class ProductQuantised(PackedCodes):
         Diverged
             If a value is not finite, or a centroid is beyond float16.
         """
-        x = matrix(x)
-        rows, width = x.shape
+        values = finite(x)
+        rows, width = values.shape
         count, size = self._cut((rows, width)), self._size((rows, width))
-        if x.numel() == 0:
+        if values.size == 0:
             return b""
-        values = x.numpy()
-        if not np.isfinite(values).all():
-            refuse_nonfinite(x)
         pieces = values.reshape(rows, self.groups, -1, width // self.subvectors)
         sample = _SAMPLE * size if count > _SAMPLE * size else 0
         draws = uniform_words(key, self.groups * (size + sample)).reshape(self.groups, -1)

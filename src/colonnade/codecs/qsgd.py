@@ -16,8 +16,7 @@ from colonnade.codecs.codec import (
     Law,
     RelativeVariance,
     check_length,
-    matrix,
-    refuse_nonfinite,
+    finite,
 )
 from colonnade.codecs.packed import PackedCodes
 from colonnade.errors import ConfigurationError, RemoteProtocolError
@@ -105,12 +104,9 @@ class QSGD(PackedCodes):
         Diverged
             If a value is not finite.
         """
-        x = matrix(x)
-        values = x.numpy().reshape(-1)
+        values = finite(x).reshape(-1)
         if values.size == 0:
             return b""
-        if not np.isfinite(values).all():
-            refuse_nonfinite(x)
         size = self._size(values.size)
         norms = kernels.norms(values, size, self.norm == "max")
         codes = kernels.quantise(values, norms, size, self.levels, key.words())

@@ -16,6 +16,7 @@ __all__ = [
     "Learner",
     "OptimiserFactory",
     "SchedulerFactory",
+    "parameter_count",
     "parameter_vector",
     "put_parameters",
     "take",
@@ -42,6 +43,15 @@ def take(features: Features, rows: NDArray[np.int64]) -> Any:
     if isinstance(features, Tensor):
         return features.index_select(0, index)
     return {name: column.index_select(0, index) for name, column in features.items()}
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Return how many numbers ``parameter_vector`` returns.
+
+    >>> parameter_count(nn.Linear(3, 2))
+    8
+    """
+    return sum(p.numel() for p in module.parameters())
 
 
 def parameter_vector(module: nn.Module) -> Tensor:

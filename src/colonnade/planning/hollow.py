@@ -19,6 +19,7 @@ from colonnade.federation import Federation
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.methods import Method
 from colonnade.metrics import Metric
+from colonnade.models import parameter_count
 from colonnade.organisations import LabelHolder, Party
 from colonnade.streams import StreamKey
 
@@ -78,7 +79,7 @@ def hollow_federation(federation: Federation) -> Federation:
         LabelHolder(
             name,
             torch.zeros(federation.rows),
-            _HollowTop(sum(p.numel() for p in federation.label_holder.top.parameters())),
+            _HollowTop(parameter_count(federation.label_holder.top)),
             _sum,
             features=None if own is None else nothing,
             bottom=None if own is None else _Hollow(federation.widths[name]),

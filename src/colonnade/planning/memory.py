@@ -13,7 +13,7 @@ from colonnade.exchanges import Relay, Split
 from colonnade.federation import Federation
 from colonnade.links import Direct
 from colonnade.methods import Method
-from colonnade.models import Features, Learner, take
+from colonnade.models import Features, Learner, parameter_count, take
 from colonnade.training import Training
 
 __all__ = ["Memory", "memory_of"]
@@ -106,7 +106,7 @@ def _ends_bytes(
                 ends[party.name].append(down)
                 ends[holder].append(down)
         case Relay(top=top, others=others):
-            size = sum(p.numel() for p in federation.label_holder.top.parameters())
+            size = parameter_count(federation.label_holder.top)
             width = max(federation.widths.values())
             for name, own in ends.items():
                 own.append((top, 1, 1, size))

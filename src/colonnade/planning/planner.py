@@ -31,6 +31,7 @@ from colonnade.planning.stretch import stretched, traffic
 from colonnade.roles import EarlyStopping
 from colonnade.runs import Run
 from colonnade.training import Training
+from colonnade.wire import Purpose
 
 __all__ = ["Plan", "plan"]
 
@@ -119,7 +120,7 @@ class Plan:
         }
 
     def _bytes(self, which: pl.Expr) -> int:
-        chosen = self.traffic.filter(which & pl.col("purpose").is_in(["training", "relay"]))
+        chosen = self.traffic.filter(which & pl.col("purpose").is_in(Purpose.training_labels()))
         return int(chosen["body_bytes"].sum())
 
 

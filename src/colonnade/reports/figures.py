@@ -15,6 +15,7 @@ import polars as pl
 from colonnade.reports.palette import GRID, INK, WAITING, colour
 from colonnade.reports.words import words
 from colonnade.runs import Run
+from colonnade.wire import Purpose
 
 __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figures"]
 
@@ -257,7 +258,7 @@ def _frontier(runs: Mapping[str, Run]) -> Figure | None:
 def _bytes_by_party(run: Run) -> Figure | None:
     """Return what went up from and down to each party for training, by kind."""
     holder = run.summary["label_holder"]
-    ledger = run.ledger.frame().filter(pl.col("purpose").is_in(["training", "relay"]))
+    ledger = run.ledger.frame().filter(pl.col("purpose").is_in(Purpose.training_labels()))
     party = pl.when(pl.col("sender") == holder).then("receiver").otherwise("sender")
     grouped = (
         ledger.with_columns(party=party, up=pl.col("receiver") == holder)
