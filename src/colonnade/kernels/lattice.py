@@ -7,7 +7,8 @@ and clipping each component alone (Conway and Sloane, "Fast quantizing and decod
 lattice quantizers and codes", 1982). Both grids together part the plane into rectangles of half a
 pitch by a height, with a codeword of either grid at opposite corners. So one truncation finds the
 rectangle, and the side of the corners' bisector on which the pair lies the nearest codeword of all:
-without a branch, and as far outside as h and v below are float32.
+without a branch, and as far outside as h and v below are float32. What says the side is finite
+only where both values are, so that looking at it there finds those that are not.
 
 Pairs are handled in pieces of 512, like the values in ``scalar.py``, and their codes squeezed in
 two steps. Dither comes 16 bits a value in the same order: 32 bits a pair, that of its first
@@ -36,7 +37,7 @@ __all__ = ["SLACK", "Grid", "dequantise", "pack", "quantise", "unpack"]
 _PIECE = 512  # pairs
 _BLOCKS = _PIECE // 4  # of Philox, and of four codes
 SLACK = 8  # bytes that ``quantise`` may write behind the codes
-_MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
+_SIGN, _INFINITY_DOUBLED = np.uint32(31), np.uint32(0xFF000000)  # patterns without their sign
 _LOWER, _HALF_WORD = np.uint32(0xFFFF), np.uint32(16)
 _ONCE, _ONCE_CENTRE = np.float32(2.0**-16), np.float32(2.0**-17 - 0.5)
 _TWICE, _TWICE_CENTRE = np.float32(2.0**-15), np.float32(2.0**-16 - 1)
@@ -77,31 +78,37 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         last_column = np.nextafter(np.float32(2 * grid.columns - 1), zero)
         last_row = np.nextafter(np.float32(grid.rows - 1), zero)
         by_code, by_pair = np.uint64(16 - 2 * bits), np.uint64(32 - 4 * bits)
-        patterns, largest = x.view(np.uint32), np.uint32(0)
+        scaled, largest = np.empty(2 * _PIECE, dtype=np.float32), np.uint32(0)
         pairs = len(x) // 2
         for piece in range((pairs + _PIECE - 1) // _PIECE):
             start = piece * _PIECE
             count = min(_PIECE, pairs - start)
             if dithered:
                 fill_words(random, piece * _BLOCKS, upper, key)
+            values = x[2 * start : 2 * (start + count)]
+            if scale != _ONE:
+                for j in range(2 * count):
+                    scaled[j] = values[j] * scale
+                values = scaled
             for j in range(count):
-                h = (x[2 * (start + j)] * scale - left) * across
-                v = (x[2 * (start + j) + 1] * scale - bottom) * up
+                h = (values[2 * j] - left) * across
+                v = (values[2 * j + 1] - bottom) * up
                 if dithered:
                     h += np.float32(np.int32(draws[j] & _LOWER)) * _TWICE + _TWICE_CENTRE
                     v += np.float32(np.int32(draws[j] >> _HALF_WORD)) * _ONCE + _ONCE_CENTRE
                 column = np.int32(min(max(h, zero), last_column))
                 row = np.int32(min(max(v, zero), last_row))
                 # Codewords are at the lower left and the upper right corner; where row + column is
-                # odd, at the other two. A pair's side of their bisector needs no square of its own.
-                odd = np.int32((row + column) & one)
-                beside = h - (np.float32(column) + _HALF)
+                # odd, at the other two, as seen in a mirror. A pair is above their bisector or not.
+                beside = np.float32(h - (np.float32(column) + _HALF))
                 above = v - (np.float32(row) + _HALF)
-                higher = np.int32((-beside if odd else beside) + _THREE * above > zero)
-                column = np.int32(np.int32(column + np.int32(higher ^ odd)) >> one)
-                codes[j] = np.uint16(np.int32(np.int32(row + higher) * columns + column))
-            for j in range(2 * start, 2 * (start + count)):
-                largest = max(largest, np.uint32(patterns[j] & _MAGNITUDE))
+                mirrored = np.uint32(np.uint32(row + column) << _SIGN)
+                beside = np.uint32(beside.view(np.uint32) ^ mirrored).view(np.float32)
+                side = np.float32(beside + _THREE * above)
+                largest = max(largest, np.uint32(side.view(np.uint32) << np.uint32(1)))
+                row = np.int32(row + np.int32(side > zero))
+                column = np.int32(np.int32(column + np.int32(~row & one)) >> one)
+                codes[j] = np.uint16(np.int32(np.int32(row * columns) + column))
             for j in range(count, _PIECE):
                 codes[j] = 0
             for j in range(_BLOCKS):
@@ -111,7 +118,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
             first = piece * _BLOCKS * bits
             for j in range((count + 3) // 4):
                 store_word(body, first + j * bits, words[j])  # type: ignore[call-arg]  # an intrinsic
-        return largest >= _INFINITY
+        return largest >= _INFINITY_DOUBLED
 
     @njit(cache=True, nogil=True)
     def decode(body, x, bits, grid, upper, key):  # type: ignore[no-untyped-def]
@@ -185,7 +192,8 @@ def quantise(x: Any, body: Any, bits: int, grid: Grid, key: Any) -> bool:
     """
     encode = (_PLAIN if key is None else _DITHERED)[0]
     philox, upper = key or (0, 0)
-    return bool(encode(x, body, bits, grid, np.uint64(upper), np.uint64(philox)))
+    strange = encode(x, body, bits, grid, np.uint64(upper), np.uint64(philox))
+    return strange and not np.isfinite(x).all()  # values may be so far outside that h is infinite
 
 
 def dequantise(body: Any, x: Any, bits: int, grid: Grid, key: Any) -> int:
