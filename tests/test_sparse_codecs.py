@@ -35,6 +35,7 @@ from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.kernels.largest import largest, largest_in_rows
 from colonnade.kernels.packing import pack_codes, pack_numbers, unpack_codes, unpack_numbers
+from colonnade.kernels.support import rice_decode, rice_encode
 from colonnade.links import Delivery, Direct, ErrorFeedback
 from colonnade.methods import Method, efvfl, svfl
 from colonnade.models import Mean
@@ -133,6 +134,29 @@ def test_a_support_takes_what_information_theory_asks(places, share):
     ln = math.lgamma(places + 1) - math.lgamma(count + 1) - math.lgamma(places - count + 1)
     bound = ln / math.log(2) / 8
     assert len(encode_support(indices, places)) <= 1.03 * bound + 8
+
+
+@given(
+    gaps=st.lists(st.one_of(st.integers(0, 9), st.integers(0, 400)), min_size=1, max_size=30),
+    low_bits=st.integers(0, 48),
+)
+@settings(deadline=None)
+def test_rices_code_is_ones_a_zero_and_the_low_bits(gaps, low_bits):
+    written = ""
+    for gap in gaps:
+        low = f"{gap % 2**low_bits:0{low_bits}b}"[::-1] if low_bits else ""
+        written += "1" * (gap >> low_bits) + "0" + low
+    filled = written + "0" * (-len(written) % 8)
+    octets = bytes(int(filled[j : j + 8][::-1], 2) for j in range(0, len(filled), 8))
+    numbers = np.array(gaps, dtype=np.int64)
+    assert rice_encode(numbers, low_bits, len(written)) == octets
+    indices = np.cumsum(numbers + 1) - 1
+    places, body = int(indices[-1]) + 1, np.frombuffer(octets, dtype=np.uint8)
+    found = rice_decode(body, low_bits, len(gaps), places)
+    assert found is not None and found[1] == len(written)
+    assert (found[0] == indices).all()
+    assert rice_decode(body, low_bits, len(gaps), places - 1) is None
+    assert rice_decode(body[:-1], low_bits, len(gaps), places) is None
 
 
 @given(st.binary(max_size=40), st.integers(1, 400), st.data())

@@ -146,7 +146,7 @@ class TopK:
             if found is None:
                 refuse_nonfinite(x)
             indices = _known(found)
-            chosen = values.reshape(1, -1)[:, indices]
+            chosen = values.reshape(-1)[indices].reshape(1, count)
         body = self.values.encode(torch.from_numpy(np.ascontiguousarray(chosen)), key)
         return encode_support(indices, places) + body
 

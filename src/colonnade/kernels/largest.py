@@ -1,10 +1,12 @@
 """The k largest of many, and which they are, in the order in which they stand.
 
-Magnitudes of float32 are ordered as their bit patterns without the sign are as integers. The k-th
-largest pattern is found by counting: its upper 11 bits first, then the next 10, then the last 10, a
-pass over the values each. One more pass writes down where the patterns above it are, and as many of
-those equal to it as are still missing, the first ones. So indices come sorted, ties go to the lower
-index, and nothing is compared twice.
+Magnitudes of float32 are ordered as their bit patterns without the sign are as integers. Counting
+how many have each value of the upper 11 bits says from which such value on there are at least k;
+those are written down, without a branch, and are usually few. Among them the k-th largest pattern
+is found by counting again, by 11, 10 and 10 bits. All above it are taken, and as many of those
+equal to it as are still missing, the first ones. So indices come sorted, ties go to the lower
+index, and nothing is compared twice. Neighbours count into tables of their own, since most values
+share few exponents and an addition would wait for the one before.
 
 A row is short, and counting would cost more than the row: there a heap keeps the k largest so far,
 the least of them on top, and most values are only compared with that.
@@ -18,23 +20,46 @@ from numpy.typing import NDArray
 
 __all__ = ["largest", "largest_in_rows"]
 
-_MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
+_MAGNITUDE, _INFINITE = np.uint32(0x7FFFFFFF), 0x7F8  # the upper bits of what is not finite
 _SHIFTS = np.array([20, 10, 0], dtype=np.uint32)
 
 
 @njit(cache=True, nogil=True)
-def _threshold(patterns, k):  # type: ignore[no-untyped-def]  # numba infers the types
+def _count(patterns, counts):  # type: ignore[no-untyped-def]  # numba infers the types
+    """Add to ``counts`` how many magnitudes have each value of the upper bits."""
+    tables = np.zeros((4, len(counts)), dtype=np.int64)
+    whole = len(patterns) // 4 * 4
+    for j in range(0, whole, 4):
+        tables[0, (patterns[j] & _MAGNITUDE) >> _SHIFTS[0]] += 1
+        tables[1, (patterns[j + 1] & _MAGNITUDE) >> _SHIFTS[0]] += 1
+        tables[2, (patterns[j + 2] & _MAGNITUDE) >> _SHIFTS[0]] += 1
+        tables[3, (patterns[j + 3] & _MAGNITUDE) >> _SHIFTS[0]] += 1
+    for j in range(whole, len(patterns)):
+        tables[0, (patterns[j] & _MAGNITUDE) >> _SHIFTS[0]] += 1
+    counts[:] = tables.sum(axis=0)
+
+
+@njit(cache=True, nogil=True)
+def _at_least(patterns, bound, indices):  # type: ignore[no-untyped-def]
+    """Write where magnitudes are at least ``bound``; ``indices`` has room for one more."""
+    count = 0
+    for j in range(len(patterns)):
+        indices[count] = j
+        count += (patterns[j] & _MAGNITUDE) >= bound
+
+
+@njit(cache=True, nogil=True)
+def _threshold(patterns, k):  # type: ignore[no-untyped-def]
     """Return the k-th largest magnitude, and how many equal to it are among the k largest."""
     prefix, missing = np.uint32(0), k
     counts = np.zeros(2048, dtype=np.int64)
     for step in range(3):
         shift = _SHIFTS[step]
-        counts[:] = 0
         if step == 0:
-            for j in range(len(patterns)):
-                counts[(patterns[j] & _MAGNITUDE) >> shift] += 1
+            _count(patterns, counts)
         else:
             above = _SHIFTS[step - 1]
+            counts[:] = 0
             for j in range(len(patterns)):
                 pattern = patterns[j] & _MAGNITUDE
                 if pattern >> above == prefix >> above:
@@ -48,7 +73,8 @@ def _threshold(patterns, k):  # type: ignore[no-untyped-def]  # numba infers the
 
 
 @njit(cache=True, nogil=True)
-def _gather(patterns, threshold, ties, indices):  # type: ignore[no-untyped-def]
+def _gather(patterns, threshold, ties, places, indices):  # type: ignore[no-untyped-def]
+    """Write the ``places`` of magnitudes above a threshold, and of the first ``ties`` equal."""
     count = 0
     for j in range(len(patterns)):
         pattern = patterns[j] & _MAGNITUDE
@@ -57,16 +83,8 @@ def _gather(patterns, threshold, ties, indices):  # type: ignore[no-untyped-def]
                 if ties == 0:
                     continue
                 ties -= 1
-            indices[count] = j
+            indices[count] = places[j]
             count += 1
-
-
-@njit(cache=True, nogil=True)
-def _highest(patterns):  # type: ignore[no-untyped-def]
-    highest = np.uint32(0)
-    for j in range(len(patterns)):
-        highest = max(highest, patterns[j] & _MAGNITUDE)
-    return highest
 
 
 def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
@@ -76,14 +94,21 @@ def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
     array([1, 3, 4])
     """
     patterns = values.view(np.uint32)
-    if len(patterns) and _highest(patterns) >= _INFINITY:
+    counts = np.empty(2048, dtype=np.int64)
+    _count(patterns, counts)
+    if counts[_INFINITE:].any():
         return None
-    indices = np.empty(k, dtype=np.int64)
     if k == len(values):
-        indices[:] = np.arange(k)
-    elif k:
-        threshold, ties = _threshold(patterns, k)
-        _gather(patterns, threshold, ties, indices)
+        return np.arange(k)
+    indices = np.empty(k, dtype=np.int64)
+    if k:
+        so_many = counts[::-1].cumsum()
+        digit = int(np.searchsorted(so_many, k))
+        places = np.empty(so_many[digit] + 1, dtype=np.int64)
+        _at_least(patterns, np.uint32((2047 - digit) << 20), places)
+        few = patterns[places[:-1]]
+        threshold, ties = _threshold(few, k)
+        _gather(few, threshold, ties, places, indices)
     return indices
 
 

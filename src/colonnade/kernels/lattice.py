@@ -117,7 +117,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 words[j] = (w & _PAIRS_EVEN) | ((w & _PAIRS_ODD) >> by_pair)
             first = piece * _BLOCKS * bits
             for j in range((count + 3) // 4):
-                store_word(body, first + j * bits, words[j])  # type: ignore[call-arg]  # an intrinsic
+                store_word(body, first + j * bits, words[j])
         return largest >= _INFINITY_DOUBLED
 
     @njit(cache=True, nogil=True)
@@ -152,7 +152,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                     rest[j] = body[first + j]
                 source, first = rest, 0
             for j in range(_BLOCKS):
-                words[j] = load_word(source, first + j * bits)  # type: ignore[call-arg]
+                words[j] = load_word(source, first + j * bits)
             for j in range(_BLOCKS):
                 w = words[j]
                 w = (w & two) | (((w >> by_pair) & two) << np.uint64(32))
@@ -215,7 +215,7 @@ def _pack(symbols, columns, bits, body):  # type: ignore[no-untyped-def]
             place = 2 * (4 * block + j)
             code = np.uint64(symbols[place]) * np.uint64(columns) + np.uint64(symbols[place + 1])
             word |= code << np.uint64(2 * bits * j)
-        store_word(body, block * bits, word)  # type: ignore[call-arg]  # an intrinsic
+        store_word(body, block * bits, word)
 
 
 @njit(cache=True, nogil=True)
@@ -224,7 +224,7 @@ def _unpack(body, columns, bits, symbols):  # type: ignore[no-untyped-def]
     pairs = len(symbols) // 2
     words = np.empty((pairs + 3) // 4, dtype=np.uint64)
     for block in range(len(words)):
-        words[block] = load_word(body, block * bits)  # type: ignore[call-arg]  # an intrinsic
+        words[block] = load_word(body, block * bits)
     for block in range(len(words)):
         for j in range(min(4, pairs - 4 * block)):
             code = np.int64((words[block] >> np.uint64(2 * bits * j)) & mask)

@@ -22,7 +22,7 @@ def _pack_codes(codes, bits, body):  # type: ignore[no-untyped-def]
         word = np.uint64(0)
         for j in range(min(8, len(codes) - 8 * block)):
             word |= np.uint64(codes[8 * block + j]) << np.uint64(j * bits)
-        store_word(body, block * bits, word)  # type: ignore[call-arg]  # an intrinsic
+        store_word(body, block * bits, word)
 
 
 @njit(cache=True, nogil=True)
@@ -31,7 +31,7 @@ def _unpack_codes(body, bits, codes):  # type: ignore[no-untyped-def]
     blocks = (len(codes) + 7) // 8
     words = np.empty(blocks, dtype=np.uint64)
     for block in range(blocks):
-        words[block] = load_word(body, block * bits)  # type: ignore[call-arg]  # an intrinsic
+        words[block] = load_word(body, block * bits)
     for block in range(blocks):
         for j in range(min(8, len(codes) - 8 * block)):
             codes[8 * block + j] = np.uint8((words[block] >> np.uint64(j * bits)) & mask)

@@ -102,7 +102,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 w = (w & _PAIRS_EVEN) | ((w & _PAIRS_ODD) >> by_quad)
                 words[j] = (w & _QUADS_EVEN) | ((w & _QUADS_ODD) >> by_eight)
             for j in range((count + 7) // 8):
-                store_word(body, first + j * bits, words[j])  # type: ignore[call-arg]  # an intrinsic
+                store_word(body, first + j * bits, words[j])
         return largest >= _INFINITY
 
     @njit(cache=True, nogil=True)
@@ -136,7 +136,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                         rest[j] = body[first + j]
                     source, first = rest, 0
                 for j in range(_BLOCKS):
-                    words[j] = load_word(source, first + j * bits)  # type: ignore[call-arg]
+                    words[j] = load_word(source, first + j * bits)
                 for j in range(_BLOCKS):
                     w = words[j]
                     w = (w & quads) | (((w >> by_four) & quads) << np.uint64(32))

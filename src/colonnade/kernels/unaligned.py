@@ -1,4 +1,4 @@
-"""Reading and writing 64-bit words at any byte of an array, which numba has no notation for."""
+"""64-bit words at any byte of an array, and counting their bits: numba has no notation for it."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 # numba's extension interface has no types.
@@ -13,9 +13,14 @@ from numba.core.imputils import impl_ret_untracked
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-__all__ = ["load_word", "store_word"]
+__all__ = ["load_word", "store_word", "trailing_ones"]
 
 _WORD = ir.IntType(64)
+
+
+def _untyped(function: Any) -> Any:
+    """Make an intrinsic, as which a type checker would take it for a function of its own text."""
+    return intrinsic(function)
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
@@ -24,7 +29,7 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, offset: An
     return builder.bitcast(byte, _WORD.as_pointer())
 
 
-@intrinsic
+@_untyped
 def load_word(typing_context, body, offset):
     """Return the little-endian uint64 at ``body[offset : offset + 8]``; bounds are not checked."""
 
@@ -36,7 +41,7 @@ def load_word(typing_context, body, offset):
     return types.uint64(body, types.intp), generate
 
 
-@intrinsic
+@_untyped
 def store_word(typing_context, body, offset, word):
     """Write a uint64 to ``body[offset : offset + 8]``; bounds are not checked."""
 
@@ -47,3 +52,14 @@ def store_word(typing_context, body, offset, word):
         return context.get_dummy_value()
 
     return types.void(body, types.intp, types.uint64), generate
+
+
+@_untyped
+def trailing_ones(typing_context, word):
+    """Return how many of the lowest bits of a uint64 are 1, up to the first that is not."""
+
+    def generate(context, builder, signature, arguments):
+        inverted = builder.not_(arguments[0])
+        return builder.cttz(inverted, ir.Constant(ir.IntType(1), 0))  # 64 where all are 1
+
+    return types.uint64(types.uint64), generate
