@@ -153,7 +153,8 @@ def test_rices_code_is_ones_a_zero_and_the_low_bits(gaps, low_bits):
     indices = np.cumsum(numbers + 1) - 1
     places, body = int(indices[-1]) + 1, np.frombuffer(octets, dtype=np.uint8)
     found = rice_decode(body, low_bits, len(gaps), places)
-    assert found is not None and found[1] == len(written)
+    assert found is not None
+    assert found[1] == len(written)
     assert (found[0] == indices).all()
     assert rice_decode(body, low_bits, len(gaps), places - 1) is None
     assert rice_decode(body[:-1], low_bits, len(gaps), places) is None
