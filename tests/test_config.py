@@ -36,6 +36,7 @@ FULL: dict[str, Any] = {
     "model": {
         "bottom": {"widths": [7, 5], "activation": "gelu", "dropout": 0.25},
         "top": {"widths": [6], "activation": "tanh"},
+        "sparsity": 0.25,
     },
     "optimiser": {"name": "sgd", "lr": 0.5, "momentum": 0.9, "weight_decay": 0.01},
     "label_holder": {"name": "insurer", "holds": "party_2"},
@@ -245,7 +246,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"data": {"nme": 1}}, "data.nme: unknown key; there are folder, leave_out, name, partition, "),
     (
         {"model": {"middle": {}}},
-        "model.middle: unknown key; there are bottom, bottoms, top, device",
+        "model.middle: unknown key; there are bottom, bottoms, top, sparsity, device",
     ),
     (
         {"model": {"bottom": {"width": 3}}},
@@ -386,7 +387,7 @@ REFUSED: list[tuple[Any, str]] = [
     # several at once
     (
         {"optimiser": {"lr": -1}, "model": {"bottm": {}}, "driver": 3},
-        "model.bottm: unknown key; there are bottom, bottoms, top, device (and 2 more)",
+        "model.bottm: unknown key; there are bottom, bottoms, top, sparsity, device (and 2 more)",
     ),
 ]
 
@@ -604,6 +605,18 @@ def test_the_federation_has_the_parties_of_the_data(data: VerticalDataset) -> No
     assert federation.label_holder.top[0].in_features == 15
     assert federation.label_holder.top[-1].out_features == 3
     assert federation.label_holder.features is None
+
+
+def test_sparsity_is_a_layer_behind_every_bottom_model(data: VerticalDataset) -> None:
+    small = {"bottom": {"widths": [6, 5]}, "bottoms": {"party_2": {"widths": [4]}}}
+    plain, sparse = (build(model=small | {"sparsity": s}) for s in (0.0, 0.5))
+    assert sparse.widths == plain.widths == {"party_1": 5, "party_2": 4, "party_3": 5}
+    for one, other in zip(plain.parties, sparse.parties, strict=True):
+        inner, penalty = other.bottom
+        assert penalty.strength == 0.5
+        assert same(one.bottom.state_dict(), inner.state_dict())
+    with pytest.raises(ConfigurationError, match=r"model.sparsity: .*greater than or equal to 0"):
+        build(model={"sparsity": -1})
 
 
 def test_the_first_rows_only(data: VerticalDataset) -> None:

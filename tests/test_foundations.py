@@ -24,7 +24,7 @@ from colonnade.effects import Expect, Since
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
 from colonnade.links import Delivery, Direct, Link
-from colonnade.models import Concat, Fusion, Learner, Max, Mean, Sum, mlp, take
+from colonnade.models import Concat, Fusion, Learner, Max, Mean, Sparse, Sum, mlp, take
 from colonnade.streams import StreamKey, work_seed
 from colonnade.wire import Message, Purpose
 
@@ -572,6 +572,34 @@ def test_the_layers_of_an_mlp():
 def test_an_mlp_that_cannot_be(arguments, message):
     with pytest.raises(ConfigurationError, match=message):
         mlp(**({"inputs": 4, "widths": [3, 2]} | arguments))
+
+
+# Sparsity
+
+
+def test_the_penalty_is_the_gradient_of_an_l1_norm():
+    generator = torch.Generator().manual_seed(0)
+    x, weights = torch.randn(7, 3, generator=generator), torch.randn(7, 4, generator=generator)
+    layer = nn.Linear(3, 4)
+    z = layer(x)
+    ((z * weights).sum() + 0.3 / 7 * z.abs().sum()).backward()
+    expected = [p.grad.clone() for p in layer.parameters()]
+    layer.zero_grad()
+    sparse = nn.Sequential(layer, Sparse(0.3))
+    out = sparse(x)
+    assert torch.equal(out, layer(x))
+    (out * weights).sum().backward()
+    for parameter, gradient in zip(layer.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+    layer.zero_grad()
+    sparse.eval()(x).backward(weights)
+    torch.testing.assert_close(layer.weight.grad, weights.T @ x)
+
+
+@pytest.mark.parametrize("strength", [-1.0, float("inf"), float("nan")])
+def test_a_penalty_that_cannot_be(strength):
+    with pytest.raises(ConfigurationError, match="strength of a penalty is 0 or more"):
+        Sparse(strength)
 
 
 # Learners

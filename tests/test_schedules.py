@@ -99,6 +99,7 @@ def test_more_than_eight_bits_are_floats() -> None:
     assert schedule.at(0) == Float(16)
     assert schedule.at(10**5 - 1) == Float(32)
     assert diminishing("lattice", 90.0, 128, 16, 0, 1, 1).at(0) == Lattice(1, 0, 1)
+    assert diminishing("lattice", 90.0, 128, 16, 0, 1, 1, False).at(0) == Lattice(1, 0, 1, False)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from colonnade.models import (
     OptimiserFactory,
     ResNet18,
     SchedulerFactory,
+    Sparse,
     Tabular,
     mlp,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "LstmBottom",
     "MvcnnBottom",
     "ResNet18Bottom",
+    "SparseBottom",
     "VerticalData",
     "assemble",
 ]
@@ -206,6 +208,26 @@ class LstmBottom:
         """Return a bottom model for series ``[rows, times, components]``."""
         _, components = _axes("lstm", features, "times", "components")
         return Lstm(components, self.hidden, self.outputs, self.layers, self.dropout)
+
+
+@dataclass(frozen=True)
+class SparseBottom:
+    """A bottom model whose embeddings are kept sparse; see ``Sparse``.
+
+    Parameters
+    ----------
+    inner
+        The bottom model.
+    strength
+        Of the penalty.
+    """
+
+    inner: Bottom
+    strength: float
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for these features."""
+        return nn.Sequential(self.inner.bottom(features, cardinalities), Sparse(self.strength))
 
 
 @dataclass(frozen=True)

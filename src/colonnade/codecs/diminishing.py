@@ -20,7 +20,14 @@ _HALF_BITS = 11
 
 
 def diminishing(
-    kind: str, error: float, batch: int, width: int, low: float, high: float, rounds: int
+    kind: str,
+    error: float,
+    batch: int,
+    width: int,
+    low: float,
+    high: float,
+    rounds: int,
+    dither: bool = True,
 ) -> ByRound:
     r"""Return the coarsest codec of each round whose squared error on a batch is <= c / sqrt(t).
 
@@ -44,6 +51,8 @@ def diminishing(
         The range of the embeddings, which must be bounded.
     rounds
         How long the schedule is.
+    dither
+        Of the quantisers.
 
     Returns
     -------
@@ -67,9 +76,11 @@ def diminishing(
         )
     makers = {
         "scalar": lambda share: _of_bits(
-            share * 12, lambda b: 2.0**b - 1, lambda b: Scalar(b, low, high)
+            share * 12, lambda b: 2.0**b - 1, lambda b: Scalar(b, low, high, dither)
         ),
-        "lattice": lambda share: _of_bits(share * 72 / 5, pitches, lambda b: Lattice(b, low, high)),
+        "lattice": lambda share: _of_bits(
+            share * 72 / 5, pitches, lambda b: Lattice(b, low, high, dither)
+        ),
         "top_k": lambda share: _of_share(share * (high - low) ** 2, width, max(low**2, high**2)),
     }
     if kind not in makers:

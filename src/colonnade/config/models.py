@@ -13,7 +13,14 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch.optim import lr_scheduler
 
-from colonnade.assembly import Layers, LstmBottom, MvcnnBottom, ResNet18Bottom
+from colonnade.assembly import (
+    Bottom,
+    Layers,
+    LstmBottom,
+    MvcnnBottom,
+    ResNet18Bottom,
+    SparseBottom,
+)
 from colonnade.config.sections import Count, Name, Section, Share
 from colonnade.errors import ConfigurationError
 from colonnade.metrics import ACCURACY, AUC, F1, LOG_LOSS, MACRO_F1, RMSE, Metric, top_k
@@ -129,9 +136,23 @@ class ModelConfig(Section):
     bottom: _Bottom = MlpConfig()
     bottoms: dict[Name, _Bottom] = Field({}, description="bottom models of parties that differ")
     top: MlpConfig = MlpConfig(widths=[])
+    sparsity: float = Field(
+        0.0,
+        ge=0,
+        lt=math.inf,
+        description="strength of a penalty on the L1 norm of embeddings, which makes their entropy "
+        "codes shorter; see ``Sparse``",
+    )
     device: str = Field(
         "cpu", description="where models compute, as torch names it: cpu, cuda, cuda:1, mps"
     )
+
+    def bottom_models(self) -> tuple[Bottom, dict[str, Bottom]]:
+        """Return the bottom model, and those of parties that differ, without their inputs."""
+        made: list[Bottom] = [config.build() for config in (self.bottom, *self.bottoms.values())]
+        if self.sparsity:
+            made = [SparseBottom(inner, self.sparsity) for inner in made]
+        return made[0], dict(zip(self.bottoms, made[1:], strict=True))
 
 
 class SchedulerConfig(Section):

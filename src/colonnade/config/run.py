@@ -97,12 +97,13 @@ class RunConfig(Section):
         data = data or self.data.load()
         holder, classes = self.label_holder, data.classes
         self._check_names(set(data.features) - {holder.holds} | {holder.name})
+        bottom, bottoms = self.model.bottom_models()
         blueprint = Blueprint(
             self.objective.build(len(classes) if isinstance(classes, tuple) else classes),
             holder.name,
             holder.holds,
-            self.model.bottom.build(),
-            {k: v.build() for k, v in self.model.bottoms.items() if k not in self.data.leave_out},
+            bottom,
+            {name: own for name, own in bottoms.items() if name not in self.data.leave_out},
             self.model.top.build(),
             self.method.fusion.build(),
             self.optimiser.build(),

@@ -28,7 +28,7 @@ from colonnade.training import Training
 __all__ = ["COMPRESSORS", "Setting", "compressed", "compressors", "trial"]
 
 COMPRESSORS = ("scalar", "lattice", "top-k")
-WIDTH, RATE = 32, 0.05
+WIDTH = 32
 
 
 def compressors(kind: str, bits: int) -> tuple[Codec, Codec]:
@@ -74,19 +74,24 @@ class Setting:
         Rounds of training with ten local steps.
     parties
         How many there are; Handwritten has six.
+    rate
+        The learning rate of all.
     """
 
-    def __init__(self, name: str, batch: int, rounds: int, parties: int = 4) -> None:
+    def __init__(
+        self, name: str, batch: int, rounds: int, parties: int = 4, rate: float = 0.05
+    ) -> None:
         self.name = name
         self.batch = batch
         self.rounds = rounds
         self.parties = parties
+        self.rate = rate
 
     def federation(self, scale: Scale, seed: int) -> Federation:
         """Return who takes part, from a seed."""
         data = _data(self.name, scale.folder, self.parties, scale.quick)
         torch.manual_seed(seed)
-        sgd = partial(torch.optim.SGD, lr=RATE)
+        sgd = partial(torch.optim.SGD, lr=self.rate)
         parties = [
             Party(name, x, mlp(x.shape[1], [WIDTH], "tanh"), sgd)
             for name, x in data.features.items()

@@ -15,6 +15,7 @@ from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.mvcnn import Mvcnn
 from colonnade.models.resnet import ResNet18
+from colonnade.models.sparse import Sparse
 from colonnade.models.tabular import Tabular
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "OptimiserFactory",
     "ResNet18",
     "SchedulerFactory",
+    "Sparse",
     "Sum",
     "Tabular",
     "mlp",
