@@ -19,6 +19,7 @@ from colonnade.codecs import (
     Codec,
     Contractive,
     Float,
+    LargeRows,
     Lattice,
     Scalar,
     TopK,
@@ -92,6 +93,14 @@ def test_errors_stay_below_what_the_theorem_asks(kind: str, error: float) -> Non
             y = codec.decode(codec.encode(x, key), (batch, width), key)
             errors.append(float(((y - x).double() ** 2).sum()))
         assert np.mean(errors) <= 1.05 * error / math.sqrt(t), (t, codec)
+
+
+@pytest.mark.parametrize("sparse", [partial(TopK, 1.0), partial(LargeRows, 0.5)])
+def test_a_schedule_of_what_is_sent_of_each_value(sparse: Any) -> None:
+    codec = sparse(values=ByRound((Scalar(2), Scalar(5)), (0, 7)))
+    assert codec.at(6) == sparse(values=Scalar(2))
+    assert codec.at(7) == sparse(values=Scalar(5))
+    assert codec.at(6).bytes_at_most((8, 8)) < codec.at(7).bytes_at_most((8, 8))
 
 
 def test_more_than_eight_bits_are_floats() -> None:

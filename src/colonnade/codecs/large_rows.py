@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -131,8 +131,8 @@ class LargeRows:
         return y
 
     def at(self, round: int) -> Self:
-        """Return itself: there is no schedule."""
-        return self
+        """Return it with the values' codec of ``round``."""
+        return replace(self, values=self.values.at(round))
 
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the bytes where every row is sent, but the longest code of which."""

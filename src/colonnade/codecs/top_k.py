@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -183,8 +183,8 @@ class TopK:
         return torch.from_numpy(y)
 
     def at(self, round: int) -> Self:
-        """Return itself: there is no schedule."""
-        return self
+        """Return it with the values' codec of ``round``."""
+        return replace(self, values=self.values.at(round))
 
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the longest support's bytes and the values'."""
