@@ -8,12 +8,10 @@ from functools import partial
 from colonnade.experiments.cvfl_setting import COMPRESSORS, WIDTH, Setting, compressed, trial
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.measures import (
-    accuracy_curve,
-    best,
+    accuracy_chart,
+    best_cell,
     bytes_both,
-    cost,
-    mean_cell,
-    megabytes,
+    cost_cell,
     repetitions,
     rounds,
     target_below,
@@ -60,13 +58,12 @@ def _findings(results: Results) -> Findings:
         rows, whole = [], math.nan
         for kind, bits in _ROWS:
             found = results.of(setting.name, kind, f"b = {bits}")
-            _, accuracy = mean_cell([best(r.run) for r in found], lambda value: f"{value:.2f}")
-            spent, text = mean_cell([cost(r.run, target, bytes_both) for r in found])
+            spent, text = cost_cell(found, target, bytes_both)
             whole = spent if kind == "none" else whole
             count = partial(_papers_bytes, setting, bits)
-            _, papers = mean_cell([cost(r.run, target, count) for r in found])
+            _, papers = cost_cell(found, target, count)
             share = "—" if math.isnan(spent / whole) else f"{spent / whole:.1%}"
-            rows.append((kind, str(bits), accuracy, text, share, papers))
+            rows.append((kind, str(bits), best_cell(found), text, share, papers))
         sheets.append(
             Sheet(
                 f"{setting.name}, Q = {STEPS}, {setting.parties} parties: cost to reach "
@@ -80,24 +77,11 @@ def _findings(results: Results) -> Findings:
             )
         )
         for bits in BITS:
-            labels = [("none", 32), *((kind, bits) for kind in COMPRESSORS)]
-            charts.append(
-                Chart(
-                    f"{setting.name}-{bits}",
-                    f"{setting.name}, b = {bits}",
-                    "training bytes, up and down (MB)",
-                    "test accuracy (%)",
-                    [
-                        accuracy_curve(
-                            kind if kind != "none" else "none (b = 32)",
-                            results.of(setting.name, kind, f"b = {b}"),
-                            megabytes,
-                        )
-                        for kind, b in labels
-                    ],
-                    log_x=True,
-                )
-            )
+            curves = {"none (b = 32)": baseline} | {
+                kind: results.of(setting.name, kind, f"b = {bits}") for kind in COMPRESSORS
+            }
+            title = f"{setting.name}, b = {bits}"
+            charts.append(accuracy_chart(f"{setting.name}-{bits}", title, curves))
     return Findings(sheets, charts, [_NOTE])
 
 

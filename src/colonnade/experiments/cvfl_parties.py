@@ -5,15 +5,13 @@ from __future__ import annotations
 from colonnade.experiments.cvfl_setting import Setting, compressed, trial
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.measures import (
-    accuracy_curve,
-    best,
+    accuracy_chart,
+    best_cell,
     bytes_both,
-    cost,
-    mean_cell,
-    megabytes,
+    cost_cell,
     target_below,
 )
-from colonnade.reports import Chart, Sheet
+from colonnade.reports import Sheet
 
 __all__ = ["CVFL_PARTIES"]
 
@@ -44,22 +42,10 @@ def _findings(results: Results) -> Findings:
         target = target_below(results.of(parties, "b = 32"), 1.0)
         for _, bits in ROWS:
             found = results.of(parties, f"b = {bits}")
-            _, accuracy = mean_cell([best(r.run) for r in found], lambda value: f"{value:.2f}")
-            _, spent = mean_cell([cost(r.run, target, bytes_both) for r in found])
-            rows.append((parties, str(bits), accuracy, spent))
-        charts.append(
-            Chart(
-                f"parties-{setting.parties}",
-                parties,
-                "training bytes, up and down (MB)",
-                "test accuracy (%)",
-                [
-                    accuracy_curve(f"b = {bits}", results.of(parties, f"b = {bits}"), megabytes)
-                    for _, bits in ROWS
-                ],
-                log_x=True,
-            )
-        )
+            _, spent = cost_cell(found, target, bytes_both)
+            rows.append((parties, str(bits), best_cell(found), spent))
+        curves = {label: results.of(parties, label) for label in (f"b = {b}" for _, b in ROWS)}
+        charts.append(accuracy_chart(f"parties-{setting.parties}", parties, curves))
     sheet = Sheet(
         "Lattice compression with 4 parties (quadrants) and 12 (strips), Q = 10",
         ("parties", "b", "best accuracy, %", "cost to 1 point below b = 32"),

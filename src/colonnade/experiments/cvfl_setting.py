@@ -12,17 +12,16 @@ from functools import cache, partial
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from colonnade.codecs import Codec, Float, Lattice, Scalar, TopK
 from colonnade.costs import Modelled
 from colonnade.datasets import PartitionName, VerticalDataset, handwritten, mnist_anywhere
 from colonnade.drivers import Simulate
 from colonnade.experiments.experiment import Scale, Trial
+from colonnade.experiments.shallow import shallow_federation, shallow_training
 from colonnade.federation import Federation
 from colonnade.methods import Method, cvfl
-from colonnade.models import mlp
-from colonnade.organisations import LabelHolder, Party
+from colonnade.models import Concat
 from colonnade.training import Training
 
 __all__ = ["COMPRESSORS", "Setting", "compressed", "compressors", "trial"]
@@ -90,29 +89,15 @@ class Setting:
     def federation(self, scale: Scale, seed: int) -> Federation:
         """Return who takes part, from a seed."""
         data = _data(self.name, scale.folder, self.parties, scale.quick)
-        torch.manual_seed(seed)
         sgd = partial(torch.optim.SGD, lr=self.rate)
-        parties = [
-            Party(name, x, mlp(x.shape[1], [WIDTH], "tanh"), sgd)
-            for name, x in data.features.items()
-        ]
-        top = nn.Linear(WIDTH * len(parties), data.classes)
-        return Federation(
-            parties, LabelHolder("server", data.labels, top, optimiser=sgd), data.train, data.test
-        )
+        return shallow_federation(data, seed, WIDTH, "tanh", Concat(), sgd)
 
-    def training(self, scale: Scale, rounds: int, evaluations: int = 40) -> Training:
-        """Return training of about so many rounds, evaluated so many times."""
+    def training(self, scale: Scale, rounds: int) -> Training:
+        """Return training of about so many rounds."""
         data = _data(self.name, scale.folder, self.parties, scale.quick)
         a_pass = -(-len(data.train) // self.batch)
         epochs = 1 if scale.quick else max(1, round(rounds / a_pass))
-        return Training(
-            epochs=epochs,
-            batch_size=self.batch,
-            evaluate_every=max(1, epochs * a_pass // evaluations),
-            evaluation_rows=5000,
-            checkpoint_every=max(1, epochs * a_pass // 4),
-        )
+        return shallow_training(data, epochs, self.batch, evaluations=40)
 
 
 def trial(

@@ -8,11 +8,12 @@ from colonnade.codecs import Codec, Float, Lattice
 from colonnade.experiments.cvfl_setting import Setting, compressed, trial
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.measures import (
+    accuracy_chart,
     accuracy_curve,
     bytes_both,
     cost,
+    cost_cell,
     mean_cell,
-    megabytes,
     rounds,
 )
 from colonnade.methods import cvfl
@@ -118,7 +119,7 @@ def _algorithm_findings(results: Results) -> Findings:
         cells = []
         for q in ROUNDS:
             found = results.of(name, f"Q = {q}")
-            cells.append(mean_cell([cost(r.run, TARGET, bytes_both) for r in found])[1])
+            cells.append(cost_cell(found, TARGET, bytes_both)[1])
         rows.append((name, *cells))
     sheet = Sheet(
         f"Bytes up and down to {TARGET:.0%} on MNIST",
@@ -127,20 +128,8 @@ def _algorithm_findings(results: Results) -> Findings:
         note="Algorithm 2 sends exact derivatives down, Algorithm 1 everybody's embeddings and the "
         "top model.",
     )
-    curves = [
-        accuracy_curve(f"{name}, Q = {q}", results.of(name, f"Q = {q}"), megabytes)
-        for name in _CODECS
-        for q in ROUNDS
-    ]
-    chart = Chart(
-        "bytes",
-        "Accuracy against bytes",
-        "training bytes, up and down (MB)",
-        "test accuracy (%)",
-        curves,
-        log_x=True,
-    )
-    return Findings([sheet], [chart])
+    curves = {f"{name}, Q = {q}": results.of(name, f"Q = {q}") for name in _CODECS for q in ROUNDS}
+    return Findings([sheet], [accuracy_chart("bytes", "Accuracy against bytes", curves)])
 
 
 CVFL_ALGORITHMS = Experiment(

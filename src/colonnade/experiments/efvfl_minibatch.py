@@ -10,17 +10,13 @@ from colonnade.codecs import QSGD, TopK
 from colonnade.costs import Modelled
 from colonnade.drivers import Simulate
 from colonnade.exchanges import Relay, Split
-from colonnade.experiments.efvfl_mnist import shallow_data, shallow_federation
+from colonnade.experiments.efvfl_mnist import direct, mnist_federation, shallow_data
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
-from colonnade.experiments.measures import accuracy_curve, best, mean_cell
-from colonnade.links import Direct
-from colonnade.local_updates import Consecutive
+from colonnade.experiments.measures import accuracy_chart, best_cell
+from colonnade.experiments.shallow import shallow_training
 from colonnade.methods import Method, efvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.reports import Chart, Curve, Sheet, human_bytes
-from colonnade.runs import Run
-from colonnade.training import Training
-from colonnade.uplinks import Plain
 
 __all__ = ["EFVFL_LOCAL_UPDATES", "EFVFL_PRIVATE_LABELS"]
 
@@ -36,15 +32,8 @@ def _trial(
 ) -> Trial:
     data = shallow_data(scale.folder, scale.quick)
     epochs = 1 if scale.quick else epochs
-    rounds = -(-len(data.train) // batch)
-    training = Training(
-        epochs=epochs,
-        batch_size=batch,
-        evaluate_every=max(1, epochs * rounds // 20),
-        evaluation_rows=5000,
-        checkpoint_every=max(1, epochs * rounds // 4),
-    )
-    federation = partial(shallow_federation, data, rate)
+    training = shallow_training(data, epochs, batch, evaluations=20)
+    federation = partial(mnist_federation, data, rate)
     return Trial(label, seed, federation, method, training, Simulate(costs=Modelled()))
 
 
@@ -56,19 +45,14 @@ def _losses(results: Results, labels: Sequence[tuple[str, ...]]) -> list[Curve]:
     return curves
 
 
-def _up(run: Run) -> list[float]:
-    return [value / 1e6 for value in run.history["bytes_up"].to_list()]
-
-
 # Fig. 5
 
 RATIO = 0.01
-_DIRECT = Plain(Direct(TopK(RATIO)), held_out=Direct())
 PRIVATE: Mapping[str, Method] = {
     "SVFL": svfl(fusion=Mean()),
-    "CVFL": Method("cvfl", Mean(), _DIRECT, Relay("shared")),
+    "CVFL": direct(TopK(RATIO), Relay("shared")),
     "EF-VFL": efvfl(TopK(RATIO), None, Mean(), "shared"),
-    "CVFL (PL)": Method("cvfl", Mean(), _DIRECT, Split()),
+    "CVFL (PL)": direct(TopK(RATIO), Split()),
     "EF-VFL (PL)": efvfl(TopK(RATIO), None, Mean()),
 }
 
@@ -85,13 +69,12 @@ def _private_findings(results: Results) -> Findings:
     rows = []
     for name in PRIVATE:
         found = results.of(name)
-        _, accuracy = mean_cell([best(r.run) for r in found], lambda value: f"{value:.2f}")
         summary = found[0].run.summary
         loss = found[0].run.history["train_loss"][-1]
         rows.append(
             (
                 name,
-                accuracy,
+                best_cell(found),
                 f"{loss:.4f}",
                 human_bytes(summary["bytes_up"]),
                 human_bytes(summary["bytes_down"]),
@@ -107,13 +90,8 @@ def _private_findings(results: Results) -> Findings:
     labels = [(name,) for name in PRIVATE]
     charts = [
         Chart("loss", "Training loss", "epochs", "training loss (nats)", _losses(results, labels)),
-        Chart(
-            "accuracy",
-            "Accuracy against bytes",
-            "bytes sent up (MB)",
-            "test accuracy (%)",
-            [accuracy_curve(name, results.of(name), _up) for name in PRIVATE],
-            log_x=True,
+        accuracy_chart(
+            "accuracy", "Accuracy against bytes", {n: results.of(n) for n in PRIVATE}, "up"
         ),
     ]
     note = (
@@ -142,8 +120,7 @@ def _local(name: str, steps: int) -> Method:
         case "SVFL":
             return replace(fedbcd(steps, Mean(), "shared"), name="svfl")
         case "CVFL":
-            uplink = Plain(Direct(codec), held_out=Direct())
-            return Method("cvfl", Mean(), uplink, Relay("shared"), Consecutive(steps))
+            return direct(codec, Relay("shared"), steps)
     return efvfl(codec, None, Mean(), "shared", steps)
 
 
@@ -165,22 +142,16 @@ def _local_findings(results: Results) -> Findings:
         label = f"Q = {steps}"
         for name in _NAMES:
             found = results.of(label, name)
-            _, accuracy = mean_cell([best(r.run) for r in found], lambda value: f"{value:.2f}")
             loss = found[0].run.history["train_loss"][-1]
             sent = human_bytes(found[0].run.summary["bytes_up"])
-            rows.append((label, name, accuracy, f"{loss:.4f}", sent))
+            rows.append((label, name, best_cell(found), f"{loss:.4f}", sent))
         labels = [(label, name) for name in _NAMES]
         charts += [
             Chart(
                 f"loss-{steps}", label, "epochs", "training loss (nats)", _losses(results, labels)
             ),
-            Chart(
-                f"accuracy-{steps}",
-                label,
-                "bytes sent up (MB)",
-                "test accuracy (%)",
-                [accuracy_curve(name, results.of(label, name), _up) for name in _NAMES],
-                log_x=True,
+            accuracy_chart(
+                f"accuracy-{steps}", label, {n: results.of(label, n) for n in _NAMES}, "up"
             ),
         ]
     sheet = Sheet(

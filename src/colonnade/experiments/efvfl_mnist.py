@@ -14,13 +14,12 @@ from functools import cache, partial
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from colonnade.codecs import QSGD, Codec, TopK
 from colonnade.costs import Modelled
 from colonnade.datasets import VerticalDataset, mnist_anywhere
 from colonnade.drivers import Simulate
-from colonnade.exchanges import Relay
+from colonnade.exchanges import Relay, Split
 from colonnade.experiments.experiment import (
     Experiment,
     Findings,
@@ -30,20 +29,26 @@ from colonnade.experiments.experiment import (
     mean_and_deviation,
 )
 from colonnade.experiments.gradient import loss_and_gradient
-from colonnade.experiments.measures import repetitions
+from colonnade.experiments.measures import accuracy_chart, repetitions
+from colonnade.experiments.shallow import shallow_federation, shallow_training
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
 from colonnade.links import Direct
+from colonnade.local_updates import Consecutive
 from colonnade.methods import Method, efvfl, fedbcd
-from colonnade.models import Mean, mlp
-from colonnade.organisations import LabelHolder, Party
+from colonnade.models import Mean
 from colonnade.reports import Chart, Curve, Sheet, human_bytes
 from colonnade.runs import Run
 from colonnade.streams import StreamKey
-from colonnade.training import Training
 from colonnade.uplinks import Plain
 
-__all__ = ["EFVFL_CONVERGENCE", "EFVFL_MNIST"]
+__all__ = [
+    "EFVFL_CONVERGENCE",
+    "EFVFL_MNIST",
+    "direct",
+    "mnist_federation",
+    "shallow_data",
+]
 
 STEPS = 100
 NONE = "none"
@@ -87,27 +92,26 @@ def shallow_data(folder: Path | None, quick: bool) -> VerticalDataset:
     return data.head(train=600, test=200) if quick else data
 
 
-def shallow_federation(
-    data: VerticalDataset, rate: float, seed: int, width: int = 16
-) -> Federation:
-    """Return four parties with a layer and a sigmoid each, and a linear top model."""
-    torch.manual_seed(seed)
+def mnist_federation(data: VerticalDataset, rate: float, seed: int) -> Federation:
+    """Return four parties with a layer and a sigmoid each, and a linear top model on the mean."""
     sgd = partial(torch.optim.SGD, lr=rate)
-    parties = [
-        Party(name, x, mlp(x.shape[1], [width], "sigmoid"), sgd)
-        for name, x in data.features.items()
-    ]
-    holder = LabelHolder("server", data.labels, nn.Linear(width, data.classes), optimiser=sgd)
-    return Federation(parties, holder, data.train, data.test)
+    return shallow_federation(data, seed, 16, "sigmoid", Mean(), sgd)
+
+
+def direct(codec: Codec, exchange: Relay | Split, local_steps: int = 1) -> Method:
+    """Return direct compression as the authors ran it.
+
+    The top model is not compressed, and neither are embeddings that are evaluated.
+    """
+    uplink = Plain(Direct(codec), held_out=Direct())
+    return Method("cvfl", Mean(), uplink, exchange, Consecutive(local_steps))
 
 
 def _method(name: str, codec: Codec | None) -> Method:
     if codec is None:
         return replace(fedbcd(1, Mean(), "shared"), name="svfl")
     if name == "cvfl":
-        # The top model is not compressed, and neither are embeddings that are evaluated.
-        uplink = Plain(Direct(codec), held_out=Direct())
-        return Method("cvfl", Mean(), uplink, Relay("shared"))
+        return direct(codec, Relay("shared"))
     return efvfl(codec, None, Mean(), "shared")
 
 
@@ -117,19 +121,12 @@ def _trial(
     data = shallow_data(scale.folder, scale.quick)
     codec, rate = COMPRESSIONS.get(compression, (None, 4.0))
     steps = 3 if scale.quick else STEPS
-    every = max(1, steps // 10)
     return Trial(
         (name, compression),
         seed,
-        partial(shallow_federation, data, rate),
+        partial(mnist_federation, data, rate),
         _method(name, codec),
-        Training(
-            epochs=steps,
-            batch_size=len(data.train),
-            evaluate_every=every,
-            evaluation_rows=5000,
-            checkpoint_every=5 * every,
-        ),
+        shallow_training(data, steps, len(data.train), evaluations=10, checkpoints=2),
         Simulate(costs=Modelled()),
         [round for round in probes if round <= steps],
         loss_and_gradient if probes else None,
@@ -174,31 +171,20 @@ def _findings(results: Results) -> Findings:
         note=f"Of {repetitions(results.of('svfl', NONE))}; near: within 2 points or two of the "
         "paper's deviations. Bytes are of one run, as sent.",
     )
-    curves = [
-        _history_curve(results, name, compression)
-        for name, compression in PAPER
-        if name != "cvfl" and compression in (NONE, *COMPRESSIONS)
-    ]
-    chart = Chart(
-        "accuracy",
-        "Test accuracy against bytes sent up",
-        "bytes sent up (MB)",
-        "test accuracy (%)",
-        curves,
-        log_x=True,
-    )
-    return Findings([sheet], [chart])
+    shown = [label for label in PAPER if label[0] != "cvfl"]
+    return Findings([sheet], [_accuracy_chart(results, "accuracy", "Test accuracy", shown)])
 
 
-def _history_curve(results: Results, name: str, compression: str) -> Curve:
-    histories = [result.run.history for result in results.of(name, compression)]
-    accuracy = [history["test_accuracy"].to_list() for history in histories]
-    pairs = [
-        mean_and_deviation([100 * value for value in at]) for at in zip(*accuracy, strict=True)
-    ]
-    title = name if compression == NONE else f"{name}, {compression}"
-    x = [value / 1e6 for value in histories[0]["bytes_up"].to_list()]
-    return Curve(title, x, [mean for mean, _ in pairs], [spread for _, spread in pairs])
+def _accuracy_chart(
+    results: Results, name: str, title: str, labels: Sequence[tuple[str, str]]
+) -> Chart:
+    curves = {
+        method if compression == NONE else f"{method}, {compression}": results.of(
+            method, compression
+        )
+        for method, compression in labels
+    }
+    return accuracy_chart(name, title, curves, "up")
 
 
 EFVFL_MNIST = Experiment(
@@ -247,16 +233,7 @@ def _convergence_findings(results: Results) -> Findings:
                 log_y=True,
             )
         )
-        charts.append(
-            Chart(
-                f"accuracy-{len(charts)}",
-                compression,
-                "bytes sent up (MB)",
-                "test accuracy (%)",
-                [_history_curve(results, *label) for label in names],
-                log_x=True,
-            )
-        )
+        charts.append(_accuracy_chart(results, f"accuracy-{len(charts)}", compression, names))
     sheet = Sheet(
         "Squared gradient norm at step 100, of that at step 1, and training loss",
         ("method", "compression", "gradient", "loss (nats)"),

@@ -9,12 +9,11 @@ end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
 import torch
-from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from colonnade.costs import Modelled
@@ -22,21 +21,19 @@ from colonnade.datasets import VerticalDataset, mnist_anywhere
 from colonnade.drivers import Simulate
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.measures import (
-    accuracy_curve,
-    best,
+    accuracy_chart,
+    best_cell,
     bytes_both,
-    cost,
+    cost_cell,
     mean_cell,
-    megabytes,
     target_below,
 )
+from colonnade.experiments.shallow import shallow_federation, shallow_training
 from colonnade.federation import Federation
 from colonnade.methods import Method, lean, svfl
-from colonnade.models import Sparse, mlp
-from colonnade.organisations import LabelHolder, Party
-from colonnade.reports import Chart, Sheet, human_bytes
+from colonnade.models import Concat
+from colonnade.reports import Sheet, human_bytes
 from colonnade.runs import Run
-from colonnade.training import Training
 
 __all__ = ["LEAN_MNIST"]
 
@@ -58,7 +55,9 @@ def _recipes(width: int) -> Mapping[str, _Recipe]:
     return {
         "vanilla, constant rate": _Recipe(svfl(), 15 if narrow else 8, 0.001, decays=False),
         "vanilla": _Recipe(svfl(), 2, 0.01 if narrow else 0.003),
-        "lean": _Recipe(lean(), 2, 0.008 if narrow else 0.004, penalty=0.0007),
+        "lean": _Recipe(
+            lean(), 2, 0.008 if narrow else 0.004, penalty=0.0007 if narrow else 0.0005
+        ),
     }
 
 
@@ -82,32 +81,16 @@ def _federation(scale: Scale, width: int, recipe: _Recipe, seed: int) -> Federat
     falling = partial(LambdaLR, lr_lambda=partial(_falling, rounds=rounds))
     schedule = falling if recipe.decays else None
     adam = partial(torch.optim.Adam, lr=recipe.rate)
-    torch.manual_seed(seed)
-    parties = []
-    for name, x in data.features.items():
-        layers = mlp(x.shape[1], [width], "relu")
-        if recipe.penalty:
-            layers.append(Sparse(recipe.penalty))
-        parties.append(Party(name, x, layers, adam, schedule))
-    top = nn.Linear(width * len(parties), data.classes)
-    holder = LabelHolder("server", data.labels, top, optimiser=adam, scheduler=schedule)
-    return Federation(parties, holder, data.train, data.test, validation_rows=data.validation)
+    return shallow_federation(data, seed, width, "relu", Concat(), adam, schedule, recipe.penalty)
 
 
 def _trials(scale: Scale) -> list[Trial]:
     trials = []
     for width in WIDTHS:
         for name, recipe in _recipes(width).items():
-            rows = len(_data(scale.folder, scale.quick).train)
-            rounds = recipe.epochs * -(-rows // BATCH)
-            training = Training(
-                epochs=recipe.epochs,
-                batch_size=BATCH,
-                evaluate_every=max(1, rounds // 34),
-                evaluation_rows=5000,
-                checkpoint_every=max(1, rounds // 4),
-                schedule_every="round",
-            )
+            data = _data(scale.folder, scale.quick)
+            training = shallow_training(data, recipe.epochs, BATCH, evaluations=34)
+            training = replace(training, schedule_every="round")
             trials += [
                 Trial(
                     (f"E = {width}", name),
@@ -132,28 +115,15 @@ def _findings(results: Results) -> Findings:
         label = f"E = {width}"
         target = target_below(results.of(label, "vanilla"), 0.5)
         costs = {}
-        for name in _recipes(width):
-            found = results.of(label, name)
-            costs[name], text = mean_cell([cost(r.run, target, bytes_both) for r in found])
-            _, accuracy = mean_cell([best(r.run) for r in found], lambda value: f"{value:.2f}")
+        by_name = {name: results.of(label, name) for name in _recipes(width)}
+        for name, found in by_name.items():
+            costs[name], text = cost_cell(found, target, bytes_both)
             _, test = mean_cell([_test(r.run) for r in found], lambda value: f"{value:.2f}")
             up, down = (human_bytes(found[0].run.summary[f"bytes_{way}"]) for way in ("up", "down"))
-            rows.append((label, name, accuracy, test, up, down, text))
+            rows.append((label, name, best_cell(found), test, up, down, text))
         ratios = [costs[name] / costs["lean"] for name in _recipes(width)]
         rows[-1] = (*rows[-1][:-1], f"{rows[-1][-1]}: 1/{ratios[1]:.0f} (1/{ratios[0]:.0f})")
-        charts.append(
-            Chart(
-                f"bytes-{width}",
-                label,
-                "training bytes, up and down (MB)",
-                "validation accuracy (%)",
-                [
-                    accuracy_curve(name, results.of(label, name), megabytes)
-                    for name in _recipes(width)
-                ],
-                log_x=True,
-            )
-        )
+        charts.append(accuracy_chart(f"bytes-{width}", label, by_name))
     sheet = Sheet(
         "Bytes to half a point below vanilla's validation accuracy",
         ("width", "method", "validation, %", "test, %", "sent up", "down", "to the target"),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from colonnade.experiments.experiment import Result, mean_and_deviation
-from colonnade.reports import Curve, human_bytes
+from colonnade.reports import Chart, Curve, human_bytes
 from colonnade.runs import Run
 
 __all__ = [
+    "accuracy_chart",
     "accuracy_curve",
     "best",
+    "best_cell",
     "bytes_both",
     "cost",
+    "cost_cell",
     "mean_cell",
-    "megabytes",
     "reached",
     "repetitions",
     "rounds",
@@ -52,12 +54,6 @@ def bytes_both(run: Run, place: int) -> float:
     return float(run.history["bytes_up"][place] + run.history["bytes_down"][place])
 
 
-def megabytes(run: Run) -> list[float]:
-    """Return the megabytes of bodies sent for training, up and down, at each evaluation."""
-    both = run.history["bytes_up"] + run.history["bytes_down"]
-    return [value / 1e6 for value in both.to_list()]
-
-
 def rounds(run: Run, place: int) -> float:
     """Return the rounds until a place of the history."""
     return float(run.history["round"][place])
@@ -74,10 +70,47 @@ def mean_cell(
     return mean, f"{show(mean)} ± {show(spread)}" if len(known) > 1 else show(mean)
 
 
+def best_cell(results: Sequence[Result]) -> str:
+    """Return the mean best metric in %, with its deviation."""
+    return mean_cell([best(result.run) for result in results], lambda value: f"{value:.2f}")[1]
+
+
+def cost_cell(
+    results: Sequence[Result], target: float, of: Callable[[Run, int], float]
+) -> tuple[float, str]:
+    """Return what it cost to reach a target in bytes: the mean, and it with its deviation."""
+    return mean_cell([cost(result.run, target, of) for result in results])
+
+
 def repetitions(results: Sequence[Result]) -> str:
     """Return what the cells of a table are, in words."""
     count = len(results)
     return f"{count} seeds, mean and deviation" if count > 1 else "one seed"
+
+
+def accuracy_chart(
+    name: str, title: str, results: Mapping[str, Sequence[Result]], ways: str = "both"
+) -> Chart:
+    """Return the accuracy of some runs, by name, against the bytes they sent for training.
+
+    ``ways`` is ``"both"`` for up and down, or ``"up"``.
+    """
+
+    def sent(run: Run) -> list[float]:
+        total = run.history["bytes_up"]
+        if ways == "both":
+            total = total + run.history["bytes_down"]
+        return [value / 1e6 for value in total.to_list()]
+
+    metric = next(iter(results.values()))[0].run.summary["metric"]
+    return Chart(
+        name,
+        title,
+        "bytes sent up (MB)" if ways == "up" else "training bytes, up and down (MB)",
+        f"{metric.replace('_', ' ')} (%)",
+        [accuracy_curve(label, found, sent) for label, found in results.items()],
+        log_x=True,
+    )
 
 
 def accuracy_curve(
