@@ -100,14 +100,14 @@ def watching(name: str) -> Watcher:
 
 
 def test_an_interrupted_experiment_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    whole = reproduce(TOY, Scale(), tmp_path / "whole", watching)
+    whole = reproduce(TOY, TOY.trials(Scale()), tmp_path / "whole", watching)
     assert whole is not None
     calls = itertools.count()
     attempts = 0
     while True:  # every few boundaries something interrupts it
         limit = next(calls) + 9
         watcher = Watcher(interrupted=lambda limit=limit: next(calls) > limit)  # type: ignore[misc]
-        found = reproduce(TOY, Scale(), tmp_path / "parts", lambda name, w=watcher: w)  # type: ignore[misc]
+        found = reproduce(TOY, TOY.trials(Scale()), tmp_path / "parts", lambda name, w=watcher: w)  # type: ignore[misc]
         attempts += 1
         if found is not None:
             break
@@ -120,10 +120,10 @@ def test_an_interrupted_experiment_goes_on_to_the_same_end(tmp_path: Path) -> No
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
-    first = reproduce(TOY, Scale(seeds=1), tmp_path, watching)
+    first = reproduce(TOY, TOY.trials(Scale(seeds=1)), tmp_path, watching)
     rounds = []
     watcher = Watcher(on_round=lambda role, round, sent: rounds.append(round))
-    second = reproduce(TOY, Scale(seeds=1), tmp_path, lambda name: watcher)
+    second = reproduce(TOY, TOY.trials(Scale(seeds=1)), tmp_path, lambda name: watcher)
     assert first is not None
     assert second is not None
     assert first.sheets == second.sheets
@@ -133,11 +133,11 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
 def test_two_trials_of_one_name_are_refused(tmp_path: Path) -> None:
     twice = Experiment("twice", "", "", (), lambda scale: trials(scale) * 2, findings)
     with pytest.raises(Exception, match="two trials of one name"):
-        reproduce(twice, Scale(), tmp_path, watching)
+        reproduce(twice, twice.trials(Scale()), tmp_path, watching)
 
 
 def test_files_hold_the_tables(tmp_path: Path) -> None:
-    found = reproduce(TOY, Scale(quick=True), tmp_path / "runs", watching)
+    found = reproduce(TOY, TOY.trials(Scale(quick=True)), tmp_path / "runs", watching)
     assert found is not None
     write_findings(TOY, Scale(quick=True), found, tmp_path)
     with (tmp_path / "toy.csv").open() as file:

@@ -222,8 +222,9 @@ def reproduce(
     experiment, scale = EXPERIMENTS[name], Scale(data, seeds, trial_run)
     folder = out_ or Path("reproduce") / (f"{name}-quick" if trial_run else name)
     show = _show(quiet, json_)
-    with watched(len(experiment.trials(scale)), show) as watch:
-        findings = run_trials(experiment, scale, folder / "runs", watch.run)
+    trials = experiment.trials(scale)
+    with watched(len(trials), show) as watch:
+        findings = run_trials(experiment, trials, folder / "runs", watch.run)
     if findings is None:
         say(err, "interrupted; the same command goes on")
         raise typer.Exit(INTERRUPTED)

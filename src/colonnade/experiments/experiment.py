@@ -174,18 +174,18 @@ class Experiment:
 
 def reproduce(
     experiment: Experiment,
-    scale: Scale,
+    trials: Sequence[Trial],
     out: Path,
     watcher: Callable[[str], Watcher],
 ) -> Findings | None:
-    """Run an experiment's trials, or what is left of them, and return what they show.
+    """Run trials, or what is left of them, and return what they show.
 
     None if a trial was interrupted: called again, it goes on.
 
     Parameters
     ----------
-    experiment, scale
-        What to run, and how much of it.
+    experiment, trials
+        What to run: the experiment's trials at some scale.
     out
         The folder of the runs, each in a folder of its own.
     watcher
@@ -193,10 +193,9 @@ def reproduce(
 
     Raises
     ------
-    DataError
-        If the data are not there.
+    ConfigurationError
+        If two trials have one name, or the runs in ``out`` are of other trials.
     """
-    trials = experiment.trials(scale)
     names = [trial.folder for trial in trials]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"{experiment.name} has two trials of one name")
