@@ -89,7 +89,7 @@ class Chart:
         if self.log_x:
             plot.update_xaxes(type="log", dtick=1)
         if self.log_y:
-            plot.update_yaxes(type="log", dtick=1)
+            plot.update_yaxes(type="log", dtick=1, exponentformat="e")
         return Figure(self.key, self.title, plot, self.note)
 
 
