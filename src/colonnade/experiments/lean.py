@@ -137,9 +137,9 @@ def _findings(results: Results) -> Findings:
 
 _LIMIT = (
     "What limits it: every row must be seen once or twice. One pass in place of two takes half the "
-    "bytes and does not get there; nor do sparser embeddings, coarser derivatives or more rows left "
-    "out. Schemes that send codes of raw features once and train at the label holder take less; "
-    "they are no split training, since the features' information leaves the parties."
+    "bytes and does not get there, nor do sparser embeddings, coarser derivatives or more rows "
+    "left out. Schemes that send codes of raw features once and train at the label holder take "
+    "less; they are no split training, since the features' information leaves the parties."
 )
 
 LEAN_MNIST = Experiment(
