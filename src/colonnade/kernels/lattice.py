@@ -96,8 +96,9 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 if dithered:
                     h += np.float32(np.int32(draws[j] & _LOWER)) * _TWICE + _TWICE_CENTRE
                     v += np.float32(np.int32(draws[j] >> _HALF_WORD)) * _ONCE + _ONCE_CENTRE
-                column = np.int32(min(max(h, zero), last_column))
-                row = np.int32(min(max(v, zero), last_row))
+                # What is not a number becomes zero, as zero comes first: so it can be cast.
+                column = np.int32(min(max(zero, h), last_column))
+                row = np.int32(min(max(zero, v), last_row))
                 # Codewords are at the lower left and the upper right corner; where row + column is
                 # odd, at the other two, as seen in a mirror. A pair is above their bisector or not.
                 beside = np.float32(h - (np.float32(column) + _HALF))
