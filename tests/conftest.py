@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Compute in one thread: two wait for each other where a machine is busy with other things."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

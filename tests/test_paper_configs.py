@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,6 @@ PAPERS = sorted((Path(__file__).parent.parent / "examples" / "papers").glob("*.y
 @pytest.fixture(autouse=True)
 def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLONNADE_DATA", raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Two threads that share a core with other programs take many times as long."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 # --- tiny files of the official formats -------------------------------------------------------
