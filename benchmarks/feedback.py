@@ -4,13 +4,15 @@
 
 60000 rows, four parties of 196 columns, embeddings of 16, as in EF-VFL's experiment on MNIST, on
 random data. The whole step of all organisations is counted, in one thread, evaluation apart: the
-difference between runs of 13 and of 3 steps. Aim: top-k of 1 % costs at most 0.12 s more.
+difference between the fastest of four runs of 13 steps and the fastest of 3. Aim: top-k of 1 %
+costs at most 0.12 s more.
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import product
 
 import torch
 from torch import nn
@@ -57,13 +59,12 @@ def main() -> None:
     }
     print(f"{'exchange':10}{'vanilla':>10}{'feedback':>10}{'more':>10}   CPU seconds a step")
     for name, pair in methods.items():
-        costs = [
-            min(
-                cpu_seconds(made, method, 3 + MORE) - cpu_seconds(made, method, 3) for _ in range(3)
-            )
-            / MORE
-            for method in pair
-        ]
+        times: dict[tuple[int, int], float] = {}
+        for _ in range(4):  # in turn, as a shared machine drifts
+            for key in product((0, 1), (3, 3 + MORE)):
+                took = cpu_seconds(made, pair[key[0]], key[1])
+                times[key] = min(took, times.get(key, took))
+        costs = [(times[which, 3 + MORE] - times[which, 3]) / MORE for which in (0, 1)]
         print(f"{name:10}{costs[0]:10.3f}{costs[1]:10.3f}{costs[1] - costs[0]:10.3f}")
 
 
