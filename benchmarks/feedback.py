@@ -61,9 +61,9 @@ def main() -> None:
     for name, pair in methods.items():
         times: dict[tuple[int, int], float] = {}
         for _ in range(4):  # in turn, as a shared machine drifts
-            for key in product((0, 1), (3, 3 + MORE)):
-                took = cpu_seconds(made, pair[key[0]], key[1])
-                times[key] = min(took, times.get(key, took))
+            for which, steps in product((0, 1), (3, 3 + MORE)):
+                took = cpu_seconds(made, pair[which], steps)
+                times[which, steps] = min(took, times.get((which, steps), took))
         costs = [(times[which, 3 + MORE] - times[which, 3]) / MORE for which in (0, 1)]
         print(f"{name:10}{costs[0]:10.3f}{costs[1]:10.3f}{costs[1] - costs[0]:10.3f}")
 

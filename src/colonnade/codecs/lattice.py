@@ -21,7 +21,7 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
-from colonnade.codecs.packed import PackedCodes, refuse_filling
+from colonnade.codecs.packed import FixedSizeQuantiser, refuse_filling
 from colonnade.codecs.quantiser import Symbols
 from colonnade.codecs.scalar import Scalar
 from colonnade.errors import RemoteProtocolError
@@ -37,7 +37,7 @@ _HEIGHT = 0.8660254037844386  # sqrt(3)/2: rows are so many pitches apart
 
 
 @dataclass(frozen=True)
-class Lattice(PackedCodes):
+class Lattice(FixedSizeQuantiser):
     """Each two components of a row to one of 2^(2b) points of a hexagonal lattice, in 2b bits.
 
     C-VFL's lattice quantiser: of all lattices in the plane the hexagonal one has the smallest mean
@@ -241,9 +241,6 @@ class Lattice(PackedCodes):
 
     def _side(self, shape: tuple[int, int]) -> int:
         return self._parts(shape)[0]
-
-    def _code_bits(self, shape: tuple[int, int]) -> int:
-        return self.bits
 
     def _parts(self, shape: tuple[int, int]) -> tuple[int, int, int]:
         """Return the bytes of the range, of the codes of pairs, and of the codes of those alone."""

@@ -12,16 +12,7 @@ from colonnade.codecs.quantiser import Symbols
 from colonnade.errors import RemoteProtocolError
 from colonnade.kernels.packing import pack_codes, unpack_codes
 
-__all__ = ["PackedCodes", "check_side", "refuse_filling"]
-
-
-def check_side(body: bytes, size: int) -> int:
-    """Return ``size``, and raise ``RemoteProtocolError`` if a body has fewer bytes."""
-    if len(body) < size:
-        raise RemoteProtocolError(
-            f"a body of {len(body)} bytes is shorter than its side information of {size}"
-        )
-    return size
+__all__ = ["FixedSizeQuantiser", "PackedCodes", "refuse_filling"]
 
 
 def refuse_filling(packed: NDArray[np.uint8], bits: int) -> None:
@@ -31,20 +22,12 @@ def refuse_filling(packed: NDArray[np.uint8], bits: int) -> None:
         raise RemoteProtocolError("the bits that fill up the last byte are not zero")
 
 
-class PackedCodes(ABC):
-    """A quantiser whose body is ``side information | codes``, of sizes that a shape decides.
-
-    There is a code for each component, of up to 8 bits, lowest bit first without gaps, unless a
-    codec says otherwise.
-    """
+class FixedSizeQuantiser(ABC):
+    """A quantiser whose body is ``side information | codes``, of sizes that a shape decides."""
 
     @abstractmethod
     def _side(self, shape: tuple[int, int]) -> int:
         """Return the bytes of the side information."""
-
-    @abstractmethod
-    def _code_bits(self, shape: tuple[int, int]) -> int:
-        """Return the bits of a code."""
 
     @property
     def fixed_size(self) -> bool:
@@ -54,15 +37,6 @@ class PackedCodes(ABC):
     def at(self, round: int) -> Self:
         """Return itself: there is no schedule."""
         return self
-
-    def bytes_at_most(self, shape: tuple[int, int]) -> int:
-        """Return the number of bytes, which is exact here."""
-        return self._side(shape) + -(-self.symbol_count(shape) * self._code_bits(shape) // 8)
-
-    @property
-    def period(self) -> int:
-        """All symbols are alike."""
-        return 1
 
     def symbol_count(self, shape: tuple[int, int]) -> int:
         """Return one for each component."""
@@ -76,7 +50,32 @@ class PackedCodes(ABC):
         RemoteProtocolError
             If the body is shorter.
         """
-        return check_side(body, self._side(shape))
+        size = self._side(shape)
+        if len(body) < size:
+            raise RemoteProtocolError(
+                f"a body of {len(body)} bytes is shorter than its side information of {size}"
+            )
+        return size
+
+
+class PackedCodes(FixedSizeQuantiser):
+    """One whose codes are of up to 8 bits each, lowest bit first without gaps.
+
+    There is a code for each component, unless a codec says otherwise.
+    """
+
+    @abstractmethod
+    def _code_bits(self, shape: tuple[int, int]) -> int:
+        """Return the bits of a code."""
+
+    @property
+    def period(self) -> int:
+        """All symbols are alike."""
+        return 1
+
+    def bytes_at_most(self, shape: tuple[int, int]) -> int:
+        """Return the number of bytes, which is exact here."""
+        return self._side(shape) + -(-self.symbol_count(shape) * self._code_bits(shape) // 8)
 
     def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
         """Return the codes of a body of the right length.

@@ -19,6 +19,7 @@ from colonnade.codecs.codec import (
     Law,
     Unbiased,
     UnbiasedCell,
+    finite,
     matrix,
     refuse_nonfinite,
 )
@@ -130,9 +131,7 @@ class TopK:
         rows, width = x.shape
         if x.numel() == 0:
             return b""
-        values = x.numpy()
-        if self.scope != "message" and not np.isfinite(values).all():
-            refuse_nonfinite(x)
+        values = x.numpy() if self.scope == "message" else finite(x)
         places, count = self._places(rows, width)
         if self.scope == "columns":
             indices = self._columns(values, count, saliency)

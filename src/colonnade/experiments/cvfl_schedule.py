@@ -36,13 +36,12 @@ PROBES = (10, 30, 100, 200, 400, 600, 800, 1000)
 
 
 def _codecs() -> Mapping[str, Codec]:
-    range_and_rounds = (-1.0, 1.0, ROUNDS)
     codecs: dict[str, Codec] = {"none, b = 32": Float(32)}
     for name, dither in (("", False), (", dither", True)):
         for bits in (1, 2):
             codecs[f"fixed, b = {bits}{name}"] = Scalar(bits, -1.0, 1.0, dither)
         codecs[f"diminishing{name}"] = diminishing(
-            "scalar", ERROR, ROWS, WIDTH, *range_and_rounds, dither
+            "scalar", ERROR, ROWS, WIDTH, -1.0, 1.0, ROUNDS, dither
         )
     return codecs
 

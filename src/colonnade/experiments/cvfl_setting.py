@@ -18,7 +18,7 @@ from colonnade.costs import Modelled
 from colonnade.datasets import PartitionName, VerticalDataset, handwritten, mnist_anywhere
 from colonnade.drivers import Simulate
 from colonnade.experiments.experiment import Scale, Trial
-from colonnade.experiments.shallow import shallow_federation, shallow_training
+from colonnade.experiments.shallow import rounds_of, shallow_federation, shallow_training
 from colonnade.federation import Federation
 from colonnade.methods import Method, cvfl
 from colonnade.models import Concat
@@ -95,8 +95,7 @@ class Setting:
     def training(self, scale: Scale, rounds: int) -> Training:
         """Return training of about so many rounds."""
         data = _data(self.name, scale.folder, self.parties, scale.quick)
-        a_pass = -(-len(data.train) // self.batch)
-        epochs = 1 if scale.quick else max(1, round(rounds / a_pass))
+        epochs = 1 if scale.quick else max(1, round(rounds / rounds_of(data, 1, self.batch)))
         return shallow_training(data, epochs, self.batch, evaluations=40)
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from colonnade.codecs import QSGD, TopK
 from colonnade.costs import Modelled
 from colonnade.drivers import Simulate
-from colonnade.exchanges import Relay, Split
-from colonnade.experiments.efvfl_mnist import direct, mnist_federation, shallow_data
+from colonnade.exchanges import Split
+from colonnade.experiments.efvfl_mnist import (
+    direct,
+    mnist_federation,
+    relayed,
+    shallow_data,
+)
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.measures import accuracy_chart, best_cell
 from colonnade.experiments.shallow import shallow_training
-from colonnade.methods import Method, efvfl, fedbcd, svfl
+from colonnade.methods import Method, efvfl, svfl
 from colonnade.models import Mean
 from colonnade.reports import Chart, Curve, Sheet, human_bytes
 
@@ -50,8 +54,8 @@ def _losses(results: Results, labels: Sequence[tuple[str, ...]]) -> list[Curve]:
 RATIO = 0.01
 PRIVATE: Mapping[str, Method] = {
     "SVFL": svfl(fusion=Mean()),
-    "CVFL": direct(TopK(RATIO), Relay("shared")),
-    "EF-VFL": efvfl(TopK(RATIO), None, Mean(), "shared"),
+    "CVFL": relayed("cvfl", TopK(RATIO)),
+    "EF-VFL": relayed("efvfl", TopK(RATIO)),
     "CVFL (PL)": direct(TopK(RATIO), Split()),
     "EF-VFL (PL)": efvfl(TopK(RATIO), None, Mean()),
 }
@@ -114,24 +118,15 @@ EFVFL_PRIVATE_LABELS = Experiment(
 # Fig. 6
 
 
-def _local(name: str, steps: int) -> Method:
-    codec = QSGD(15)
-    match name:
-        case "SVFL":
-            return replace(fedbcd(steps, Mean(), "shared"), name="svfl")
-        case "CVFL":
-            return direct(codec, Relay("shared"), steps)
-    return efvfl(codec, None, Mean(), "shared", steps)
-
-
-_NAMES, _STEPS = ("SVFL", "CVFL", "EF-VFL"), (2, 4)
+_NAMES: Mapping[str, str] = {"SVFL": "svfl", "CVFL": "cvfl", "EF-VFL": "efvfl"}
+_STEPS = (2, 4)
 
 
 def _local_trials(scale: Scale) -> list[Trial]:
     return [
-        _trial(scale, (f"Q = {steps}", name), seed, _local(name, steps), 128, 6, 0.5)
+        _trial(scale, (f"Q = {steps}", name), seed, relayed(method, QSGD(15), steps), 128, 6, 0.5)
         for steps in _STEPS
-        for name in _NAMES
+        for name, method in _NAMES.items()
         for seed in scale.repetitions(3)
     ]
 

@@ -47,6 +47,7 @@ __all__ = [
     "EFVFL_MNIST",
     "direct",
     "mnist_federation",
+    "relayed",
     "shallow_data",
 ]
 
@@ -107,12 +108,13 @@ def direct(codec: Codec, exchange: Relay | Split, local_steps: int = 1) -> Metho
     return Method("cvfl", Mean(), uplink, exchange, Consecutive(local_steps))
 
 
-def _method(name: str, codec: Codec | None) -> Method:
-    if codec is None:
-        return replace(fedbcd(1, Mean(), "shared"), name="svfl")
+def relayed(name: str, codec: Codec | None, local_steps: int = 1) -> Method:
+    """Return svfl, cvfl or efvfl with public labels; svfl takes no codec."""
+    if codec is None or name == "svfl":
+        return replace(fedbcd(local_steps, Mean(), "shared"), name="svfl")
     if name == "cvfl":
-        return direct(codec, Relay("shared"))
-    return efvfl(codec, None, Mean(), "shared")
+        return direct(codec, Relay("shared"), local_steps)
+    return efvfl(codec, None, Mean(), "shared", local_steps)
 
 
 def _trial(
@@ -125,7 +127,7 @@ def _trial(
         (name, compression),
         seed,
         partial(mnist_federation, data, rate),
-        _method(name, codec),
+        relayed(name, codec),
         shallow_training(data, steps, len(data.train), evaluations=10, checkpoints=2),
         Simulate(costs=Modelled()),
         [round for round in probes if round <= steps],

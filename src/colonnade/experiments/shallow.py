@@ -11,7 +11,7 @@ from colonnade.models import Fusion, OptimiserFactory, SchedulerFactory, Sparse,
 from colonnade.organisations import LabelHolder, Party
 from colonnade.training import Training
 
-__all__ = ["shallow_federation", "shallow_training"]
+__all__ = ["rounds_of", "shallow_federation", "shallow_training"]
 
 
 def shallow_federation(
@@ -53,11 +53,16 @@ def shallow_federation(
     return Federation(parties, holder, data.train, data.test, validation_rows=data.validation)
 
 
+def rounds_of(data: VerticalDataset, epochs: int, batch: int) -> int:
+    """Return the rounds of training in batches of so many rows."""
+    return epochs * -(-len(data.train) // batch)
+
+
 def shallow_training(
     data: VerticalDataset, epochs: int, batch: int, evaluations: int, checkpoints: int = 4
 ) -> Training:
     """Return training that is evaluated and kept so many times at even distances, or more."""
-    rounds = epochs * -(-len(data.train) // batch)
+    rounds = rounds_of(data, epochs, batch)
     return Training(
         epochs=epochs,
         batch_size=batch,
