@@ -15,8 +15,8 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.metrics import ACCURACY
 from colonnade.models import Tabular
 from colonnade.objectives import Classification, Regression, Rescaled, balanced_weights
-from colonnade.roles import EarlyStopping
 from colonnade.tables import StoredTable
+from colonnade.training import EarlyStopping
 
 PEOPLE = 300
 

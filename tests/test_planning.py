@@ -24,8 +24,7 @@ from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.planning.stretch import _integer_bytes, stretched, traffic
-from colonnade.roles import EarlyStopping
-from colonnade.training import Training
+from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose, encode_header
 
 ROWS = 230

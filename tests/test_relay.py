@@ -23,7 +23,7 @@ from colonnade.methods import Method, cvfl, efvfl, fedbcd, svfl
 from colonnade.models import Concat, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
-from colonnade.roles.others import bundled, unbundled
+from colonnade.roles.relayed_embeddings import bundled, unbundled
 from colonnade.streams import StreamKey
 from colonnade.training import Training
 from colonnade.uplinks import Plain
@@ -256,7 +256,9 @@ def test_what_relay_discloses_is_said():
     run = problem(Concat()).train(fedbcd(2, labels="shared"), Training())
     assert run.summary["privacy"]["labels"] == "known to every party"
     assert run.summary["privacy"]["top model"] == "known to every party"
-    assert "every organisation sees the others' embeddings" in run.summary["warnings"][0]
+    warning = run.summary["warnings"][0]
+    assert "every party sees the labels, the top model and the others' embeddings" in warning
+    assert "the label holder sees every party's embeddings" in warning
 
 
 @pytest.mark.parametrize("others", ["codes", "total"])

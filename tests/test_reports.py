@@ -24,9 +24,8 @@ from colonnade.metrics import ACCURACY, AUC, LOG_LOSS, RMSE
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import human_bytes, write_comparison, write_page
 from colonnade.reports.figures import comparison_figures, run_figures
-from colonnade.roles import EarlyStopping
 from colonnade.runs import Run, load_run
-from colonnade.training import Training
+from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
 
 SIMULATE = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}))

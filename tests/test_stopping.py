@@ -23,10 +23,9 @@ from colonnade.methods import svfl
 from colonnade.metrics import ACCURACY, AUC, LOG_LOSS
 from colonnade.organisations import LabelHolder, Party
 from colonnade.prediction import Prediction
-from colonnade.roles import EarlyStopping
 from colonnade.roles.stopping import Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.runs import load_run
-from colonnade.training import Training
+from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from colonnade.federation import Federation
     from colonnade.links import Direct, ErrorFeedback
     from colonnade.local_updates import Consecutive, Replayed
-    from colonnade.methods import Method
+    from colonnade.method import Method
     from colonnade.models import Concat, Max, Mean, Sum
     from colonnade.organisations import LabelHolder, Party
     from colonnade.partners import partner_values
     from colonnade.planning import plan
-    from colonnade.roles import EarlyStopping
     from colonnade.runs import Run, load_run
     from colonnade.surrogates import Disk, Memory
-    from colonnade.training import Training, Watcher
+    from colonnade.training import EarlyStopping, Training, Watcher
     from colonnade.uplinks import Plain
 
 __version__ = "0.1.0"
@@ -87,15 +86,14 @@ _HOMES = {
     "colonnade.federation": ("Federation",),
     "colonnade.links": ("Direct", "ErrorFeedback"),
     "colonnade.local_updates": ("Consecutive", "Replayed"),
-    "colonnade.methods": ("Method",),
+    "colonnade.method": ("Method",),
     "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
     "colonnade.organisations": ("LabelHolder", "Party"),
     "colonnade.partners": ("partner_values",),
     "colonnade.planning": ("plan",),
-    "colonnade.roles": ("EarlyStopping",),
     "colonnade.runs": ("Run", "load_run"),
     "colonnade.surrogates": ("Disk", "Memory"),
-    "colonnade.training": ("Training", "Watcher"),
+    "colonnade.training": ("EarlyStopping", "Training", "Watcher"),
     "colonnade.uplinks": ("Plain",),
 }
 

@@ -34,11 +34,10 @@ from colonnade.partners import PartnerValues, partner_values
 from colonnade.prediction import Prediction
 from colonnade.progress import watched
 from colonnade.reports import write_page
-from colonnade.roles import EarlyStopping
 from colonnade.runs import Run
 from colonnade.tables import Split, VerticalTables, as_frame, vertical_tables
 from colonnade.tables.frames import as_series
-from colonnade.training import Training, Watcher
+from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
 

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from colonnade import __version__
-from colonnade.batches import BatchPlan, pieces
-from colonnade.casting import Cast, max_body_bytes
+from colonnade.agreement import Agreement, HolderRole, HolderSeat, PartyRole, PartySeat, Shared
 from colonnade.checks import (
     check_device,
     check_features,
@@ -35,18 +34,18 @@ from colonnade.checks import (
     shown,
 )
 from colonnade.descriptions import bytes_of, described
+from colonnade.disclosures import Disclosure, privacy_statement, privacy_warnings
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.exchanges import Relay, Split
+from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.methods import Method, svfl
+from colonnade.method import Method
+from colonnade.methods import svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, RMSE, Metric
 from colonnade.models import parameter_count, take
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
-from colonnade.roles import EvaluationPlan, HeldOut, TrainingLabelHolder, TrainingParty
-from colonnade.roles.stopping import Judge
 from colonnade.runs import Run, RunFolder, history_frame, summarise
 from colonnade.training import Training, Watcher
 
@@ -180,15 +179,10 @@ class Federation:
                 "chosen by test rows, the test would be no test"
             )
         self.check(method)
-        self._warm_up(method)
-        batches = BatchPlan(
-            self.train_rows,
-            training.batch_size,
-            training.epochs,
-            training.seed,
-            training.schedule_every,
-        )
-        roles = self._cast(method, training, batches).roles()
+        agreement = self.agreement(method, training)
+        _warm_up(agreement)
+        batches = agreement.batches
+        roles = self._cast(agreement)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
         store = checkpoint = None
@@ -206,7 +200,7 @@ class Federation:
             interrupted=watcher.interrupted,
             on_round=watcher.on_round,
             on_report=watcher.on_report,
-            max_body_bytes=self._max_body_bytes(method, training),
+            max_body_bytes=agreement.max_body_bytes(),
         )
         watcher.on_begin(assignment.first_round, batches.rounds)
         record = driver.run(list(roles.values()), assignment)
@@ -227,44 +221,35 @@ class Federation:
         own = self.label_holder.as_party()
         return [*self.parties, *([own] if own else [])]
 
-    def _evaluation(self, training: Training, batches: BatchPlan) -> EvaluationPlan:
-        validation = pieces(self.validation_rows, training.evaluation_rows)
-        test = pieces(self.test_rows, training.evaluation_rows)
-        return EvaluationPlan(
-            HeldOut("validation", validation) if validation else HeldOut("test", test),
-            HeldOut("test", test if validation else [], first_part=len(validation)),
-            training.evaluate_every or batches.rounds_per_epoch,
-            batches.rounds,
-            training.early_stopping,
-        )
-
-    def _cast(self, method: Method, training: Training, batches: BatchPlan) -> Cast:
-        evaluation = self._evaluation(training, batches)
-        return Cast(
+    def agreement(self, method: Method, training: Training) -> Agreement:
+        """Return all that the organisations would share in training by ``method``."""
+        holder = self.label_holder
+        names = tuple(party.name for party in self.parties)
+        return Agreement(
             method,
-            self.parties,
-            self.label_holder,
-            self.widths,
-            self.rows,
-            self.loss,
-            _NamedMetrics(self.metrics),
-            self._judge(evaluation),
-            batches,
-            evaluation,
-            training.seed,
+            training,
+            Layout(names, holder.name, self.widths, self.rows, training.seed),
+            parameter_count(holder.top),
+            self.train_rows,
+            self.validation_rows,
+            self.test_rows,
         )
 
-    def _judge(self, evaluation: EvaluationPlan) -> Judge | None:
-        if evaluation.stopping is None:
-            return None
+    def _cast(self, agreement: Agreement) -> dict[str, PartyRole | HolderRole]:
+        """Return a role for every organisation, in party order, the label holder last."""
+        exchange, holder = agreement.method.exchange, self.label_holder
+        given = exchange.labels == "shared"
+        shared = Shared(holder.labels, self.loss, holder.top) if given else None
+        roles: dict[str, PartyRole | HolderRole] = {
+            party.name: exchange.party(agreement, PartySeat(party, shared))
+            for party in self.parties
+        }
         first = self.metrics[0]
-        name = f"{evaluation.watched.name}_{first.name}"
-        return Judge(evaluation.stopping, name, first.greater_is_better)
-
-    def _max_body_bytes(self, method: Method, training: Training) -> int:
-        rows = max(training.batch_size, training.evaluation_rows)
-        parameters = parameter_count(self.label_holder.top)
-        return max_body_bytes(method, self.widths, parameters, rows, self.label_holder.name)
+        watched = f"{agreement.evaluation.watched.name}_{first.name}"
+        seat = HolderSeat(
+            holder, self.loss, _NamedMetrics(self.metrics), watched, first.greater_is_better
+        )
+        return roles | {holder.name: exchange.label_holder(agreement, seat)}
 
     # Telling what happened
 
@@ -273,7 +258,7 @@ class Federation:
         method: Method,
         training: Training,
         driver: Driver,
-        roles: Mapping[str, TrainingParty | TrainingLabelHolder],
+        roles: Mapping[str, PartyRole | HolderRole],
         record: RunRecord,
         config: Mapping[str, Any],
         rounds: int,
@@ -290,8 +275,8 @@ class Federation:
             metric=f"{watched}_{self.metrics[0].name}",
             greater_is_better=self.metrics[0].greater_is_better,
             clock=_clock(driver),
-            privacy=_privacy(method),
-            warnings=_warnings(method),
+            privacy=privacy_statement((*method.disclosures(), _ALIGNMENT)),
+            warnings=privacy_warnings(method.disclosures()),
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
@@ -304,16 +289,15 @@ class Federation:
                 "versions": {"colonnade": __version__, "torch": torch.__version__},
             },
         )
-        judge = getattr(roles[holder], "judge", None)
-        if judge is not None and judge.best_round is not None:
+        best_round: int | None = getattr(roles[holder], "best_round", None)
+        if best_round is not None:
             # The model that counts, which a min_delta may tell from the one with the best value.
-            chosen = history.filter(pl.col("round") == judge.best_round)
-            summary |= {"best": chosen[summary["metric"]][0], "best_round": judge.best_round}
+            chosen = history.filter(pl.col("round") == best_round)
+            summary |= {"best": chosen[summary["metric"]][0], "best_round": best_round}
         models: dict[str, dict[str, nn.Module]] = {}
         for name, role in roles.items():
-            models[name] = {} if role.bottom is None else {"bottom": role.bottom.module}
-            if isinstance(role, TrainingLabelHolder):
-                models[name]["top"] = role.top.module
+            parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
+            models[name] = {part: own.module for part, own in parts.items() if own is not None}
         path = None if folder is None else folder.path
         predictor = self._predictor(method, training, models)
         return Run(summary, history, record.ledger, models, record, config, path, predictor)
@@ -341,7 +325,7 @@ class Federation:
         self,
         method: Method,
         training: Training,
-        roles: Mapping[str, TrainingParty | TrainingLabelHolder],
+        roles: Mapping[str, PartyRole | HolderRole],
     ) -> dict[str, Any]:
         """Return what tells this run from another, as plain values."""
         organisations = {}
@@ -466,12 +450,6 @@ class Federation:
                 )
         self._check_metrics(output)
 
-    def _warm_up(self, method: Method) -> None:
-        """Send two rows of zeros through each link, so that no measured work compiles a kernel."""
-        for link in (*method.uplink.links, *method.exchange.links):
-            for width in {self.widths[party.name] for party in self.parties}:
-                link.warm_up(width)
-
 
 class _NamedMetrics:
     """Computes metrics, by their names."""
@@ -495,30 +473,10 @@ def _clock(driver: Driver) -> dict[str, str]:
     return {"network": "measured", "compute": "measured"}
 
 
-def _privacy(method: Method) -> dict[str, str]:
-    privacy = {
-        "mechanism": "none",
-        "labels": "stay with the label holder; derivatives and predictions still tell of them",
-        "embeddings": "seen by the label holder as the codec leaves them",
-        "alignment": "rows were aligned before training; not protected here",
-    }
-    match method.exchange:
-        case Relay(others=others):
-            privacy |= {
-                "labels": "known to every party",
-                "embeddings": "seen by the label holder as the codec leaves them; every party sees "
-                + ("those of the others" if others == "codes" else "the sum of the others'"),
-                "top model": "known to every party",
-            }
-    return privacy
+_ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")
 
 
-def _warnings(method: Method) -> list[str]:
-    seen = (
-        "the label holder sees every party's embeddings"
-        if isinstance(method.exchange, Split)
-        else "every organisation sees the others' embeddings, the labels and the top model"
-    )
-    return [
-        f"no protection is on: {seen}, and from embeddings features can in part be reconstructed"
-    ]
+def _warm_up(agreement: Agreement) -> None:
+    """Let every flow encode a little, so that no measured work compiles a kernel."""
+    for format, width in dict.fromkeys((flow.format, flow.width) for flow in agreement.flows()):
+        format.warm_up(width)

@@ -6,11 +6,37 @@ go on with what it has: its own fresh embedding, and what it last heard of the o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from colonnade.errors import ConfigurationError
+from colonnade.kernels.philox import permutation
+from colonnade.streams import StreamKey
 
 __all__ = ["Consecutive", "LocalUpdates", "Replayed"]
+
+
+@runtime_checkable
+class LocalUpdates(Protocol):
+    """Which steps follow the exchange of a round; a frozen value."""
+
+    @property
+    def repeats(self) -> int:
+        """Steps that every organisation takes on the batch of the round beyond the exact one."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """How many batches, this round's among them, the label holder keeps for later rounds."""
+        ...
+
+    def drawn(self, batches: int, key: StreamKey) -> Sequence[int]:
+        """Return the batches that the label holder goes on with, one for each step of its own.
+
+        They are numbered from 0, the oldest that it has, to ``batches`` - 1, that of the round.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,6 +66,20 @@ class Consecutive:
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
             raise ConfigurationError(f"local steps are 1 or more a round, not {self.steps!r}")
+
+    @property
+    def repeats(self) -> int:
+        """All steps but the exact one."""
+        return self.steps - 1
+
+    @property
+    def memory(self) -> int:
+        """None: each round has a batch of its own."""
+        return 0
+
+    def drawn(self, batches: int, key: StreamKey) -> Sequence[int]:
+        """Return the batch of the round, again and again."""
+        return [batches - 1] * self.repeats
 
 
 @dataclass(frozen=True)
@@ -76,5 +116,17 @@ class Replayed:
             if not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"{name} to replay are 1 or more, not {value!r}")
 
+    @property
+    def repeats(self) -> int:
+        """None: only the label holder goes on."""
+        return 0
 
-LocalUpdates = Consecutive | Replayed
+    @property
+    def memory(self) -> int:
+        """So many batches."""
+        return self.batches
+
+    def drawn(self, batches: int, key: StreamKey) -> Sequence[int]:
+        """Return batches in an order drawn from ``key``, each as often as the others, or almost."""
+        order = permutation(key, batches)
+        return [int(order[step % batches]) for step in range(self.steps)]

@@ -6,15 +6,16 @@ composed by constructing ``Method`` itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
+from colonnade.agreement import Exchange
 from colonnade.codecs import Codec, Entropy, Float, LargeRows, Scalar
 from colonnade.errors import ConfigurationError
-from colonnade.exchanges import Exchange, Relay, Split
+from colonnade.exchanges import Relay, Split
 from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Consecutive, LocalUpdates, Replayed
-from colonnade.models import Additive, Concat, Fusion
+from colonnade.local_updates import Consecutive, Replayed
+from colonnade.method import Method
+from colonnade.models import Concat, Fusion
 from colonnade.surrogates import Memory, Storage
 from colonnade.uplinks import Plain
 
@@ -22,55 +23,6 @@ __all__ = ["Labels", "Method", "Others", "cvfl", "efvfl", "fedbcd", "lean", "svf
 
 Labels = Literal["private", "shared"]
 Others = Literal["codes", "total"]
-
-
-@dataclass(frozen=True)
-class Method:
-    """How a federation trains.
-
-    Parameters
-    ----------
-    name
-        What tables call it.
-    fusion
-        How embeddings become the top model's input.
-    uplink
-        How embeddings reach the label holder.
-    exchange
-        What comes back: ``Split()``, derivatives, or ``Relay(...)``, the others' embeddings and the
-        top model.
-    local_updates
-        Which steps follow an exchange.
-
-    Raises
-    ------
-    ConfigurationError
-        If the parts cannot work together.
-    """
-
-    name: str
-    fusion: Fusion = field(default_factory=Concat)
-    uplink: Plain = field(default_factory=Plain)
-    exchange: Exchange = field(default_factory=Split)
-    local_updates: LocalUpdates = field(default_factory=Consecutive)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.exchange, Exchange):
-            raise ConfigurationError(
-                f"an exchange is Split(...) or Relay(...), not {self.exchange!r}; "
-                "derivatives go through Split(downlink=...)"
-            )
-        if isinstance(self.exchange, Relay) and isinstance(self.local_updates, Replayed):
-            raise ConfigurationError(
-                "replaying is for the split exchange, where the label holder alone has what it "
-                "needs; in the relay exchange everybody may take several steps: Consecutive(...)"
-            )
-        total = isinstance(self.exchange, Relay) and self.exchange.others == "total"
-        if total and not isinstance(self.fusion, Additive):
-            raise ConfigurationError(
-                "the total of all embeddings is all that fusion by sum or mean needs, but "
-                f"{type(self.fusion).__name__} needs each of them: say others='codes'"
-            )
 
 
 def svfl(

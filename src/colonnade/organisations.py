@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,9 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
-from colonnade.models import Features, OptimiserFactory, SchedulerFactory
+from colonnade.models import Features, Learner, OptimiserFactory, SchedulerFactory
 
-__all__ = ["LabelHolder", "Party", "Transformer", "check_names"]
+__all__ = ["LabelHolder", "Loss", "Party", "Transformer", "check_names"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""From predictions and labels of a batch to its mean loss."""
 
 
 class Transformer(Protocol):
@@ -64,6 +68,10 @@ class Party:
     device: str | torch.device = "cpu"
     transformer: Transformer | None = None
 
+    def learner(self) -> Learner:
+        """Return a copy of the bottom model with its optimiser and scheduler."""
+        return Learner(copy.deepcopy(self.bottom), self.optimiser, self.scheduler, self.device)
+
 
 @dataclass(frozen=True)
 class LabelHolder:
@@ -95,13 +103,19 @@ class LabelHolder:
     name: str
     labels: Tensor
     top: nn.Module
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None
+    loss: Loss | None = None
     features: Features | None = None
     bottom: nn.Module | None = None
     optimiser: OptimiserFactory = field(default_factory=_adam)
     scheduler: SchedulerFactory | None = None
     device: str | torch.device = "cpu"
     transformer: Transformer | None = None
+
+    def learners(self) -> tuple[Learner, Learner | None]:
+        """Return copies of the top model and of the bottom model, if any, to be trained."""
+        own = self.as_party()
+        top = Learner(copy.deepcopy(self.top), self.optimiser, self.scheduler, self.device)
+        return top, None if own is None else own.learner()
 
     def as_party(self) -> Party | None:
         """Return what it is besides: an organisation with columns; None if it has none."""

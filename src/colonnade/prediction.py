@@ -16,11 +16,15 @@ from colonnade.checks import check_features, shown
 from colonnade.drivers import Assignment, Driver, Simulate
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.evaluation import HeldOut
+from colonnade.flows import largest_body
+from colonnade.layout import Layout
 from colonnade.ledger import Ledger
 from colonnade.models import Features, Fusion, Learner
-from colonnade.organisations import Transformer
-from colonnade.roles import HeldOut, PredictLabelHolder, PredictParty
-from colonnade.uplinks import Plain
+from colonnade.organisations import Party, Transformer
+from colonnade.roles import PredictLabelHolder, PredictParty
+from colonnade.uplinks import Uplink
+from colonnade.wire import Purpose
 
 __all__ = ["Prediction", "Predictor"]
 
@@ -120,7 +124,7 @@ class Predictor:
     label_holder: str
     models: Mapping[str, Mapping[str, nn.Module]]
     widths: Mapping[str, int]
-    uplink: Plain
+    uplink: Uplink
     fusion: Fusion
     devices: Mapping[str, str | torch.device]
     transformers: Mapping[str, Transformer]
@@ -161,13 +165,24 @@ class Predictor:
         if rows_per_message < 1:
             raise ConfigurationError(f"rows_per_message must be 1 or more, not {rows_per_message}")
         new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
-        holder = self._holder(features, rows, new)
-        roles: list[Role] = [*self._parties(features, rows, new), holder]
-        limit = max(
-            self.uplink.link.bytes_at_most(rows_per_message, width)
-            for width in self.widths.values()
+        names = tuple(name for name in self.widths if name != self.label_holder)
+        layout = Layout(names, self.label_holder, self.widths, rows, self.seed)
+        own = {name: self._with_models(name, columns) for name, columns in features.items()}
+        holder = PredictLabelHolder(
+            layout,
+            Learner(
+                self.models[self.label_holder]["top"],
+                device=self.devices.get(self.label_holder, "cpu"),
+            ),
+            own.get(self.label_holder),
+            self.uplink,
+            self.fusion,
+            new,
         )
-        assignment = Assignment(seed=self.seed, max_body_bytes=limit)
+        parties = [PredictParty(layout, own[name], self.uplink, new) for name in names]
+        roles: list[Role] = [*parties, holder]
+        flows = self.uplink.flows(layout, min(rows, rows_per_message), Purpose.PREDICTION)
+        assignment = Assignment(seed=self.seed, max_body_bytes=largest_body(flows))
         record = (driver or Simulate()).run(roles, assignment)
         assert holder.predictions is not None
         return Prediction(holder.predictions, record.ledger)
@@ -192,41 +207,9 @@ class Predictor:
                 )
         return features
 
-    def _learner(self, name: str, part: str) -> Learner:
-        return Learner(self.models[name][part], device=self.devices.get(name, "cpu"))
-
-    def _parties(
-        self, features: Mapping[str, Features], rows: int, new: HeldOut
-    ) -> list[PredictParty]:
-        holder = self.label_holder
-        return [
-            PredictParty(
-                name,
-                holder,
-                self._learner(name, "bottom"),
-                features[name],
-                new,
-                self.uplink.uploader(name, holder, rows, width, self.seed),
-            )
-            for name, width in self.widths.items()
-            if name != holder
-        ]
-
-    def _holder(
-        self, features: Mapping[str, Features], rows: int, new: HeldOut
-    ) -> PredictLabelHolder:
-        holder = self.label_holder
-        widths = {name: width for name, width in self.widths.items() if name != holder}
-        own = holder in features
-        return PredictLabelHolder(
-            holder,
-            self._learner(holder, "top"),
-            self._learner(holder, "bottom") if own else None,
-            features[holder] if own else None,
-            new,
-            self.uplink.collector(widths, rows, self.fusion, self.seed),
-            tuple(widths),
-        )
+    def _with_models(self, name: str, features: Features) -> Party:
+        bottom = self.models[name]["bottom"]
+        return Party(name, features, bottom, device=self.devices.get(name, "cpu"))
 
 
 def _are_features(given: Any) -> bool:

@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from colonnade.drivers.driver import Values
 from colonnade.errors import ConfigurationError
-from colonnade.roles import EarlyStopping
 
-__all__ = ["Training", "Watcher"]
+__all__ = ["EarlyStopping", "Training", "Watcher"]
+
+Values = Mapping[str, float | int | str]
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """End training when the metric no longer improves, and go back to the best model.
+
+    Parameters
+    ----------
+    patience
+        Evaluations without improvement after which training ends; None never ends it, but the best
+        model is still the one that counts.
+    min_delta
+        By how much the metric must improve to count as better, in its own unit.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``patience`` is below 1 or ``min_delta`` negative.
+
+    Examples
+    --------
+    >>> EarlyStopping(patience=3)
+    EarlyStopping(patience=3, min_delta=0.0)
+    """
+
+    patience: int | None = 5
+    min_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.patience is not None and self.patience < 1:
+            raise ConfigurationError(f"patience must be 1 evaluation or more, not {self.patience}")
+        if not 0 <= self.min_delta < math.inf:
+            raise ConfigurationError(f"min_delta must be 0 or more, not {self.min_delta}")
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ from colonnade.drivers import Driver, Processes, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.planning import Plan, plan
-from colonnade.roles import EarlyStopping
 from colonnade.runs import Run
-from colonnade.training import Training, Watcher
+from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["RunConfig"]
 

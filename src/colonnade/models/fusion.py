@@ -20,6 +20,7 @@ from colonnade.errors import ConfigurationError
 __all__ = ["Additive", "Concat", "Fusion", "Max", "Mean", "Sum"]
 
 
+@runtime_checkable
 class Fusion(Protocol):
     """Combines embeddings; a frozen value."""
 

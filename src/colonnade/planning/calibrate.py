@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from colonnade.costs import CostModel, Measured
 from colonnade.drivers import Simulate
 from colonnade.federation import Federation
-from colonnade.methods import Method
+from colonnade.method import Method
 from colonnade.training import Training
 
 __all__ = ["calibrated"]

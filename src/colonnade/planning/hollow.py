@@ -14,29 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.exchanges import Relay, Split
 from colonnade.federation import Federation
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
-from colonnade.methods import Method
 from colonnade.metrics import Metric
 from colonnade.models import parameter_count
 from colonnade.organisations import LabelHolder, Party
 from colonnade.streams import StreamKey
 
-__all__ = ["hollow_federation", "sized_method"]
+__all__ = ["hollow_federation", "sized"]
 
 
-def sized_method(method: Method) -> Method:
-    """Return the method with links whose messages have their size whatever the values."""
-    training, held_out = method.uplink.links
-    uplink = replace(method.uplink, link=_sized(training), held_out=_sized(held_out))
-    match method.exchange:
-        case Split(downlink=downlink) as split:
-            return replace(
-                method, uplink=uplink, exchange=replace(split, downlink=_sized(downlink))
-            )
-        case Relay(top=top) as relay:
-            return replace(method, uplink=uplink, exchange=replace(relay, top=_sized(top)))
+def sized(link: Link) -> Link:
+    """Return the link with messages that have their size whatever the values."""
+    return link if link.fixed_size else _Longest(link)
 
 
 class _Hollow(nn.Module):
@@ -142,7 +132,3 @@ class _LongestEnd:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         pass
-
-
-def _sized(link: Link) -> Link:
-    return link if link.fixed_size else _Longest(link)

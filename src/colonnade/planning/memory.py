@@ -9,12 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.exchanges import Relay, Split
+from colonnade.agreement import Agreement
 from colonnade.federation import Federation
-from colonnade.links import Direct
-from colonnade.methods import Method
-from colonnade.models import Features, Learner, parameter_count, take
-from colonnade.training import Training
+from colonnade.models import Features, Learner, take
 
 __all__ = ["Memory", "memory_of"]
 
@@ -52,12 +49,19 @@ class Memory:
         return sum(vars(self).values())
 
 
-def memory_of(federation: Federation, method: Method, training: Training) -> dict[str, Memory]:
+def memory_of(federation: Federation, agreement: Agreement) -> dict[str, Memory]:
     """Return what each organisation will hold, by its name."""
-    holder = federation.label_holder
-    batch = min(training.batch_size, len(federation.train_rows))
+    holder, flows = federation.label_holder, agreement.flows()
+    batch = agreement.batches.batch_size
     rows = federation.train_rows[:batch]
-    messages, remembered = _ends_bytes(federation, method, batch)
+
+    def messages(name: str) -> int:
+        own = [f for f in flows if f.purpose.trains and name in (f.sender, *f.receivers)]
+        return sum(flow.bytes_at_most for flow in own)
+
+    def remembered(name: str) -> int:
+        return sum(flow.bytes_remembered(name) for flow in flows)
+
     memory = {}
     for party in federation.parties:
         learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
@@ -65,10 +69,11 @@ def memory_of(federation: Federation, method: Method, training: Training) -> dic
             _features_bytes(party.features),
             *_learner_bytes(learner),
             _kept_bytes(learner, take(party.features, rows)),
-            messages[party.name],
-            remembered[party.name],
+            messages(party.name),
+            remembered(party.name),
         )
-    fused = torch.zeros(batch, method.fusion.width(list(federation.widths.values())))
+    fusion = agreement.method.fusion
+    fused = torch.zeros(batch, fusion.width(list(federation.widths.values())))
     top = Learner(copy.deepcopy(holder.top), holder.optimiser)
     parameters, optimiser = _learner_bytes(top)
     kept, columns = _kept_bytes(top, fused), 0
@@ -80,51 +85,9 @@ def memory_of(federation: Federation, method: Method, training: Training) -> dic
         columns = _features_bytes(holder.features)
     columns += holder.labels.nbytes
     memory[holder.name] = Memory(
-        columns, parameters, optimiser, kept, messages[holder.name], remembered[holder.name]
+        columns, parameters, optimiser, kept, messages(holder.name), remembered(holder.name)
     )
     return memory
-
-
-def _ends_bytes(
-    federation: Federation, method: Method, batch: int
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the largest messages of a round at each organisation, and what its links remember.
-
-    An end of a link is described by the link and the table it is for.
-    """
-    holder, rows = federation.label_holder.name, federation.rows
-    up = {
-        name: (method.uplink.link, rows, batch, width) for name, width in federation.widths.items()
-    }
-    ends = {name: [up[name]] for name in federation.widths} | {
-        holder: [end for name, end in up.items() if name != holder]
-    }
-    match method.exchange:
-        case Split(downlink=downlink):
-            for party in federation.parties:
-                down = (downlink, rows, batch, federation.widths[party.name])
-                ends[party.name].append(down)
-                ends[holder].append(down)
-        case Relay(top=top, others=others):
-            size = parameter_count(federation.label_holder.top)
-            width = max(federation.widths.values())
-            for name, own in ends.items():
-                own.append((top, 1, 1, size))
-                if name == holder and holder in up:
-                    own.append(up[holder])
-                elif others == "total":
-                    own.append((Direct(), rows, batch, width))
-                elif name != holder:
-                    own += [end for other, end in up.items() if other != name]
-    messages = {
-        name: sum(link.bytes_at_most(batch, width) for link, _, batch, width in own)
-        for name, own in ends.items()
-    }
-    remembered = {
-        name: sum(link.bytes_remembered(rows, width) for link, rows, _, width in own)
-        for name, own in ends.items()
-    }
-    return messages, remembered
 
 
 def _features_bytes(features: Features) -> int:

@@ -13,7 +13,7 @@ Where work costs what it takes on this machine, a few rounds of the real models 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,14 +23,15 @@ from colonnade.channels import Network
 from colonnade.costs import CostModel, Measured
 from colonnade.drivers import Driver, Simulate
 from colonnade.federation import Federation
-from colonnade.methods import Method, svfl
+from colonnade.flows import Flow
+from colonnade.method import Method
+from colonnade.methods import svfl
 from colonnade.planning.calibrate import calibrated
-from colonnade.planning.hollow import hollow_federation, sized_method
+from colonnade.planning.hollow import hollow_federation, sized
 from colonnade.planning.memory import Memory, memory_of
 from colonnade.planning.stretch import stretched, traffic
-from colonnade.roles import EarlyStopping
 from colonnade.runs import Run
-from colonnade.training import Training
+from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
 
 __all__ = ["Plan", "plan"]
@@ -160,13 +161,14 @@ def plan(
     method = method or svfl()
     training = training or Training()
     federation.check(method)
+    agreement = federation.agreement(method, training)
     network = driver.network if isinstance(driver, Simulate) else Network()
     costs: CostModel = driver.costs if isinstance(driver, Simulate) else Measured()
     label = costs.label
     if isinstance(costs, Measured):
         costs = calibrated(federation, method, training, costs)
         label = "calibrated"
-    hollow, thin = hollow_federation(federation), sized_method(method)
+    hollow, thin = hollow_federation(federation), method.with_links(sized)
     simulator = Simulate(network, costs)
 
     def played(epochs: int) -> Run:
@@ -174,9 +176,10 @@ def plan(
         schedule = replace(training, epochs=epochs, early_stopping=stopping)
         return hollow.train(thin, schedule, simulator)
 
-    epochs, rounds = training.epochs, -(-len(federation.train_rows) // training.batch_size)
+    epochs, rounds = training.epochs, agreement.batches.rounds_per_epoch
     every = training.evaluate_every or rounds
-    steady = all(link.at(0) == link for link in (*method.uplink.links, *method.exchange.links))
+    flows = agreement.flows()
+    steady = all(flow.format.at(0) == flow.format for flow in flows)
     if epochs > _EPOCHS_PLAYED and rounds % every == 0 and steady:
         three, two = played(_EPOCHS_PLAYED), played(_EPOCHS_PLAYED - 1)
         sent = stretched(three.ledger, two.ledger, epochs, rounds)
@@ -186,7 +189,7 @@ def plan(
         whole = played(epochs)
         sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
         epoch = seconds / epochs
-    why = _why_bound(method, training, -(-epochs * rounds // every))
+    why = _why_bound(flows, training, -(-epochs * rounds // every))
     return Plan(
         method=method.name,
         rounds=epochs * rounds,
@@ -198,13 +201,13 @@ def plan(
         seconds=seconds,
         seconds_epoch=epoch,
         clock={"network": "modelled", "compute": label},
-        memory=memory_of(federation, method, training),
+        memory=memory_of(federation, agreement),
     )
 
 
-def _why_bound(method: Method, training: Training, evaluations: int) -> tuple[str, ...]:
+def _why_bound(flows: Sequence[Flow], training: Training, evaluations: int) -> tuple[str, ...]:
     reasons = []
-    if not all(link.fixed_size for link in (*method.uplink.links, *method.exchange.links)):
+    if not all(flow.format.fixed_size for flow in flows):
         reasons.append("the size of a message depends on the values in it")
     rule = training.early_stopping
     if rule is not None and rule.patience is not None and rule.patience < evaluations:

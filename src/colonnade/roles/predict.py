@@ -12,10 +12,14 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.effects import Boundary, Purpose, Work
+from colonnade.evaluation import HeldOut
+from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Features, Learner, take
-from colonnade.roles.evaluate import HeldOut, outputs, upload
-from colonnade.uplinks import Collector, Moment, Uploader
+from colonnade.models import Fusion, Learner, take
+from colonnade.organisations import Party
+from colonnade.roles.evaluate import outputs, upload
+from colonnade.stragglers import Wait
+from colonnade.uplinks import Moment, Uplink
 
 __all__ = ["PredictLabelHolder", "PredictParty"]
 
@@ -25,46 +29,34 @@ class PredictParty:
 
     Parameters
     ----------
-    name, label_holder
-        Its own name, and that of the label holder.
-    bottom
-        Its trained bottom model.
-    features
-        Its columns of the new rows.
+    layout
+        Who takes part, and how many rows are new.
+    own
+        Its columns of the new rows, and its trained bottom model.
+    uplink
+        How its embeddings travel.
     new
         Which rows, in pieces.
-    uplink
-        Its half of the uplink.
     """
 
-    def __init__(
-        self,
-        name: str,
-        label_holder: str,
-        bottom: Learner,
-        features: Features,
-        new: HeldOut,
-        uplink: Uploader,
-    ) -> None:
-        self.name = name
+    def __init__(self, layout: Layout, own: Party, uplink: Uplink, new: HeldOut) -> None:
+        self.name = own.name
         self.round = 0
-        self._label_holder = label_holder
-        self._bottom = bottom
-        self._features = features
+        self._peers = (layout.label_holder, *uplink.peers(layout, own.name))
+        self._bottom = Learner(own.bottom, device=own.device)
         self._new = new
-        self._uplink = uplink
+        self._uplink = uplink.uploader(layout, own)
 
     @property
     def peers(self) -> Sequence[str]:
-        """The label holder alone."""
-        return (self._label_holder,)
+        """The label holder, and whom the uplink needs."""
+        return self._peers
 
     async def run(self) -> None:
         """Send the embeddings of the new rows."""
+        await self._uplink.prepare([self._new.rows])
         await Boundary(self.round)
-        await upload(
-            self._uplink, self._bottom, self._features, self._new, self.round, Purpose.PREDICTION
-        )
+        await upload(self._uplink, self._bottom, self._new, self.round, Purpose.PREDICTION)
         self.round += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -81,39 +73,37 @@ class PredictLabelHolder:
 
     Parameters
     ----------
-    name
-        Its name.
+    layout
+        Who takes part, and how many rows are new.
     top
         The trained top model.
-    bottom, features
-        Its own trained bottom model and its columns of the new rows; both None without columns.
+    own
+        Its own columns of the new rows and its trained bottom model; None without columns.
+    uplink, fusion
+        How embeddings reach the top model.
     new
         Which rows, in pieces.
-    uplink
-        Its half of the uplink.
-    parties
-        The names of the parties.
     """
 
     def __init__(
         self,
-        name: str,
+        layout: Layout,
         top: Learner,
-        bottom: Learner | None,
-        features: Features | None,
+        own: Party | None,
+        uplink: Uplink,
+        fusion: Fusion,
         new: HeldOut,
-        uplink: Collector,
-        parties: Sequence[str],
     ) -> None:
-        self.name = name
+        self.name = layout.label_holder
         self.round = 0
         self.predictions: Tensor | None = None
         self._top = top
-        self._bottom = bottom
-        self._features = features
+        self._features = None if own is None else own.features
+        self._bottom = None if own is None else Learner(own.bottom, device=own.device)
         self._new = new
-        self._uplink = uplink
-        self._parties = tuple(parties)
+        # Every row is predicted, so everybody is waited for.
+        self._uplink = uplink.collector(layout, fusion, Wait())
+        self._parties = layout.parties
 
     @property
     def peers(self) -> Sequence[str]:
@@ -122,17 +112,17 @@ class PredictLabelHolder:
 
     async def run(self) -> None:
         """Receive the embeddings of the new rows, and keep the top model's outputs."""
+        await self._uplink.prepare([self._new.rows])
         await Boundary(self.round)
-        own = None if self._bottom is None else self._own
         self.predictions = await outputs(
-            self._uplink, own, self._top, self._new, self.round, Purpose.PREDICTION
+            self._uplink, self._own, self._top, self._new, self.round, Purpose.PREDICTION
         )
         self.round += 1
 
-    async def _own(self, rows: Rows, moment: Moment) -> Tensor:
+    async def _own(self, rows: Rows, moment: Moment) -> Tensor | None:
         bottom, features = self._bottom, self._features
-        assert bottom is not None
-        assert features is not None
+        if bottom is None or features is None:
+            return None
         return await Work(
             "forward",
             lambda: bottom(take(features, rows), training=False),

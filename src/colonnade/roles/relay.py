@@ -3,8 +3,8 @@ r"""The relay exchange: embeddings up, everybody's embeddings and the top model 
 Theory of operation. Every party has the labels. In each round, for a batch of B rows:
 
 1. party m computes z_m = h_m(x_m) and sends it through its link: C(z_m);
-2. the label holder tells every party of the others' embeddings (``others.py``), and sends it the
-   parameters of the top model through a link of its own: C_0(theta_0);
+2. the label holder tells every party of the others' embeddings (``relayed_embeddings.py``), and
+   sends it the parameters of the top model through a link of its own: C_0(theta_0);
 3. everyone takes Q steps on the batch: a party on its own parameters, with its own exact fresh
    z_m, the others' embeddings and the top model as received; the label holder on the exact top
    model (and a bottom of its own), with the embeddings as received.
@@ -16,6 +16,7 @@ nothing flows through a codec.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -24,16 +25,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
 from colonnade.effects import Expect, Receive, Send, Work
-from colonnade.links import LinkReceiver, LinkSender, Rows
+from colonnade.links import Link, Rows
 from colonnade.models import Learner, parameter_vector, put_parameters, take
-from colonnade.roles.others import FuseOwn, OthersReceiver, OthersSender
-from colonnade.roles.rounds import Loss, TrainingLabelHolder, TrainingParty
-from colonnade.uplinks import Fused, Moment
+from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSender, FuseOwn
+from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
+from colonnade.uplinks import Collected, Itemised, Moment
 
-__all__ = ["RelayLabelHolder", "RelayParty"]
+__all__ = ["TOP", "RelayLabelHolder", "RelayParty"]
 
-KIND = "top"
+TOP = "top"
 _ONE = np.zeros(1, dtype=np.int64)  # the parameters of a top model are a table of one row
 
 
@@ -42,48 +44,41 @@ class RelayParty(TrainingParty):
 
     Parameters
     ----------
-    labels
-        A label for each aligned sample.
-    loss
-        From predictions and labels of a batch to its mean loss.
+    agreement, seat
+        As for ``TrainingParty``.
+    shared
+        Labels, loss, and the form of the top model.
     top
-        A model of the label holder's top model's form, whose parameters it will be sent.
-    top_link
-        The receiving end of the link that brings them.
+        The link that brings the top model's parameters.
     others
         Its half of how it learns of the others' embeddings.
-    steps
-        Q.
-    **around
-        As for ``TrainingParty``.
     """
 
     def __init__(
         self,
-        labels: Tensor,
-        loss: Loss,
-        top: Learner,
-        top_link: LinkReceiver,
-        others: OthersReceiver,
-        steps: int,
-        **around: Any,
+        agreement: Agreement,
+        seat: PartySeat,
+        shared: Shared,
+        top: Link,
+        others: EmbeddingsReceiver,
     ) -> None:
-        super().__init__(**around)
-        self._steps = steps
-        self._labels = labels
-        self._loss = loss
-        self._top = top
+        super().__init__(agreement, seat)
+        self._steps = 1 + agreement.method.local_updates.repeats
+        self._labels = shared.labels
+        self._loss = shared.loss
+        # Only the label holder trains it.
+        self._top = Learner(copy.deepcopy(shared.top), device=seat.own.device)
         self._top.module.requires_grad_(False)
-        self._top_link = top_link
+        self._top_link = top.receiver(1, agreement.parameters, f"parties/{self.name}/top")
         self._others = others
         self._saliency: Tensor | None = None
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         embedding: Tensor | None = await self._uplink.upload(
-            self.bottom, self._features, rows, moment, self._saliency
+            self.bottom, rows, moment, self._saliency
         )
         fuse = await self._others.receive(self._uplink, rows, moment)
-        arrivals = await Receive(Expect(KIND, self.round, (self._label_holder,)))
+        arrivals = await Receive(Expect(TOP, self.round, (self._label_holder,)))
         await Work("decode", lambda: self._take_top(arrivals.only.body, moment), self.round, rows=1)
         for step in range(self._steps):
             await Work(
@@ -96,7 +91,7 @@ class RelayParty(TrainingParty):
             embedding = None  # the next steps have one of their own
 
     def _take_top(self, body: bytes, moment: Moment) -> None:
-        key = moment.key(self._seed, self._label_holder, KIND)
+        key = moment.key(self._seed, self._label_holder, TOP)
         put_parameters(self._top.module, self._top_link.receive(body, _ONE, key)[0])
 
     def _local_step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
@@ -134,35 +129,34 @@ class RelayLabelHolder(TrainingLabelHolder):
 
     Parameters
     ----------
+    agreement, seat
+        As for ``TrainingLabelHolder``.
+    top
+        The link that brings the top model's parameters to all parties.
     others
         Its half of how parties learn of the others' embeddings.
-    top_link
-        The sending end of the link that brings the top model's parameters to all parties.
-    steps
-        Q.
-    **around
-        As for ``TrainingLabelHolder``.
     """
 
     def __init__(
-        self, others: OthersSender, top_link: LinkSender, steps: int, **around: Any
+        self, agreement: Agreement, seat: HolderSeat, top: Link, others: EmbeddingsSender
     ) -> None:
-        super().__init__(**around)
-        self._steps = steps
+        super().__init__(agreement, seat)
+        self._steps = 1 + agreement.method.local_updates.repeats
         self._others = others
-        self._top_link = top_link
+        self._top_link = top.sender(1, agreement.parameters, "label-holder/top")
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        own = None if self.bottom is None else await self._own(rows, moment)
-        fused = await self._uplink.collect(rows, own, moment)
-        await self._others.send(fused, own, rows, moment)
+        own = await self._own(rows, moment)
+        collected = await self._uplink.collect(rows, moment)
+        assert isinstance(collected, Itemised)  # as Relay demands of the uplink
+        await self._others.send(collected, own, rows, moment)
         body = await Work("encode", lambda: self._encode_top(moment), self.round, rows=1)
-        for party in self.peers:
-            await Send(party, KIND, self.round, body)
+        for party in self._parties:
+            await Send(party, TOP, self.round, body)
         for step in range(self._steps):
             await Work(
                 "local_step",
-                partial(self._local_step, fused, own, rows, step),
+                partial(self._local_step, collected, own, rows, step),
                 self.round,
                 step=step + 1,
                 rows=len(rows),
@@ -170,15 +164,14 @@ class RelayLabelHolder(TrainingLabelHolder):
             own = None  # the next steps have one of their own
 
     def _encode_top(self, moment: Moment) -> bytes:
-        key = moment.key(self._seed, self.name, KIND)
+        key = moment.key(self._seed, self.name, TOP)
         return self._top_link.send(parameter_vector(self.top.module)[None], _ONE, key)
 
-    def _local_step(self, fused: Fused, own: Tensor | None, rows: Rows, step: int) -> None:
+    def _local_step(self, collected: Collected, own: Tensor | None, rows: Rows, step: int) -> None:
         """Take a step on top and own bottom; the first one has the embedding that was sent."""
-        if own is None and self.bottom is not None:
+        if own is None:
             own = self._embed(rows)
-        embeddings = [*fused.constants(), *([] if own is None else [own])]
-        mean_loss = self._backpropagate(self._uplink.fusion(embeddings), rows)
+        mean_loss = self._backpropagate(collected.fuse(own), rows)
         if step == 0:
             self._note(mean_loss, rows)
         self._update()

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from colonnade.batches import BatchPlan
+from colonnade.agreement import VERDICT, Agreement, HolderSeat, PartySeat
 from colonnade.effects import Boundary, Expect, Purpose, Receive, Report, Send, Work
 from colonnade.errors import Diverged
+from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
-from colonnade.models import Features, Learner, take
-from colonnade.roles.evaluate import EvaluationPlan, HeldOut, Metrics, evaluated, upload
+from colonnade.models import Learner, take
+from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
-from colonnade.uplinks import Moment, PlainCollector, PlainUploader
+from colonnade.uplinks import Moment
 
-__all__ = ["Loss", "TrainingLabelHolder", "TrainingParty"]
-
-VERDICT = "verdict"
-Loss = Callable[[Tensor, Tensor], Tensor]
+__all__ = ["TrainingLabelHolder", "TrainingParty"]
 
 
 class TrainingParty(ABC):
@@ -33,47 +31,32 @@ class TrainingParty(ABC):
 
     Parameters
     ----------
-    name, label_holder
-        Its own name, and that of the label holder.
-    bottom
-        Its bottom model.
-    features
-        Its columns, a row for each aligned sample.
-    batches, evaluation
-        Which rows are used when.
-    uplink
-        Its half of the uplink.
-    seed
-        The run's seed.
+    agreement
+        What all organisations know.
+    seat
+        What this party alone has.
     """
 
-    def __init__(
-        self,
-        name: str,
-        label_holder: str,
-        bottom: Learner,
-        features: Features,
-        batches: BatchPlan,
-        evaluation: EvaluationPlan,
-        uplink: PlainUploader,
-        seed: int,
-    ) -> None:
-        self.name = name
+    def __init__(self, agreement: Agreement, seat: PartySeat) -> None:
+        layout, uplink = agreement.layout, agreement.method.uplink
+        self.name = seat.own.name
         self.round = 0
-        self.bottom = bottom
-        self._label_holder = label_holder
-        self._features = features
-        self._batches = batches
-        self._evaluation = evaluation
-        self._uplink = uplink
-        self._seed = seed
+        self.bottom = seat.own.learner()
+        self._features = seat.own.features
+        self._label_holder = layout.label_holder
+        self._peers = (layout.label_holder, *uplink.peers(layout, self.name))
+        self._row_sets = agreement.row_sets
+        self._batches = agreement.batches
+        self._evaluation = agreement.evaluation
+        self._uplink = uplink.uploader(layout, seat.own)
+        self._seed = layout.seed
         self._stopped = False
-        self._best = BestParts([bottom])
+        self._best = BestParts([self.bottom])
 
     @property
     def peers(self) -> Sequence[str]:
-        """The label holder alone."""
-        return (self._label_holder,)
+        """The label holder, and whom the uplink needs."""
+        return self._peers
 
     def done(self) -> bool:
         """Whether the last round is over, or training was stopped."""
@@ -81,6 +64,7 @@ class TrainingParty(ABC):
 
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until the label holder stops it."""
+        await self._uplink.prepare(self._row_sets)
         while not self.done():
             await Boundary(self.round)
             await self._train(self._batches.rows(self.round), Moment(self.round))
@@ -97,10 +81,10 @@ class TrainingParty(ABC):
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        """Exchange a batch and take the steps of its round."""
+        """Exchange a batch and take the steps of its round, if there are any."""
 
     async def _upload(self, held_out: HeldOut) -> None:
-        await upload(self._uplink, self.bottom, self._features, held_out, self.round)
+        await upload(self._uplink, self.bottom, held_out, self.round)
 
     async def _obey(self) -> None:
         """Do as the label holder's verdict on this evaluation says."""
@@ -137,60 +121,29 @@ class TrainingLabelHolder(ABC):
 
     Parameters
     ----------
-    name
-        Its name.
-    top
-        The top model, from fused embeddings to predictions.
-    labels
-        A label for each aligned sample.
-    loss
-        From predictions and labels of a batch to its mean loss.
-    bottom, features
-        Its own bottom model and columns; both None when it has labels only.
-    parties
-        The names of the parties.
-    batches, evaluation
-        Which rows are used when.
-    uplink
-        Its half of the uplink.
-    metrics
-        What is reported of an evaluation.
-    judge
-        Decides what an evaluation means for going on; None where training just runs its course.
-    seed
-        The run's seed.
+    agreement
+        What all organisations know.
+    seat
+        What the label holder alone has.
     """
 
-    def __init__(
-        self,
-        name: str,
-        top: Learner,
-        labels: Tensor,
-        loss: Loss,
-        bottom: Learner | None,
-        features: Features | None,
-        parties: Sequence[str],
-        batches: BatchPlan,
-        evaluation: EvaluationPlan,
-        uplink: PlainCollector,
-        metrics: Metrics,
-        judge: Judge | None,
-        seed: int,
-    ) -> None:
-        self.name = name
+    def __init__(self, agreement: Agreement, seat: HolderSeat) -> None:
+        layout, method, own = agreement.layout, agreement.method, seat.own
+        self.name = own.name
         self.round = 0
-        self.top = top
-        self.bottom = bottom
-        self.judge = judge
-        self._labels = labels
-        self._loss = loss
-        self._features = features
-        self._parties = tuple(parties)
-        self._batches = batches
-        self._evaluation = evaluation
-        self._uplink = uplink
-        self._metrics = metrics
-        self._seed = seed
+        self.top, self.bottom = own.learners()
+        self._labels = own.labels
+        self._loss = seat.loss
+        self._features = own.features
+        self._parties = layout.parties
+        self._row_sets = agreement.row_sets
+        self._batches = agreement.batches
+        self._evaluation = agreement.evaluation
+        self._uplink = method.uplink.collector(layout, method.fusion, method.stragglers)
+        self._metrics = seat.metrics
+        self._seed = layout.seed
+        rule = agreement.evaluation.stopping
+        self._judge = None if rule is None else Judge(rule, seat.watched, seat.greater_is_better)
         # The loss of each row since the last report, summed in double precision.
         self._loss_sum = 0.0
         self._loss_rows = 0
@@ -202,12 +155,18 @@ class TrainingLabelHolder(ABC):
         """Every party."""
         return self._parties
 
+    @property
+    def best_round(self) -> int | None:
+        """After which round the model was best, where training chooses the best."""
+        return None if self._judge is None else self._judge.best_round
+
     def done(self) -> bool:
         """Whether the last round is over, or training was stopped."""
         return self._stopped or self.round >= self._batches.rounds
 
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until its own judge stops it."""
+        await self._uplink.prepare(self._row_sets)
         while not self.done():
             await Boundary(self.round)
             await self._train(self._batches.rows(self.round), Moment(self.round))
@@ -229,12 +188,15 @@ class TrainingLabelHolder(ABC):
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        """Exchange a batch and take the steps of its round."""
+        """Exchange a batch and take the steps of its round, if there are any."""
 
     def _learners(self) -> list[Learner]:
         return [self.top] if self.bottom is None else [self.top, self.bottom]
 
-    async def _own(self, rows: Rows, moment: Moment) -> Tensor:
+    async def _own(self, rows: Rows, moment: Moment) -> Tensor | None:
+        """Return its own embedding of some rows; None where it has no columns."""
+        if self.bottom is None:
+            return None
         return await Work(
             "forward",
             lambda: self._embed(rows, moment.purpose is Purpose.TRAINING),
@@ -243,10 +205,9 @@ class TrainingLabelHolder(ABC):
             rows=len(rows),
         )
 
-    def _embed(self, rows: Rows, training: bool = True) -> Tensor:
-        """Return its own embedding of some rows."""
-        assert self.bottom is not None
-        assert self._features is not None
+    def _embed(self, rows: Rows, training: bool = True) -> Tensor | None:
+        if self.bottom is None or self._features is None:
+            return None
         return self.bottom(take(self._features, rows), training)
 
     def _backpropagate(self, fused: Tensor, rows: Rows) -> float:
@@ -274,7 +235,7 @@ class TrainingLabelHolder(ABC):
     async def _evaluated(self, held_out: HeldOut) -> dict[str, float]:
         return await evaluated(
             self._uplink,
-            None if self.bottom is None else self._own,
+            self._own,
             self.top,
             self._labels,
             self._metrics,
@@ -284,9 +245,9 @@ class TrainingLabelHolder(ABC):
 
     async def _pass_judgement(self, values: Mapping[str, float]) -> None:
         """Tell every party what the evaluation means, and do it oneself."""
-        if self.judge is None:
+        if self._judge is None:
             return
-        verdict = self.judge.hear(self.round, values)
+        verdict = self._judge.hear(self.round, values)
         for party in self._parties:
             body = encode_verdict(verdict)
             await Send(party, VERDICT, self.round, body, Purpose.EVALUATION)
@@ -315,7 +276,7 @@ class TrainingLabelHolder(ABC):
             "loss": [self._loss_sum, self._loss_rows],
             "stopped": self._stopped,
             "best": self._best.state_dict(),
-            "judge": {} if self.judge is None else self.judge.state_dict(),
+            "judge": {} if self._judge is None else self._judge.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -328,5 +289,5 @@ class TrainingLabelHolder(ABC):
         self._loss_sum, self._loss_rows = state["loss"]
         self._stopped = state["stopped"]
         self._best.load_state_dict(state["best"])
-        if self.judge is not None:
-            self.judge.load_state_dict(state["judge"])
+        if self._judge is not None:
+            self._judge.load_state_dict(state["judge"])

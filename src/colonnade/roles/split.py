@@ -13,6 +13,8 @@ batch of B rows that all know from the shared seed:
 With exact links this is SGD on the joined model, computed in several places (vanilla split VFL;
 with lossy links, C-VFL's Algorithm 2: the derivative is then taken at the embedding as received).
 
+A party whose embedding a round did not wait for is told so, and takes no step in it.
+
 With Q local steps it is FedBCD(Q): after the exact step everyone takes Q - 1 more on the same batch
 before the next exchange, a party with its fresh z_m and the d_m it got, the label holder with its
 fresh top model and own embedding and the z_1 ... z_M it got. With ``Replayed`` the label holder
@@ -21,28 +23,27 @@ alone takes more steps, on batches of earlier rounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from colonnade.agreement import Agreement, HolderSeat, PartySeat
 from colonnade.effects import Expect, Receive, Send, Work
-from colonnade.kernels.philox import permutation
-from colonnade.links import LinkReceiver, LinkSender, Rows
-from colonnade.local_updates import Consecutive, LocalUpdates, Replayed
+from colonnade.links import Link, Rows
 from colonnade.models import take
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.streams import StreamKey
-from colonnade.uplinks import Fused, Moment
+from colonnade.uplinks import Collected, Moment
 
-__all__ = ["SplitLabelHolder", "SplitParty"]
+__all__ = ["DERIVATIVE", "SKIPPED", "SplitLabelHolder", "SplitParty"]
 
-KIND = "derivative"
+DERIVATIVE, SKIPPED = "derivative", "skipped"
 
-Batch = tuple[Rows, tuple[Tensor, ...]]
-"""Rows, and the parties' embeddings of them as received."""
+Batch = tuple[Rows, Collected]
+"""Rows, and what was collected of the parties' embeddings of them."""
 
 
 class SplitParty(TrainingParty):
@@ -50,49 +51,45 @@ class SplitParty(TrainingParty):
 
     Parameters
     ----------
+    agreement, seat
+        As for ``TrainingParty``.
     downlink
-        The receiving end of the link that brings its derivatives.
+        The link that brings its derivatives.
     correction
         By how much of z - C(z) it corrects the derivative that was taken at C(z).
-    local_updates
-        Which steps follow an exchange.
-    **around
-        As for ``TrainingParty``.
     """
 
     def __init__(
-        self,
-        downlink: LinkReceiver,
-        correction: float,
-        local_updates: LocalUpdates,
-        **around: Any,
+        self, agreement: Agreement, seat: PartySeat, downlink: Link, correction: float
     ) -> None:
-        super().__init__(**around)
+        super().__init__(agreement, seat)
+        layout = agreement.layout
         self._correction = correction
-        self._local_updates = local_updates
-        self._downlink = downlink
+        self._repeats = agreement.method.local_updates.repeats
+        self._downlink = downlink.receiver(
+            layout.rows, layout.widths[self.name], f"parties/{self.name}/derivative"
+        )
         self._saliency: Tensor | None = None
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        embedding = await self._uplink.upload(
-            self.bottom, self._features, rows, moment, self._saliency
-        )
-        arrivals = await Receive(Expect(KIND, self.round, (self._label_holder,)))
+        embedding = await self._uplink.upload(self.bottom, rows, moment, self._saliency)
+        kinds = (DERIVATIVE, SKIPPED)
+        answer = (await Receive(Expect(kinds, self.round, (self._label_holder,)))).only
+        if answer.kind == SKIPPED:
+            return
         derivative = await Work(
             "backward",
-            lambda: self._update(embedding, arrivals.only.body, rows, moment),
+            lambda: self._update(embedding, answer.body, rows, moment),
             self.round,
             rows=len(rows),
         )
-        match self._local_updates:
-            case Consecutive(steps):
-                for step in range(1, steps):
-                    again = partial(self._local_step, rows, derivative)
-                    await Work("local_step", again, self.round, step=step + 1, rows=len(rows))
+        for step in range(self._repeats):
+            again = partial(self._local_step, rows, derivative)
+            await Work("local_step", again, self.round, step=step + 2, rows=len(rows))
 
     def _update(self, embedding: Tensor, body: bytes, rows: Rows, moment: Moment) -> Tensor:
         """Take the exact step, and return the derivative."""
-        key = moment.key(self._seed, self._label_holder, f"{KIND}/{self.name}")
+        key = moment.key(self._seed, self._label_holder, f"{DERIVATIVE}/{self.name}")
         derivative = self._downlink.receive(body, rows, key)
         if self._correction:
             derivative += self._correction * (embedding.detach() - self._uplink.delivered())
@@ -123,67 +120,72 @@ class SplitLabelHolder(TrainingLabelHolder):
 
     Parameters
     ----------
-    downlinks
-        For each party, the sending end of the link that brings its derivatives.
-    local_updates
-        Which steps follow an exchange.
-    **around
+    agreement, seat
         As for ``TrainingLabelHolder``.
+    downlink
+        The link that brings derivatives.
     """
 
-    def __init__(
-        self, downlinks: Mapping[str, LinkSender], local_updates: LocalUpdates, **around: Any
-    ) -> None:
-        super().__init__(**around)
-        self._local_updates = local_updates
-        self._downlinks = downlinks
+    def __init__(self, agreement: Agreement, seat: HolderSeat, downlink: Link) -> None:
+        super().__init__(agreement, seat)
+        layout = agreement.layout
+        self._local_updates = agreement.method.local_updates
+        self._downlinks = {
+            party: downlink.sender(layout.rows, width, f"label-holder/{party}/derivative")
+            for party, width in layout.party_widths.items()
+        }
         self._remembered: list[Batch] = []
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        own = None if self.bottom is None else await self._own(rows, moment)
-        fused = await self._uplink.collect(rows, own, moment)
+        own = await self._own(rows, moment)
+        collected = await self._uplink.collect(rows, moment)
         bodies = await Work(
-            "top", lambda: self._derive(fused, rows, moment), self.round, step=1, rows=len(rows)
+            "top",
+            lambda: self._derive(collected, own, rows, moment),
+            self.round,
+            step=1,
+            rows=len(rows),
         )
-        for party, body in bodies.items():
-            await Send(party, KIND, self.round, body)
+        for party in self._parties:
+            if party in bodies:
+                await Send(party, DERIVATIVE, self.round, bodies[party])
+            else:
+                await Send(party, SKIPPED, self.round, b"")
         # The parties wait for their derivatives: the own step comes after they are sent.
         await Work("update", self._update, self.round, rows=len(rows))
-        match self._local_updates:
-            case Consecutive(steps):
-                batches = [(rows, fused.constants())] * (steps - 1)
-            case Replayed() as replayed:
-                batches = self._drawn(replayed, rows, fused)
-        for step, (some, received) in enumerate(batches, start=2):
-            again = partial(self._local_step, some, received)
+        for step, (some, kept) in enumerate(self._drawn(rows, collected), start=2):
+            again = partial(self._local_step, some, kept)
             await Work("local_step", again, self.round, step=step, rows=len(some))
 
-    def _drawn(self, replayed: Replayed, rows: Rows, fused: Fused) -> list[Batch]:
-        """Remember this round's batch, and draw from those remembered, as evenly as can be."""
-        self._remembered = [*self._remembered, (rows, fused.constants())][-replayed.batches :]
-        count = len(self._remembered)
-        order = permutation(StreamKey(self._seed, self.name, "replayed", self.round), count)
-        return [self._remembered[order[step % count]] for step in range(replayed.steps)]
+    def _drawn(self, rows: Rows, collected: Collected) -> list[Batch]:
+        """Remember this round's batch as long as it may be of use, and draw those to go on with."""
+        memory = self._local_updates.memory
+        batches = [*self._remembered, (rows, collected)][-max(memory, 1) :]
+        self._remembered = batches if memory else []
+        key = StreamKey(self._seed, self.name, "replayed", self.round)
+        return [batches[index] for index in self._local_updates.drawn(len(batches), key)]
 
-    def _derive(self, fused: Fused, rows: Rows, moment: Moment) -> dict[str, bytes]:
-        """Backpropagate the loss, and encode each party's derivative."""
+    def _derive(
+        self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
+    ) -> dict[str, bytes]:
+        """Backpropagate the loss, and encode the derivative of each party that is owed one."""
+        fused = collected.differentiable(own)
         self._note(self._backpropagate(fused.value, rows), rows)
         bodies = {}
         for party, derivative in fused.derivatives().items():
-            key = moment.key(self._seed, self.name, f"{KIND}/{party}")
+            key = moment.key(self._seed, self.name, f"{DERIVATIVE}/{party}")
             bodies[party] = self._downlinks[party].send(derivative, rows, key)
         return bodies
 
-    def _local_step(self, rows: Rows, received: Sequence[Tensor]) -> None:
-        own = [] if self.bottom is None else [self._embed(rows)]
-        self._backpropagate(self._uplink.fusion([*received, *own]), rows)
+    def _local_step(self, rows: Rows, collected: Collected) -> None:
+        self._backpropagate(collected.fuse(self._embed(rows)), rows)
         self._update()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
         return super().state_dict() | {
             "downlinks": {party: link.state_dict() for party, link in self._downlinks.items()},
-            "remembered": self._remembered,
+            "remembered": [(rows, collected.state_dict()) for rows, collected in self._remembered],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -191,4 +193,6 @@ class SplitLabelHolder(TrainingLabelHolder):
         super().load_state_dict(state)
         for party, link in self._downlinks.items():
             link.load_state_dict(state["downlinks"][party])
-        self._remembered = [(rows, tuple(received)) for rows, received in state["remembered"]]
+        self._remembered = [
+            (rows, self._uplink.recalled(kept)) for rows, kept in state["remembered"]
+        ]

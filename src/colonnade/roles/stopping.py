@@ -10,47 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any
 
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import RemoteProtocolError
 from colonnade.models import Learner
+from colonnade.training import EarlyStopping
 
-__all__ = ["BestParts", "EarlyStopping", "Judge", "Verdict", "decode_verdict", "encode_verdict"]
-
-
-@dataclass(frozen=True)
-class EarlyStopping:
-    """End training when the metric no longer improves, and go back to the best model.
-
-    Parameters
-    ----------
-    patience
-        Evaluations without improvement after which training ends; None never ends it, but the best
-        model is still the one that counts.
-    min_delta
-        By how much the metric must improve to count as better, in its own unit.
-
-    Raises
-    ------
-    ConfigurationError
-        If ``patience`` is below 1 or ``min_delta`` negative.
-
-    Examples
-    --------
-    >>> EarlyStopping(patience=3)
-    EarlyStopping(patience=3, min_delta=0.0)
-    """
-
-    patience: int | None = 5
-    min_delta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.patience is not None and self.patience < 1:
-            raise ConfigurationError(f"patience must be 1 evaluation or more, not {self.patience}")
-        if not 0 <= self.min_delta < math.inf:
-            raise ConfigurationError(f"min_delta must be 0 or more, not {self.min_delta}")
+__all__ = ["BestParts", "Judge", "Verdict", "decode_verdict", "encode_verdict"]
 
 
 class Verdict(IntFlag):

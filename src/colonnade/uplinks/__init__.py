@@ -1,6 +1,25 @@
-"""Uplinks: how a batch's embeddings become the top model's input."""
+"""Uplinks: how a batch's embeddings become the top model's input. One uplink a file."""
 
-from colonnade.uplinks.plain import Plain, PlainCollector, PlainUploader
-from colonnade.uplinks.uplink import Collector, Fused, Moment, Uploader
+from colonnade.uplinks.contract import (
+    Collected,
+    Collector,
+    Fused,
+    Itemised,
+    Moment,
+    Relayable,
+    Uplink,
+    Uploader,
+)
+from colonnade.uplinks.plain import Plain
 
-__all__ = ["Collector", "Fused", "Moment", "Plain", "PlainCollector", "PlainUploader", "Uploader"]
+__all__ = [
+    "Collected",
+    "Collector",
+    "Fused",
+    "Itemised",
+    "Moment",
+    "Plain",
+    "Relayable",
+    "Uplink",
+    "Uploader",
+]

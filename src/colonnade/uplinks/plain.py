@@ -6,24 +6,32 @@ betray data, and the summary of a run says that this protection is off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from colonnade.disclosures import Disclosure
 from colonnade.effects import Arrivals, Expect, Purpose, Receive, Send, Work
+from colonnade.errors import LocalProtocolError
+from colonnade.flows import Flow
+from colonnade.layout import Layout
 from colonnade.links import Delivery, Direct, Link, LinkReceiver, LinkSender, Rows
-from colonnade.models import Features, Fusion, Learner, take
-from colonnade.uplinks.uplink import Fused, Moment
+from colonnade.models import Fusion, Learner, take
+from colonnade.organisations import Party
+from colonnade.stragglers import Stragglers
+from colonnade.uplinks.contract import Fused, Moment, Uplink
 
-__all__ = ["Plain", "PlainCollector", "PlainUploader"]
+__all__ = ["Plain"]
 
 KIND = "embedding"
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Uplink):
     """Embeddings in the clear to the label holder, through ``link``.
 
     Parameters
@@ -45,69 +53,120 @@ class Plain:
     held_out: Link | None = None
 
     @property
-    def links(self) -> tuple[Link, Link]:
-        """The link of training, and that of rows that are not trained on."""
-        stateless = self.link.delivery is Delivery.ANY
-        return self.link, self.held_out or (self.link if stateless else Direct())
+    def delivery(self) -> Delivery:
+        """As the link of training."""
+        return self.link.delivery
+
+    def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
+        """Return a message of each party to the label holder."""
+        return tuple(
+            Flow(
+                party,
+                (layout.label_holder,),
+                KIND,
+                purpose,
+                self._through(purpose),
+                rows,
+                width,
+                layout.rows,
+            )
+            for party, width in layout.party_widths.items()
+        )
+
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Return that nothing hides embeddings from the label holder."""
+        return (
+            Disclosure(
+                "embeddings",
+                "seen by the label holder as the codec leaves them",
+                to="the label holder",
+                sees="every party's embeddings",
+            ),
+        )
+
+    def with_links(self, change: Callable[[Link], Link]) -> Plain:
+        """Return it with both links changed."""
+        return Plain(change(self.link), change(self._through(Purpose.EVALUATION)))
 
     def of_new_rows(self) -> Plain:
-        """Return the uplink of rows that were never trained on."""
-        return Plain(self.links[1])
+        """Return the uplink with the link of held-out rows alone."""
+        return Plain(self._through(Purpose.PREDICTION))
 
-    def uploader(
-        self, party: str, label_holder: str, rows: int, width: int, seed: int
-    ) -> PlainUploader:
-        """Make the half of ``party`` for a table of ``rows`` rows and embeddings ``width`` wide."""
+    def uploader(self, layout: Layout, party: Party) -> _Uploader:
+        """Make the half of ``party``."""
         training, held_out = (
-            link.sender(rows, width, f"parties/{party}/embedding/{purpose}")
-            for link, purpose in zip(self.links, ("training", "evaluation"), strict=True)
+            self._through(purpose).sender(
+                layout.rows,
+                layout.widths[party.name],
+                f"parties/{party.name}/embedding/{purpose.label}",
+            )
+            for purpose in (Purpose.TRAINING, Purpose.EVALUATION)
         )
-        return PlainUploader(party, label_holder, training, held_out, seed)
+        return _Uploader(layout, party, training, held_out)
 
-    def collector(
-        self, widths: Mapping[str, int], rows: int, fusion: Fusion, seed: int
-    ) -> PlainCollector:
-        """Make the label holder's half for parties with embeddings of these ``widths``."""
+    def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> _Collector:
+        """Make the label holder's half."""
         training, held_out = (
             {
-                party: link.receiver(rows, width, f"label-holder/{party}/embedding/{purpose}")
-                for party, width in widths.items()
+                party: self._through(purpose).receiver(
+                    layout.rows, width, f"label-holder/{party}/embedding/{purpose.label}"
+                )
+                for party, width in layout.party_widths.items()
             }
-            for link, purpose in zip(self.links, ("training", "evaluation"), strict=True)
+            for purpose in (Purpose.TRAINING, Purpose.EVALUATION)
         )
-        return PlainCollector(training, held_out, fusion, seed)
+        return _Collector(layout, training, held_out, fusion, stragglers)
+
+    # Passing on: what the relay exchange asks for
+
+    def speaker(self, layout: Layout) -> LinkSender:
+        """Return the end of the label holder's own embedding, which goes to all parties."""
+        own = layout.own_width
+        assert own is not None
+        return self.link.sender(layout.rows, own, "label-holder/embedding")
+
+    def listener(self, layout: Layout, party: str, speaker: str) -> LinkReceiver:
+        """Return the end at ``party`` of what ``speaker`` sent in training."""
+        place = f"parties/{party}/{speaker}/embedding"
+        return self.link.receiver(layout.rows, layout.widths[speaker], place)
+
+    def heard(self, layout: Layout, speakers: Sequence[str]) -> tuple[tuple[Link, int], ...]:
+        """Return the link of each speaker's training messages, and the width of its rows."""
+        return tuple((self.link, layout.widths[speaker]) for speaker in speakers)
+
+    def _through(self, purpose: Purpose) -> Link:
+        if purpose is Purpose.TRAINING:
+            return self.link
+        stateless = self.link.delivery is Delivery.ANY
+        return self.held_out or (self.link if stateless else Direct())
 
 
-class PlainUploader:
+class _Uploader:
     """The party's half of ``Plain``."""
 
     def __init__(
-        self, party: str, label_holder: str, link: LinkSender, held_out: LinkSender, seed: int
+        self, layout: Layout, party: Party, link: LinkSender, held_out: LinkSender
     ) -> None:
+        self._layout = layout
         self._party = party
-        self._label_holder = label_holder
         self._link = link
         self._held_out = held_out
-        self._seed = seed
+
+    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+        """Nothing has to be prepared."""
 
     async def upload(
-        self,
-        bottom: Learner,
-        features: Features,
-        rows: Rows,
-        moment: Moment,
-        saliency: Tensor | None = None,
+        self, bottom: Learner, rows: Rows, moment: Moment, saliency: Tensor | None = None
     ) -> Tensor:
-        """Evaluate the bottom model on ``rows``, send its embedding, and return it."""
         training = moment.purpose is Purpose.TRAINING
         embedding = await Work(
             "forward",
-            lambda: bottom(take(features, rows), training),
+            lambda: bottom(take(self._party.features, rows), training),
             moment.round,
             moment.purpose,
             rows=len(rows),
         )
-        key = moment.key(self._seed, self._party, KIND)
+        key = moment.key(self._layout.seed, self._party.name, KIND)
         link = self._link if training else self._held_out
         body = await Work(
             "encode",
@@ -118,65 +177,112 @@ class PlainUploader:
         )
         if training:
             self._sent = body, rows, key
-        await Send(self._label_holder, KIND, moment.round, body, moment.purpose)
+        await Send(self._layout.label_holder, KIND, moment.round, body, moment.purpose)
         return embedding
 
     def delivered(self) -> Tensor:
-        """Return what the label holder takes for the embedding of the batch that was just sent."""
         return self._link.delivered(*self._sent)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the link's state."""
         return {"link": self._link.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the link's state."""
         self._link.load_state_dict(state["link"])
 
 
-class PlainCollector:
+class _Collector:
     """The label holder's half of ``Plain``."""
 
     def __init__(
         self,
+        layout: Layout,
         links: Mapping[str, LinkReceiver],
         held_out: Mapping[str, LinkReceiver],
         fusion: Fusion,
-        seed: int,
+        stragglers: Stragglers,
     ) -> None:
+        self._seed = layout.seed
         self._links = links
         self._held_out = held_out
-        self.fusion = fusion
-        self._seed = seed
+        self._fusion = fusion
+        self._stragglers = stragglers
+        # Rows that are trained on and others have nothing to do with each other.
+        self._absences = {training: stragglers.absences(layout) for training in (True, False)}
 
-    async def collect(self, rows: Rows, own: Tensor | None, moment: Moment) -> Fused:
-        """Receive every party's embedding of ``rows``, and fuse them, the own one last."""
-        arrivals = await Receive(Expect(KIND, moment.round, tuple(self._links), moment.purpose))
+    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+        """Nothing has to be prepared."""
+
+    def expect(self, moment: Moment) -> Expect:
+        everything = Expect(KIND, moment.round, tuple(self._links), moment.purpose)
+        return self._stragglers.expect(everything)
+
+    async def collect(self, rows: Rows, moment: Moment) -> _Collected:
+        arrivals = await Receive(self.expect(moment))
         return await Work(
             "decode",
-            lambda: self._fuse(arrivals, rows, own, moment),
+            lambda: self._decoded(arrivals, rows, moment),
             moment.round,
             moment.purpose,
             rows=len(rows),
         )
 
-    def _fuse(self, arrivals: Arrivals, rows: Rows, own: Tensor | None, moment: Moment) -> Fused:
+    def _decoded(self, arrivals: Arrivals, rows: Rows, moment: Moment) -> _Collected:
+        if not arrivals:
+            raise LocalProtocolError(
+                f"{self._stragglers} waited for nobody in round {moment.round}"
+            )
         training = moment.purpose is Purpose.TRAINING
         links = self._links if training else self._held_out
-        received = {}
-        for message in arrivals:
-            key = moment.key(self._seed, message.sender, KIND)
-            embedding = links[message.sender].receive(message.body, rows, key)
-            received[message.sender] = embedding.requires_grad_(training)
-        embeddings: Sequence[Tensor] = [*received.values(), *([] if own is None else [own])]
+        embeddings = {
+            message.sender: links[message.sender].receive(
+                message.body, rows, moment.key(self._seed, message.sender, KIND)
+            )
+            for message in arrivals
+        }
+        fused = self._absences[training].filled(embeddings, rows)
         bodies = {message.sender: message.body for message in arrivals}
-        return Fused(self.fusion(embeddings), received, bodies)
+        return _Collected(self._fusion, fused, tuple(embeddings), bodies)
+
+    def recalled(self, state: Mapping[str, Any]) -> _Collected:
+        return _Collected(self._fusion, state["embeddings"], tuple(state["present"]), {})
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of each party's link."""
-        return {party: link.state_dict() for party, link in self._links.items()}
+        return {
+            "links": {party: link.state_dict() for party, link in self._links.items()},
+            "absences": [absences.state_dict() for absences in self._absences.values()],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of each party's link."""
         for party, link in self._links.items():
-            link.load_state_dict(state[party])
+            link.load_state_dict(state["links"][party])
+        for absences, one in zip(self._absences.values(), state["absences"], strict=True):
+            absences.load_state_dict(one)
+
+
+@dataclass(frozen=True, eq=False)
+class _Collected:
+    """Embeddings as received, or what stands for them, in party order.
+
+    Bodies are of use in their own round alone, so a checkpoint has none.
+    """
+
+    fusion: Fusion
+    embeddings: Mapping[str, Tensor]
+    present: tuple[str, ...]
+    bodies: Mapping[str, bytes]
+
+    def fuse(self, own: Tensor | None) -> Tensor:
+        return self._fused(self.embeddings, own)
+
+    def differentiable(self, own: Tensor | None) -> Fused:
+        leaves = {party: self.embeddings[party].detach().requires_grad_() for party in self.present}
+        return Fused(self._fused({**self.embeddings, **leaves}, own), leaves)
+
+    def total(self) -> Tensor:
+        return reduce(torch.add, self.embeddings.values())
+
+    def _fused(self, embeddings: Mapping[str, Tensor], own: Tensor | None) -> Tensor:
+        return self.fusion([*embeddings.values(), *([] if own is None else [own])])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"embeddings": dict(self.embeddings), "present": self.present}

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from colonnade.codecs import Float
@@ -25,13 +23,17 @@ from colonnade.errors import RemoteProtocolError
 from colonnade.links import LinkReceiver, LinkSender, Rows
 from colonnade.models import Additive, Fusion
 from colonnade.streams import StreamKey
-from colonnade.uplinks import Fused, Moment, PlainUploader
+from colonnade.uplinks import Itemised, Moment, Uploader
 
 __all__ = [
+    "BUNDLE_OVERHEAD",
+    "CODES",
+    "EMBEDDING",
+    "TOTAL",
     "CodesReceiver",
     "CodesSender",
-    "OthersReceiver",
-    "OthersSender",
+    "EmbeddingsReceiver",
+    "EmbeddingsSender",
     "TotalReceiver",
     "TotalSender",
     "bundled",
@@ -40,15 +42,18 @@ __all__ = [
 
 EMBEDDING, CODES, TOTAL = "embedding", "codes", "total"
 _LENGTH = struct.Struct("<I")
+BUNDLE_OVERHEAD = _LENGTH.size  # bytes before each body of a bundle
 
 FuseOwn = Callable[[Tensor], Tensor]
 """From a party's own fresh embedding to the top model's input."""
 
 
-class OthersSender(Protocol):
+class EmbeddingsSender(Protocol):
     """The label holder's half."""
 
-    async def send(self, fused: Fused, own: Tensor | None, rows: Rows, moment: Moment) -> None:
+    async def send(
+        self, collected: Itemised, own: Tensor | None, rows: Rows, moment: Moment
+    ) -> None:
         """Tell every party of the others' embeddings, and of an own one."""
         ...
 
@@ -61,10 +66,10 @@ class OthersSender(Protocol):
         ...
 
 
-class OthersReceiver(Protocol):
+class EmbeddingsReceiver(Protocol):
     """A party's half."""
 
-    async def receive(self, uplink: PlainUploader, rows: Rows, moment: Moment) -> FuseOwn:
+    async def receive(self, uplink: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
         """Hear of the others' embeddings; return how they and the own one are fused."""
         ...
 
@@ -126,16 +131,19 @@ class CodesSender:
         self._link = link
         self._seed = seed
 
-    async def send(self, fused: Fused, own: Tensor | None, rows: Rows, moment: Moment) -> None:
+    async def send(
+        self, collected: Itemised, own: Tensor | None, rows: Rows, moment: Moment
+    ) -> None:
         """Forward to each party what the others sent."""
-        for party in fused.bodies:
-            bundle = bundled([body for name, body in fused.bodies.items() if name != party])
+        bodies = collected.bodies
+        for party in bodies:
+            bundle = bundled([body for name, body in bodies.items() if name != party])
             await Send(party, CODES, moment.round, bundle, Purpose.RELAY)
         if self._link is not None and own is not None:
             body = await Work(
                 "encode", lambda: self._encode(own, rows, moment), moment.round, rows=len(rows)
             )
-            for party in fused.bodies:
+            for party in bodies:
                 await Send(party, EMBEDDING, moment.round, body)
 
     def _encode(self, own: Tensor, rows: Rows, moment: Moment) -> bytes:
@@ -184,7 +192,7 @@ class CodesReceiver:
         self._fusion = fusion
         self._seed = seed
 
-    async def receive(self, uplink: PlainUploader, rows: Rows, moment: Moment) -> FuseOwn:
+    async def receive(self, uplink: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
         """Receive and decode the others' embeddings."""
         source, round = (self._label_holder,), moment.round
         forwarded = [name for name in self._links if name != self._label_holder]
@@ -217,22 +225,27 @@ class CodesReceiver:
 class TotalSender(CodesSender):
     """Sends the sum of all embeddings as received; parameters as of ``CodesSender``."""
 
-    async def send(self, fused: Fused, own: Tensor | None, rows: Rows, moment: Moment) -> None:
+    async def send(
+        self, collected: Itemised, own: Tensor | None, rows: Rows, moment: Moment
+    ) -> None:
         """Send the sum to every party."""
         body = await Work(
-            "encode", lambda: self._total(fused, own, rows, moment), moment.round, rows=len(rows)
+            "encode",
+            lambda: self._total(collected, own, rows, moment),
+            moment.round,
+            rows=len(rows),
         )
-        for party in fused.bodies:
+        for party in collected.bodies:
             await Send(party, TOTAL, moment.round, body)
 
-    def _total(self, fused: Fused, own: Tensor | None, rows: Rows, moment: Moment) -> bytes:
-        terms = [leaf.detach() for leaf in fused.received.values()]
+    def _total(self, collected: Itemised, own: Tensor | None, rows: Rows, moment: Moment) -> bytes:
+        total = collected.total()
         if self._link is not None and own is not None:
             # As through the link: what parties fuse must not depend on how they hear of it.
             body = self._encode(own, rows, moment)
             key = moment.key(self._seed, self._name, EMBEDDING)
-            terms.append(self._link.delivered(body, rows, key))
-        return Float().encode(reduce(torch.add, terms), _key(self._seed, self._name, moment))
+            total = total + self._link.delivered(body, rows, key)
+        return Float().encode(total, _key(self._seed, self._name, moment))
 
 
 class TotalReceiver:
@@ -261,7 +274,7 @@ class TotalReceiver:
         self._fusion = fusion
         self._seed = seed
 
-    async def receive(self, uplink: PlainUploader, rows: Rows, moment: Moment) -> FuseOwn:
+    async def receive(self, uplink: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
         """Receive the sum, and take the own part out of it."""
         expect = Expect(TOTAL, moment.round, (self._label_holder,))
         body = (await Receive(expect)).only.body

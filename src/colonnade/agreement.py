@@ -1,0 +1,288 @@
+"""What organisations agree on before they train: a method, and the numbers that all of them know.
+
+An ``Agreement`` is a method, how long and on which rows it is trained, and the shape of everybody's
+embeddings: all that organisations share. Each casts its own role from the agreement and its own
+seat, that is what it alone has: its columns and its models. Nothing else is needed, so a role can
+be cast where its organisation's data are.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Protocol, Self, runtime_checkable
+
+from torch import Tensor, nn
+
+from colonnade.batches import BatchPlan, pieces
+from colonnade.disclosures import Disclosure
+from colonnade.effects import Purpose, Role
+from colonnade.evaluation import EvaluationPlan, HeldOut
+from colonnade.flows import FixedSize, Flow, largest_body
+from colonnade.layout import Layout
+from colonnade.links import Link, Rows
+from colonnade.local_updates import LocalUpdates
+from colonnade.models import Fusion, Learner
+from colonnade.organisations import LabelHolder, Loss, Party
+from colonnade.stragglers import Stragglers
+from colonnade.training import Training
+from colonnade.uplinks import Uplink
+
+__all__ = [
+    "Agreement",
+    "Composition",
+    "Exchange",
+    "HolderRole",
+    "HolderSeat",
+    "Metrics",
+    "PartyRole",
+    "PartySeat",
+    "Shared",
+]
+
+VERDICT = "verdict"
+
+Metrics = Callable[[Tensor, Tensor], Mapping[str, float]]
+"""From the top model's outputs and the labels of all held-out rows to named numbers."""
+
+
+class PartyRole(Role, Protocol):
+    """A party's role in training, with the model that it trains."""
+
+    bottom: Learner
+
+
+class HolderRole(Role, Protocol):
+    """The label holder's role in training, with the models that it trains."""
+
+    top: Learner
+    bottom: Learner | None
+
+    @property
+    def best_round(self) -> int | None:
+        """After which round the model was best, where training chooses the best."""
+        ...
+
+
+class Composition(Protocol):
+    """The parts of a ``Method``, as exchanges and roles see them."""
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        ...
+
+    @property
+    def fusion(self) -> Fusion:
+        """How embeddings become the top model's input."""
+        ...
+
+    @property
+    def uplink(self) -> Uplink:
+        """How embeddings reach the label holder."""
+        ...
+
+    @property
+    def exchange(self) -> Exchange:
+        """What comes back."""
+        ...
+
+    @property
+    def local_updates(self) -> LocalUpdates:
+        """Which steps follow an exchange."""
+        ...
+
+    @property
+    def stragglers(self) -> Stragglers:
+        """For whom a round waits."""
+        ...
+
+
+@runtime_checkable
+class Exchange(Protocol):
+    """What travels in a round besides the uplink, and which roles the organisations play.
+
+    A frozen value. One that inherits from this class has the answers that fit most exchanges.
+    """
+
+    @property
+    def labels(self) -> Literal["private", "shared"]:
+        """Whether every party has the labels; then each seat is given them."""
+        return "private"
+
+    def check(self, method: Composition) -> None:
+        """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""
+        return
+
+    @abstractmethod
+    def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
+        """Return all messages of training that it adds to the uplink's."""
+        ...
+
+    @abstractmethod
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Return who learns what by it, of the labels at least."""
+        ...
+
+    def with_links(self, change: Callable[[Link], Link]) -> Self:
+        """Return the exchange with each of its links changed."""
+        return self
+
+    @abstractmethod
+    def party(self, agreement: Agreement, seat: PartySeat) -> PartyRole:
+        """Return the role of the party in ``seat``."""
+        ...
+
+    @abstractmethod
+    def label_holder(self, agreement: Agreement, seat: HolderSeat) -> HolderRole:
+        """Return the label holder's role."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """All that the organisations of a run share; each makes it from its own configuration.
+
+    Parameters
+    ----------
+    method
+        How they train.
+    training
+        How long, in which steps, from which seed.
+    layout
+        Who takes part, how wide embeddings are, how many rows are aligned.
+    parameters
+        Of the top model.
+    train_rows, validation_rows, test_rows
+        Row numbers of the aligned table.
+    """
+
+    method: Composition
+    training: Training
+    layout: Layout
+    parameters: int
+    train_rows: Rows
+    validation_rows: Rows
+    test_rows: Rows
+
+    @cached_property
+    def batches(self) -> BatchPlan:
+        """Which rows are trained on in which round."""
+        training = self.training
+        return self.method.uplink.batches(
+            BatchPlan(
+                self.train_rows,
+                training.batch_size,
+                training.epochs,
+                training.seed,
+                training.schedule_every,
+            )
+        )
+
+    @cached_property
+    def evaluation(self) -> EvaluationPlan:
+        """Which rows are evaluated on when.
+
+        With validation rows, those are as training goes and the test rows once, by the finished
+        model; without, the test rows are as training goes.
+        """
+        training = self.training
+        validation = pieces(self.validation_rows, training.evaluation_rows)
+        test = pieces(self.test_rows, training.evaluation_rows)
+        return EvaluationPlan(
+            HeldOut("validation", validation) if validation else HeldOut("test", test),
+            HeldOut("test", test if validation else [], first_part=len(validation)),
+            training.evaluate_every or self.batches.rounds_per_epoch,
+            self.batches.rounds,
+            training.early_stopping,
+        )
+
+    @property
+    def row_sets(self) -> tuple[Rows, ...]:
+        """The rows to train, to validate and to test on."""
+        return self.train_rows, self.validation_rows, self.test_rows
+
+    def flows(self) -> tuple[Flow, ...]:
+        """Return every message that will travel."""
+        uplink, layout = self.method.uplink, self.layout
+        held_out = [len(p) for plan in self._held_out() for p in plan.pieces]
+        flows = [
+            *uplink.flows(layout, self.batches.batch_size, Purpose.TRAINING),
+            *self.method.exchange.flows(self),
+        ]
+        if held_out:
+            flows += uplink.flows(layout, max(held_out), Purpose.EVALUATION)
+        if self.training.early_stopping is not None:
+            verdict, evaluation = FixedSize(1), Purpose.EVALUATION
+            holder, parties = layout.label_holder, layout.parties
+            flows.append(Flow(holder, parties, VERDICT, evaluation, verdict, 0, 0, 0))
+        return tuple(flows)
+
+    def max_body_bytes(self) -> int:
+        """Return the largest body that an organisation has to accept."""
+        return largest_body(self.flows())
+
+    def _held_out(self) -> tuple[HeldOut, HeldOut]:
+        return self.evaluation.watched, self.evaluation.final
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What the label holder gives to every party where an exchange shares the labels.
+
+    Parameters
+    ----------
+    labels
+        A label for each row.
+    loss
+        From predictions and labels of a batch to its mean loss.
+    top
+        A module of the top model's form; its parameters will travel.
+    """
+
+    labels: Tensor
+    loss: Loss
+    top: nn.Module
+
+
+@dataclass(frozen=True, eq=False)
+class PartySeat:
+    """What a party alone has.
+
+    Parameters
+    ----------
+    own
+        Its columns and its bottom model.
+    shared
+        What it was given, where the exchange shares the labels; else None.
+    """
+
+    own: Party
+    shared: Shared | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class HolderSeat:
+    """What the label holder alone has.
+
+    Parameters
+    ----------
+    own
+        Its labels and top model, and its columns and bottom model, if any.
+    loss
+        From predictions and labels of a batch to its mean loss.
+    metrics
+        What is reported of an evaluation.
+    watched
+        The name of the metric that training is judged by.
+    greater_is_better
+        Its direction.
+    """
+
+    own: LabelHolder
+    loss: Loss
+    metrics: Metrics
+    watched: str
+    greater_is_better: bool

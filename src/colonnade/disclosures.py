@@ -1,0 +1,82 @@
+"""Disclosures: who learns what by a method, in the words that a run's summary uses.
+
+An uplink says what it shows of embeddings, an exchange what comes back and who has the labels.
+Privacy statement and warnings are derived from these and from nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Disclosure", "privacy_statement", "privacy_warnings"]
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """One thing that an organisation learns of another's data, or how it is kept from it.
+
+    Parameters
+    ----------
+    what
+        What it is about: ``embeddings``, ``labels``, ``top model``, ...
+    statement
+        Who learns what of it, or that nobody does, in a few words.
+    to, sees
+        Where it is seen unprotected: who sees, and what, as in "every party" sees "the labels".
+        Empty where it is protected.
+    mechanism
+        What protects it; empty for nothing.
+
+    Examples
+    --------
+    >>> Disclosure("labels", "known to every party", to="every party", sees="the labels").mechanism
+    ''
+    """
+
+    what: str
+    statement: str
+    to: str = ""
+    sees: str = ""
+    mechanism: str = ""
+
+
+def privacy_statement(disclosures: Sequence[Disclosure]) -> dict[str, str]:
+    """Return what is protected by which mechanism, and what is told of each thing.
+
+    >>> privacy_statement([Disclosure("labels", "known to every party")])
+    {'mechanism': 'none', 'labels': 'known to every party'}
+    """
+    mechanisms = dict.fromkeys(d.mechanism for d in disclosures if d.mechanism)
+    statements: dict[str, list[str]] = {}
+    for disclosure in disclosures:
+        statements.setdefault(disclosure.what, []).append(disclosure.statement)
+    return {"mechanism": ", ".join(mechanisms) or "none"} | {
+        what: "; ".join(said) for what, said in statements.items()
+    }
+
+
+def privacy_warnings(disclosures: Sequence[Disclosure]) -> list[str]:
+    """Return a warning that names who sees what unprotected; none where nobody does.
+
+    >>> seen = Disclosure("labels", "known to all", to="every party", sees="the labels")
+    >>> privacy_warnings([seen])
+    ['no protection is on: every party sees the labels']
+    """
+    seen: dict[str, list[str]] = {}
+    for disclosure in disclosures:
+        if disclosure.sees:
+            seen.setdefault(disclosure.to, []).append(disclosure.sees)
+    if not seen:
+        return []
+    sights = "; ".join(f"{to} sees {_listed(things)}" for to, things in seen.items())
+    off = "no protection is on" if not any(d.mechanism for d in disclosures) else "not protected"
+    exposed = any(d.sees and d.what == "embeddings" for d in disclosures)
+    tail = "; from embeddings features can in part be reconstructed" if exposed else ""
+    return [f"{off}: {sights}{tail}"]
+
+
+def _listed(things: Sequence[str]) -> str:
+    """Return things as a sentence lists them."""
+    *others, last = things
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,6 @@
+"""Exchanges: what travels in a round, and who therefore learns what. One exchange a file."""
+
+from colonnade.exchanges.relay import Relay
+from colonnade.exchanges.split import Split
+
+__all__ = ["Relay", "Split"]

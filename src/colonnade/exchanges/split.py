@@ -1,0 +1,83 @@
+"""The split exchange: derivatives come back; labels and top model stay with the label holder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from colonnade.agreement import Agreement, Exchange, HolderSeat, PartySeat
+from colonnade.disclosures import Disclosure
+from colonnade.errors import ConfigurationError
+from colonnade.flows import FixedSize, Flow
+from colonnade.links import Direct, Link
+from colonnade.roles.split import DERIVATIVE, SKIPPED, SplitLabelHolder, SplitParty
+from colonnade.wire import Purpose
+
+__all__ = ["Split"]
+
+
+@dataclass(frozen=True)
+class Split(Exchange):
+    """Embeddings up, derivatives down; labels and top model stay private.
+
+    Parameters
+    ----------
+    downlink
+        How derivatives reach the parties, by default exactly.
+    correction
+        Where the label holder got C(z) for z: lambda, by which a party corrects the derivative that
+        was taken at C(z), d + lambda (z - C(z)) (FedLite; Wang et al., 2022). The party corrects,
+        since it alone knows z.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``correction`` is negative or not finite.
+
+    Examples
+    --------
+    >>> from colonnade.codecs import Scalar
+    >>> Split(downlink=Direct(Scalar(bits=4))).labels
+    'private'
+    """
+
+    downlink: Link = field(default_factory=Direct)
+    correction: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.correction < math.inf:
+            raise ConfigurationError(f"correction must be 0 or more, not {self.correction!r}")
+
+    def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
+        """Return a derivative for each party, or the word that there is none."""
+        layout, rows = agreement.layout, agreement.batches.batch_size
+        holder, training = layout.label_holder, Purpose.TRAINING
+        flows = [
+            Flow(holder, (party,), DERIVATIVE, training, self.downlink, rows, width, layout.rows)
+            for party, width in layout.party_widths.items()
+        ]
+        if agreement.method.stragglers.drops:
+            flows.append(Flow(holder, layout.parties, SKIPPED, training, FixedSize(0), 0, 0, 0))
+        return tuple(flows)
+
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Return that labels stay where they are, and what tells of them."""
+        return (
+            Disclosure(
+                "labels",
+                "stay with the label holder; derivatives and predictions still tell of them",
+            ),
+        )
+
+    def with_links(self, change: Callable[[Link], Link]) -> Split:
+        """Return it with another downlink."""
+        return replace(self, downlink=change(self.downlink))
+
+    def party(self, agreement: Agreement, seat: PartySeat) -> SplitParty:
+        """Return the role of a party."""
+        return SplitParty(agreement, seat, self.downlink, self.correction)
+
+    def label_holder(self, agreement: Agreement, seat: HolderSeat) -> SplitLabelHolder:
+        """Return the label holder's role."""
+        return SplitLabelHolder(agreement, seat, self.downlink)

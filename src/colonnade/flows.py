@@ -1,0 +1,175 @@
+"""Flows: which messages will travel, from whom to whom, and what is known of their bytes before.
+
+An uplink and an exchange each list their flows. Everything that has to be known of a run's messages
+before it begins is derived from these lists and from nothing else: the largest body that is
+accepted, what is compiled beforehand, whether the bytes of a plan are exact, what links remember. A
+flow that is not listed is therefore refused by the receiver, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from colonnade.wire import Purpose
+
+__all__ = ["Bundle", "FixedSize", "Flow", "Format", "largest_body"]
+
+
+class Format(Protocol):
+    """What is known of messages before they are made; every link is a format."""
+
+    @property
+    def fixed_size(self) -> bool:
+        """Whether every message of so many rows has just ``at(round).bytes_at_most`` bytes."""
+        ...
+
+    def at(self, round: int) -> Format:
+        """Return the format of ``round``; without a schedule the format itself."""
+        ...
+
+    def bytes_at_most(self, rows: int, width: int) -> int:
+        """Return the largest number of bytes of a message of ``rows`` rows."""
+        ...
+
+    def bytes_remembered(self, rows: int, width: int) -> int:
+        """Return what each end keeps in memory for a table of ``rows`` rows."""
+        ...
+
+    def warm_up(self, width: int) -> None:
+        """Encode and decode a little, so that nothing is compiled later."""
+        ...
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Messages of one kind, for one purpose, that one organisation makes.
+
+    Parameters
+    ----------
+    sender, receivers
+        From whom, and to whom: several where each gets the same body.
+    kind, purpose
+        As in the header of a message.
+    format
+        What is known of its messages.
+    rows
+        The most rows that one message is about.
+    width
+        Components of a row.
+    table
+        Rows of the table that both ends may remember something of.
+    forwarded
+        Whether the sender passes on what others have encoded, and so remembers nothing of it.
+
+    Examples
+    --------
+    >>> from colonnade.links import Direct
+    >>> flow = Flow(
+    ...     "bank", ("shop",), "embedding", Purpose.TRAINING, Direct(), rows=128, width=16, table=9
+    ... )
+    >>> flow.bytes_at_most
+    8192
+    """
+
+    sender: str
+    receivers: tuple[str, ...]
+    kind: str
+    purpose: Purpose
+    format: Format
+    rows: int
+    width: int
+    table: int
+    forwarded: bool = False
+
+    @property
+    def bytes_at_most(self) -> int:
+        """The largest number of bytes of one of its messages."""
+        return self.format.bytes_at_most(self.rows, self.width)
+
+    def bytes_remembered(self, name: str) -> int:
+        """Return what the ends at an organisation keep in memory."""
+        ends = self.receivers.count(name) + (self.sender == name and not self.forwarded)
+        return ends * self.format.bytes_remembered(self.table, self.width)
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """Messages that are just so long, whatever is in them.
+
+    >>> FixedSize(1).bytes_at_most(rows=0, width=0)
+    1
+    """
+
+    size: int
+
+    @property
+    def fixed_size(self) -> bool:
+        """Always."""
+        return True
+
+    def at(self, round: int) -> Self:
+        """Return itself."""
+        return self
+
+    def bytes_at_most(self, rows: int, width: int) -> int:
+        """Return the size."""
+        return self.size
+
+    def bytes_remembered(self, rows: int, width: int) -> int:
+        """Return 0."""
+        return 0
+
+    def warm_up(self, width: int) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Messages that hold one message of each of several formats, each behind some bytes of length.
+
+    Parameters
+    ----------
+    parts
+        Each format, with the width of its rows.
+    overhead
+        Bytes before each part.
+
+    Examples
+    --------
+    >>> from colonnade.links import Direct
+    >>> Bundle(((Direct(), 2), (Direct(), 3)), overhead=4).bytes_at_most(rows=10, width=5)
+    208
+    """
+
+    parts: tuple[tuple[Format, int], ...]
+    overhead: int
+
+    @property
+    def fixed_size(self) -> bool:
+        """If it is with each part."""
+        return all(part.fixed_size for part, _ in self.parts)
+
+    def at(self, round: int) -> Bundle:
+        """Return the bundle of the parts of ``round``."""
+        parts = tuple((part.at(round), width) for part, width in self.parts)
+        return Bundle(parts, self.overhead)
+
+    def bytes_at_most(self, rows: int, width: int) -> int:
+        """Return the sum over the parts; the parts have widths of their own."""
+        return sum(self.overhead + part.bytes_at_most(rows, own) for part, own in self.parts)
+
+    def bytes_remembered(self, rows: int, width: int) -> int:
+        """Return the sum over the parts."""
+        return sum(part.bytes_remembered(rows, own) for part, own in self.parts)
+
+    def warm_up(self, width: int) -> None:
+        """Warm each part up."""
+        for part, own in self.parts:
+            part.warm_up(own)
+
+
+def largest_body(flows: Iterable[Flow]) -> int:
+    """Return the largest body that any message of these flows may have."""
+    return max((flow.bytes_at_most for flow in flows), default=0)

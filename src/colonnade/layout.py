@@ -1,0 +1,50 @@
+"""Who takes part, and the shape of the table of embeddings that they make together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who has embeddings of which width, for how many rows.
+
+    Parameters
+    ----------
+    parties
+        Names, in party order.
+    label_holder
+        Its name.
+    widths
+        The width of each organisation's embeddings, in party order, the label holder's last; it is
+        not among them where it has no columns.
+    rows
+        Of the aligned table.
+    seed
+        The run's seed, which all know: no secret comes from it.
+
+    Examples
+    --------
+    >>> layout = Layout(("bank", "shop"), "insurer", {"bank": 3, "shop": 2, "insurer": 4}, 100, 0)
+    >>> layout.party_widths
+    {'bank': 3, 'shop': 2}
+    """
+
+    parties: tuple[str, ...]
+    label_holder: str
+    widths: Mapping[str, int]
+    rows: int
+    seed: int
+
+    @property
+    def party_widths(self) -> dict[str, int]:
+        """The widths of the parties alone."""
+        return {party: self.widths[party] for party in self.parties}
+
+    @property
+    def own_width(self) -> int | None:
+        """The width of the label holder's own embeddings; None where it has no columns."""
+        return self.widths.get(self.label_holder)

@@ -1,0 +1,123 @@
+"""A method: how a federation trains, composed of parts that answer for themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from colonnade.agreement import Exchange
+from colonnade.disclosures import Disclosure
+from colonnade.errors import ConfigurationError
+from colonnade.exchanges import Split
+from colonnade.links import Delivery, Link
+from colonnade.local_updates import Consecutive, LocalUpdates
+from colonnade.models import Concat, Fusion
+from colonnade.stragglers import Stragglers, Wait
+from colonnade.uplinks import Plain, Uplink
+
+__all__ = ["Method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a federation trains.
+
+    Parameters
+    ----------
+    name
+        What tables call it.
+    fusion
+        How embeddings become the top model's input.
+    uplink
+        How embeddings reach the label holder.
+    exchange
+        What comes back: ``Split()``, derivatives, or ``Relay(...)``, the others' embeddings and the
+        top model.
+    local_updates
+        Which steps follow an exchange.
+    stragglers
+        For whom a round waits.
+
+    Raises
+    ------
+    ConfigurationError
+        If the parts cannot work together.
+    """
+
+    name: str
+    fusion: Fusion = field(default_factory=Concat)
+    uplink: Uplink = field(default_factory=Plain)
+    exchange: Exchange = field(default_factory=Split)
+    local_updates: LocalUpdates = field(default_factory=Consecutive)
+    stragglers: Stragglers = field(default_factory=Wait)
+
+    def __post_init__(self) -> None:
+        for part, protocol in _PARTS.items():
+            value = getattr(self, part)
+            if not isinstance(value, protocol) or isinstance(value, type):
+                raise ConfigurationError(_what_is_missing(part, value, protocol))
+        self.uplink.check(self.fusion)
+        self.exchange.check(self)
+        policy = type(self.stragglers).__name__
+        if self.stragglers.drops and self.uplink.delivery is Delivery.EVERY_IN_ORDER:
+            raise ConfigurationError(
+                f"{policy} lets embeddings that come too late be lost, but this uplink needs every "
+                "message in order, as error feedback does: wait for everybody (Wait()), or take a "
+                "link that remembers nothing"
+            )
+        if self.stragglers.leaves_out and self.fusion.width([1]) != self.fusion.width([1, 1]):
+            raise ConfigurationError(
+                f"{policy} leaves out the embeddings that are late, but fusion by "
+                f"{type(self.fusion).__name__.lower()} needs one of each party: take sum, mean or "
+                "max, or wait for everybody (Wait())"
+            )
+
+    def with_links(self, change: Callable[[Link], Link]) -> Method:
+        """Return the method with each link of uplink and exchange changed."""
+        return replace(
+            self,
+            uplink=self.uplink.with_links(change),
+            exchange=self.exchange.with_links(change),
+        )
+
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Return who learns what: all that uplink and exchange say."""
+        return (*self.exchange.disclosures(), *self.uplink.disclosures())
+
+
+_PARTS: dict[str, type] = {
+    "fusion": Fusion,
+    "uplink": Uplink,
+    "exchange": Exchange,
+    "local_updates": LocalUpdates,
+    "stragglers": Stragglers,
+}
+
+_USUAL = {
+    "fusion": "a fusion is Concat(), Sum(), Mean() or Max()",
+    "uplink": "an uplink is Plain(...)",
+    "exchange": "an exchange is Split(...) or Relay(...)",
+    "local_updates": "local updates are Consecutive(...) or Replayed(...)",
+    "stragglers": "a straggler policy is Wait()",
+}
+
+
+def _what_is_missing(part: str, value: object, protocol: type) -> str:
+    """Return why a value cannot be this part of a method."""
+    if isinstance(value, type):
+        return f"method.{part} is a value, not a class: write {value.__name__}(...)"
+    names = sorted(name for name in _members(protocol) if not hasattr(value, name))
+    said = f"{_USUAL[part]}, not {value!r}: a part of your own would answer {', '.join(names)} too"
+    if part == "exchange" and isinstance(value, Link):
+        said += "; derivatives go through Split(downlink=...)"
+    return said
+
+
+def _members(protocol: type) -> set[str]:
+    return {
+        name
+        for cls in protocol.__mro__
+        if cls.__module__.startswith("colonnade.")
+        for name in vars(cls)
+        if not name.startswith("_") or name == "__call__"
+    }

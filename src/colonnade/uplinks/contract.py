@@ -1,0 +1,261 @@
+"""What an uplink is: how a batch's embeddings become the top model's input.
+
+An uplink is a frozen value that answers for itself: which messages will travel (``flows``), who
+learns what (``disclosures``), which rounds and policies it can live with. It makes two halves. The
+party's half evaluates the bottom model on the rows of a batch and sends what the uplink sends; the
+label holder's half receives, and gives a ``Collected``, a value that can be kept and fused with a
+fresh own embedding as often as a role likes. An uplink may reveal every embedding to the label
+holder, or only their sum, or an interpolation of them; no role fuses by itself, so none has to know
+which.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+from torch import Tensor
+
+from colonnade.batches import BatchPlan
+from colonnade.disclosures import Disclosure
+from colonnade.effects import Expect, Purpose
+from colonnade.flows import Flow
+from colonnade.layout import Layout
+from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
+from colonnade.models import Fusion, Learner
+from colonnade.organisations import Party
+from colonnade.stragglers import Stragglers
+from colonnade.streams import StreamKey
+
+__all__ = [
+    "Collected",
+    "Collector",
+    "Fused",
+    "Itemised",
+    "Moment",
+    "Relayable",
+    "Uplink",
+    "Uploader",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When in a protocol something happens.
+
+    Parameters
+    ----------
+    round
+        The round.
+    purpose
+        Training, or evaluation or prediction on other rows.
+    part
+        Which piece, where rows travel in several.
+    """
+
+    round: int
+    purpose: Purpose = Purpose.TRAINING
+    part: int = 0
+
+    def key(self, seed: int, origin: str, kind: str) -> StreamKey:
+        """Return the stream of randomness for a message of ``kind`` that ``origin`` encodes now."""
+        return StreamKey(seed, origin, f"{self.purpose.label}/{kind}", self.round, self.part)
+
+
+@dataclass(slots=True)
+class Fused:
+    """The top model's input, and the tensors whose gradients the parties are owed.
+
+    Parameters
+    ----------
+    value
+        The input of the top model, ``[B, width]``.
+    leaves
+        For each party that is owed a derivative, the leaf of the graph that stands for what it
+        contributed; parties may share one.
+    """
+
+    value: Tensor
+    leaves: Mapping[str, Tensor]
+
+    def derivatives(self) -> dict[str, Tensor]:
+        """Return, after backward, each party's derivative: d loss / d embedding, ``[B, E]``."""
+        derivatives = {}
+        for party, leaf in self.leaves.items():
+            assert leaf.grad is not None
+            derivatives[party] = leaf.grad
+        return derivatives
+
+
+class Collected(Protocol):
+    """What the label holder got of the embeddings of a batch; it does not change."""
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The parties whose embeddings came, in party order; only they are owed a derivative."""
+        ...
+
+    def fuse(self, own: Tensor | None) -> Tensor:
+        """Return the top model's input, ``[B, width]``: what was collected, and an own embedding.
+
+        Nothing flows back but into ``own``. May be called any number of times.
+        """
+        ...
+
+    def differentiable(self, own: Tensor | None) -> Fused:
+        """Return the same, with leaves for what the parties contributed."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it, for a checkpoint; ``Collector.recalled`` makes it anew."""
+        ...
+
+
+@runtime_checkable
+class Itemised(Collected, Protocol):
+    """A ``Collected`` that knows each party's embedding, and the bodies that brought them."""
+
+    @property
+    def bodies(self) -> Mapping[str, bytes]:
+        """By party, the message as received."""
+        ...
+
+    def total(self) -> Tensor:
+        """Return the sum of the parties' embeddings as received, in party order, ``[B, E]``."""
+        ...
+
+
+class Uploader(Protocol):
+    """The party's half."""
+
+    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+        """Do what must be done before embeddings of these rows travel: keys, shares.
+
+        Called whenever a role starts or goes on; what was done already is part of the state.
+        """
+        ...
+
+    async def upload(
+        self, bottom: Learner, rows: Rows, moment: Moment, saliency: Tensor | None = None
+    ) -> Tensor:
+        """Evaluate the bottom model on ``rows``, send, and return the exact embedding.
+
+        When training, the returned tensor carries the graph to backpropagate through. ``saliency``
+        says how much each component matters, where that is known: codecs may choose by it.
+        """
+        ...
+
+    def delivered(self) -> Tensor:
+        """Return what is taken, where it is fused, for the training batch that was sent last."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this half remembers between messages."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        ...
+
+
+class Collector(Protocol):
+    """The label holder's half."""
+
+    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+        """Do the label holder's part of what must be done before."""
+        ...
+
+    def expect(self, moment: Moment) -> Expect:
+        """Return what ``collect`` will wait for, so that a role can ask whether it is ``Ready``."""
+        ...
+
+    async def collect(self, rows: Rows, moment: Moment) -> Collected:
+        """Receive what the parties sent for ``rows``."""
+        ...
+
+    def recalled(self, state: Mapping[str, Any]) -> Collected:
+        """Return the value whose ``state_dict`` this was."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this half remembers between messages."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        ...
+
+
+@runtime_checkable
+class Uplink(Protocol):
+    """How embeddings reach the label holder; a frozen value.
+
+    Some questions have an answer that fits most uplinks; one that inherits from this class has it.
+    """
+
+    @property
+    def delivery(self) -> Delivery:
+        """What it needs of the messages it is made of."""
+        return Delivery.ANY
+
+    def check(self, fusion: Fusion) -> None:
+        """Raise ``ConfigurationError`` if what it brings is not enough for ``fusion``."""
+        return
+
+    def peers(self, layout: Layout, party: str) -> tuple[str, ...]:
+        """Return the other parties that ``party`` exchanges messages with."""
+        return ()
+
+    def batches(self, plan: BatchPlan) -> BatchPlan:
+        """Return the batches that it can bring, for a plan of those that are wanted."""
+        return plan
+
+    @abstractmethod
+    def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
+        """Return the messages that bring up to ``rows`` rows at once, and what precedes them."""
+        ...
+
+    @abstractmethod
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Return who learns what of the embeddings."""
+        ...
+
+    def with_links(self, change: Callable[[Link], Link]) -> Self:
+        """Return the uplink with each of its links changed."""
+        return self
+
+    def of_new_rows(self) -> Uplink:
+        """Return the uplink of rows that were never trained on."""
+        return self
+
+    @abstractmethod
+    def uploader(self, layout: Layout, party: Party) -> Uploader:
+        """Make the half of ``party``."""
+        ...
+
+    @abstractmethod
+    def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> Collector:
+        """Make the label holder's half."""
+        ...
+
+
+@runtime_checkable
+class Relayable(Protocol):
+    """An uplink whose messages may be passed on, and are understood by who hears them.
+
+    Its collector collects ``Itemised`` values.
+    """
+
+    def speaker(self, layout: Layout) -> LinkSender:
+        """Return the end by which the label holder sends its own embedding to all parties."""
+        ...
+
+    def listener(self, layout: Layout, party: str, speaker: str) -> LinkReceiver:
+        """Return the end by which ``party`` understands what ``speaker`` sent."""
+        ...
+
+    def heard(self, layout: Layout, speakers: Sequence[str]) -> tuple[tuple[Link, int], ...]:
+        """Return the link of each speaker's training messages, and the width of its rows."""
+        ...
