@@ -36,7 +36,7 @@ from colonnade.progress import watched
 from colonnade.reports import write_page
 from colonnade.roles import EarlyStopping
 from colonnade.runs import Run
-from colonnade.tables import Split, VerticalTables, as_frame, vertical_tables
+from colonnade.tables import HashSplit, VerticalTables, as_frame, vertical_tables
 from colonnade.tables.frames import as_series
 from colonnade.training import Training, Watcher
 
@@ -179,7 +179,7 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             tables,
             labels,
             id=self.id,
-            split=Split(self.validation, 0.0, self.random_state),
+            split=HashSplit(self.validation, 0.0, self.random_state),
             transformers=self.transformers,
             task=self._task,
         )
