@@ -16,11 +16,11 @@ from colonnade.methods import Method
 from colonnade.models import Features, Learner, parameter_count, take
 from colonnade.training import Training
 
-__all__ = ["Memory", "memory_of"]
+__all__ = ["MemoryUse", "memory_of"]
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """What an organisation will hold in memory besides the program itself, in bytes.
 
     Parameters
@@ -52,7 +52,7 @@ class Memory:
         return sum(vars(self).values())
 
 
-def memory_of(federation: Federation, method: Method, training: Training) -> dict[str, Memory]:
+def memory_of(federation: Federation, method: Method, training: Training) -> dict[str, MemoryUse]:
     """Return what each organisation will hold, by its name."""
     holder = federation.label_holder
     batch = min(training.batch_size, len(federation.train_rows))
@@ -61,7 +61,7 @@ def memory_of(federation: Federation, method: Method, training: Training) -> dic
     memory = {}
     for party in federation.parties:
         learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
-        memory[party.name] = Memory(
+        memory[party.name] = MemoryUse(
             _features_bytes(party.features),
             *_learner_bytes(learner),
             _kept_bytes(learner, take(party.features, rows)),
@@ -79,7 +79,7 @@ def memory_of(federation: Federation, method: Method, training: Training) -> dic
         kept += _kept_bytes(own, take(holder.features, rows))
         columns = _features_bytes(holder.features)
     columns += holder.labels.nbytes
-    memory[holder.name] = Memory(
+    memory[holder.name] = MemoryUse(
         columns, parameters, optimiser, kept, messages[holder.name], remembered[holder.name]
     )
     return memory

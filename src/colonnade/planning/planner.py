@@ -26,7 +26,7 @@ from colonnade.federation import Federation
 from colonnade.methods import Method, svfl
 from colonnade.planning.calibrate import calibrated
 from colonnade.planning.hollow import hollow_federation, sized_method
-from colonnade.planning.memory import Memory, memory_of
+from colonnade.planning.memory import MemoryUse, memory_of
 from colonnade.planning.stretch import stretched, traffic
 from colonnade.roles import EarlyStopping
 from colonnade.runs import Run
@@ -76,7 +76,7 @@ class Plan:
     seconds: float
     seconds_epoch: float
     clock: Mapping[str, str]
-    memory: Mapping[str, Memory]
+    memory: Mapping[str, MemoryUse]
 
     @property
     def bytes_up(self) -> int:
