@@ -2,7 +2,7 @@
 
     COLONNADE_DATA=FOLDER python benchmarks/partners_credit.py [SEED OF THE SPLIT]
 
-Area under the ROC curve on the test clients of one split (``Split()`` with seed 0 unless said
+Area under the ROC curve on the test clients of one split (``HashSplit()`` with seed 0 unless said
 otherwise: a tenth for validation, a fifth for testing) of "default of credit card clients".
 
 Trees: scikit-learn's HistGradientBoostingClassifier as it comes, on the companies' raw columns,
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from colonnade.datasets import credit_default, credit_tables
 from colonnade.metrics import auc
 from colonnade.models import mlp
-from colonnade.tables import Split, TableTransformer, VerticalTables, vertical_tables
+from colonnade.tables import HashSplit, TableTransformer, VerticalTables, vertical_tables
 
 SEEDS = range(5)
 COMPANIES = ("bank", "bureau", "processor")
@@ -110,13 +110,13 @@ def trees_auc(clients: VerticalTables, team: Sequence[str]) -> float:
     return auc(odds, clients.labels[clients.test])
 
 
-def without_logarithms(usual: VerticalTables, split: Split) -> VerticalTables:
+def without_logarithms(usual: VerticalTables, split: HashSplit) -> VerticalTables:
     tables, labels = credit_tables()
     same = {name: fitted.transformer for name, fitted in usual.transformers.items()}
     return vertical_tables(tables, labels, id="ID", split=split, transformers=same)
 
 
-def raw(split: Split) -> VerticalTables:
+def raw(split: HashSplit) -> VerticalTables:
     tables, labels = credit_tables()
     plain = TableTransformer(scale="none")
     return vertical_tables(tables, labels, id="ID", split=split, transformers=plain)
@@ -129,7 +129,7 @@ def over_seeds(clients: VerticalTables, team: Sequence[str]) -> str:
 
 def main(seed: int = 0) -> None:
     torch.set_num_threads(1)
-    split = Split(seed=seed)
+    split = HashSplit(seed=seed)
     clients = credit_default(split=split)
     numbers, plain = raw(split), without_logarithms(clients, split)
     print(f"split {seed}, {clients}, {Settings()}")

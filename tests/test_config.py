@@ -69,6 +69,7 @@ FULL: dict[str, Any] = {
         "seconds": {"forward": "2 ms"},
         "seconds_per_row": {"top": 1e-6},
         "slowdown": {"party_1": 2},
+        "otherwise": "10 ms",
     },
 }
 
@@ -201,7 +202,9 @@ def test_settings_of_the_optimiser_left_out_are_torchs() -> None:
 def test_drivers_costs_and_training_are_built() -> None:
     config = parse_config(FULL)
     assert config.build_driver() == Processes(8)
-    assert config.costs.build() == Modelled({"forward": 0.002}, {"top": 1e-6}, {"party_1": 2.0})
+    assert config.costs.build() == Modelled(
+        {"forward": 0.002}, {"top": 1e-6}, {"party_1": 2.0}, otherwise=0.01
+    )
     assert config.training.build().seed == -(2**63)
     measured = parse_config({"costs": {"slowdown": {"party_1": 3}}})
     assert measured.costs.build() == Measured({"party_1": 3.0})
@@ -279,6 +282,11 @@ REFUSED: list[tuple[Any, str]] = [
         {"costs": {"kind": "modelled", "seconds": {"forwrad": 1}}},
         "costs.seconds.forwrad: there is no such work; there are forward, encode, ",
     ),
+    (
+        {"costs": {"kind": "modelled", "seconds": {"forward": 1, "local_step": 1}}},
+        "costs: modelled costs name no price of encode, decode, top, update, backward, metrics; ",
+    ),
+    ({"costs": {"otherwise": 1}}, "costs: measured costs take no seconds; say kind: modelled"),
     # an unknown key is said before what is missing because of it
     (
         {"method": {"embedding": {"codec": "scalar", "bit": 4}}},

@@ -42,7 +42,7 @@ from colonnade.datasets import (
 from colonnade.datasets.files import data_folder, plain_or_packed
 from colonnade.datasets.handwritten import VIEWS
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.tables import Split, TableTransformer
+from colonnade.tables import HashSplit, TableTransformer
 
 
 @pytest.fixture(autouse=True)
@@ -271,7 +271,7 @@ LABEL = "default.payment.next.month"
 def clients(rows: int = 30_000) -> pl.DataFrame:
     """A table of clients with a category that occurs once, in a row of the test part."""
     number = np.arange(1, rows + 1)
-    rare = Split().rows(pl.Series(number))[2][0]
+    rare = HashSplit().rows(pl.Series(number))[2][0]
     columns: dict[str, Any] = {"ID": number}
     for names in CREDIT_COLUMNS.values():
         for place, name in enumerate(names):
@@ -314,10 +314,10 @@ def test_the_companies_tables(tmp_path: Path, subfolder: str, suffix: str) -> No
 
 def test_clients_as_features(tmp_path: Path) -> None:
     write_clients(tmp_path, clients())
-    found = credit_default(tmp_path, split=Split(validation=0.2, test=0.1, seed=3))
+    found = credit_default(tmp_path, split=HashSplit(validation=0.2, test=0.1, seed=3))
     assert found.parties == ("bank", "bureau", "processor")
     assert found.classes == (0, 1)
-    expected = Split(validation=0.2, test=0.1, seed=3).rows(clients()["ID"])
+    expected = HashSplit(validation=0.2, test=0.1, seed=3).rows(clients()["ID"])
     for rows, part in zip((found.train, found.validation, found.test), expected, strict=True):
         assert np.array_equal(rows, part)
     names = {party: found.transformers[party].feature_names for party in found.parties}
@@ -575,7 +575,7 @@ def test_columns_are_divided_among_parties(tmp_path: Path) -> None:
         "toy",
         {"shop": ["member", "age"], "town": ["city", "age"]},
         folder=tmp_path,
-        split=Split(validation=0.2, test=0.2, seed=1),
+        split=HashSplit(validation=0.2, test=0.2, seed=1),
     )
     assert found.parties == ("shop", "town")
     assert found.columns == {"shop": ("member", "age"), "town": ("city", "age")}

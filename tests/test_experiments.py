@@ -67,7 +67,7 @@ def trials(scale: Scale) -> list[Trial]:
             toy,
             method,
             Training(epochs=4, batch_size=50, evaluate_every=1),
-            Simulate(costs=Modelled()),
+            Simulate(costs=Modelled(otherwise=0.0)),
             probes=(1, 4),
             probe=loss_and_gradient,
         )
@@ -188,7 +188,9 @@ def test_costs_of_a_target_are_those_of_its_first_evaluation() -> None:
 def test_the_papers_model_of_time_is_the_simulators(steps: int) -> None:
     """Rounds of Q steps of 10 ms and a round trip of t_c; the last answer needs no way back."""
     latency = 0.05
-    driver = Simulate(Network(Channel(latency=latency / 2)), Modelled({"local_step": 0.01}))
+    driver = Simulate(
+        Network(Channel(latency=latency / 2)), Modelled({"local_step": 0.01}, otherwise=0.0)
+    )
     training = Training(epochs=6, batch_size=50, evaluate_every=100)
     run = toy(0).train(cvfl(Scalar(3), steps, Mean(), "shared"), training, driver)
     assert run.summary["rounds"] == 12

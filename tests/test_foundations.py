@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,12 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+import colonnade
 from colonnade.batches import BatchPlan, pieces
 from colonnade.channels import Channel, Network, nanoseconds
 from colonnade.codecs import Float, Scalar
 from colonnade.costs import Measured, Modelled
 from colonnade.drivers.mailbox import Mailbox
-from colonnade.effects import Expect, Since
+from colonnade.effects import KINDS_OF_WORK, Expect, Since
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
 from colonnade.links import Delivery, Direct, Link
@@ -233,14 +236,46 @@ def test_a_network_has_a_channel_for_each_direction():
 
 
 def test_modelled_work_costs_what_the_model_says():
-    costs = Modelled({"top": 0.5}, {"top": 0.01, "forward": 0.001}, {"slow": 2.0, "idle": 0.0})
+    costs = Modelled(
+        {"top": 0.5},
+        {"top": 0.01, "forward": 0.001},
+        {"slow": 2.0, "idle": 0.0},
+        otherwise=0.125,
+    )
     assert costs.label == "modelled"
     for measured in (0, 10**12):
         assert costs.nanoseconds("fast", "top", 100, measured) == 1_500_000_000
         assert costs.nanoseconds("slow", "top", 100, measured) == 3_000_000_000
         assert costs.nanoseconds("idle", "top", 100, measured) == 0
         assert costs.nanoseconds("fast", "forward", 7, measured) == 7_000_000
-        assert costs.nanoseconds("fast", "unknown", 100, measured) == 0
+        for kind in ("local_step", "unknown"):
+            assert costs.nanoseconds("fast", kind, 100, measured) == 125_000_000
+            assert costs.nanoseconds("slow", kind, 100, measured) == 250_000_000
+
+
+def test_no_work_is_free_unless_it_is_said_to_be():
+    prices = dict.fromkeys(KINDS_OF_WORK, 1.0)
+    assert Modelled(prices).nanoseconds("a", "local_step", 9, 0) == 10**9
+    assert Modelled({}, prices).nanoseconds("a", "local_step", 9, 0) == 9 * 10**9
+    assert Modelled(otherwise=0.0).nanoseconds("a", "local_step", 9, 0) == 0
+    with pytest.raises(ConfigurationError, match=r"no price of forward, encode, .*otherwise=0\.0"):
+        Modelled()
+    for kind in KINDS_OF_WORK:
+        some = {key: value for key, value in prices.items() if key != kind}
+        with pytest.raises(ConfigurationError, match=f"name no price of {kind}; give each its"):
+            Modelled(some)
+        assert Modelled(some, {kind: 0.0}).nanoseconds("a", kind, 9, 0) == 0
+    with pytest.raises(ConfigurationError, match="'a' does work of the kind 'seal', which"):
+        Modelled(prices).nanoseconds("a", "seal", 9, 0)
+
+
+def test_every_kind_of_work_that_roles_do_is_listed_and_no_other():
+    work = re.compile(r'\bWork\(\s*"(\w+)"')
+    source = Path(colonnade.__file__).parent
+    texts = [path.read_text(encoding="utf-8") for path in source.rglob("*.py")]
+    assert {kind for text in texts for kind in work.findall(text)} == set(KINDS_OF_WORK)
+    # every one is named where it is asked for, so that this test sees it
+    assert not any(re.search(r"await Work\(\s*[^\s\"]", text) for text in texts)
 
 
 def test_measured_work_costs_what_was_measured():
@@ -258,6 +293,7 @@ def test_measured_work_costs_what_was_measured():
         (lambda value: Modelled(slowdown={"bank": value}), "slowdown of 'bank' must be 0 or more"),
         (lambda value: Modelled({"top": value}), "cost of 'top' must be 0 s or more"),
         (lambda value: Modelled({}, {"top": value}), "cost of 'top' must be 0 s or more"),
+        (lambda value: Modelled(otherwise=value), "cost of other work must be 0 s or more"),
     ],
 )
 def test_costs_that_cannot_be(make, message, value):

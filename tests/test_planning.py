@@ -29,7 +29,10 @@ from colonnade.wire import Purpose, encode_header
 
 ROWS = 230
 COSTS = Modelled(
-    {"forward": 0.002, "top": 0.001}, {"encode": 1e-6, "backward": 2e-6}, slowdown={"shop": 3}
+    {"forward": 0.002, "top": 0.001},
+    {"encode": 1e-6, "backward": 2e-6},
+    slowdown={"shop": 3},
+    otherwise=0.0005,
 )
 SLOW = Simulate(Network(Channel(1e6, 0.01), {("shop", "insurer"): Channel(1e5, 0.05)}), COSTS)
 

@@ -28,7 +28,9 @@ from colonnade.runs import Run, load_run
 from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
 
-SIMULATE = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}))
+SIMULATE = Simulate(
+    Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}, otherwise=0.0)
+)
 WICKED = "<script>alert(1)</script>&<b>"
 
 

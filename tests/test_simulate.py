@@ -14,7 +14,7 @@ from colonnade.wire import Purpose, encode_header
 from toys import Counter, Scripted
 
 HEADER = len(encode_header("x", Purpose.TRAINING, 0, 0))
-COSTS = Modelled({"work": 1.0, "short": 0.25})
+COSTS = Modelled({"work": 1.0, "short": 0.25}, otherwise=0.0)
 
 
 def seconds(record, name):
@@ -113,7 +113,7 @@ def test_ties_of_times_that_floats_would_miss():
     network = Network(
         pairs={("a", "hub"): Channel(latency=0.1), ("b", "hub"): Channel(latency=0.2)}
     )
-    costs = Modelled({"work": 0.1}, slowdown={"a": 2.0})
+    costs = Modelled({"work": 0.1}, slowdown={"a": 2.0}, otherwise=0.0)
 
     async def hub(role):
         got = await Receive(Expect("x", 0, ("a", "b"), quorum=1))
@@ -301,7 +301,7 @@ def counters(rounds=6, ahead=0):
 
 
 NETWORK = Network(Channel(bandwidth=1e4, latency=0.003), {("a", "b"): Channel(2e3, 0.001)})
-DRIVER = Simulate(NETWORK, Modelled({"count": 0.004}, slowdown={"b": 3.0}))
+DRIVER = Simulate(NETWORK, Modelled({"count": 0.004}, slowdown={"b": 3.0}, otherwise=0.0))
 
 
 def outcome(roles, record):

@@ -409,7 +409,7 @@ def problem(parties=3, rows=300):
     return Federation(members, holder, range(200), range(200, rows))
 
 
-SLOW = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002}))
+SLOW = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002}, otherwise=0.0))
 FEEDBACK = {
     "top-k": efvfl(TopK(0.05), fusion=Mean()),
     "qsgd": efvfl(QSGD(1, "l2", 64), fusion=Mean()),

@@ -31,7 +31,9 @@ from colonnade.wire import Purpose
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 ROWS = 240
-SIMULATE = Simulate(Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}))
+SIMULATE = Simulate(
+    Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}, otherwise=0.0)
+)
 
 
 def problem(scheduler=None, lr=0.05, metrics=(LOG_LOSS, ACCURACY), holder_has_features=True):

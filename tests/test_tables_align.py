@@ -11,7 +11,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.tables import IdSplit, Split, StoredTable, align
+from colonnade.tables import HashSplit, IdSplit, StoredTable, align
 from colonnade.tables.align import align_ids
 from colonnade.tables.table import FrameTable, SelectedRows, as_table, whole
 
@@ -179,14 +179,14 @@ def lists(parts: tuple[Any, ...]) -> list[list[int]]:
 
 def test_frozen() -> None:
     """What a seed gives, it gives for ever: whoever trained must not be tested on later."""
-    numbers = Split(validation=0.25, test=0.25, seed=7).rows(pl.Series(range(20)))
+    numbers = HashSplit(validation=0.25, test=0.25, seed=7).rows(pl.Series(range(20)))
     assert lists(numbers) == [
         [0, 1, 5, 6, 7, 9, 10, 11, 12, 13, 14, 17, 19],
         [18],
         [2, 3, 4, 8, 15, 16],
     ]
     names = ["ann", "bob", "eve", "Łukasz", "dan", "", "kim", "zoe"]
-    texts = Split(validation=0.25, test=0.25, seed=-1).rows(pl.Series(names))
+    texts = HashSplit(validation=0.25, test=0.25, seed=-1).rows(pl.Series(names))
     assert lists(texts) == [[1, 2, 4, 5], [0, 3, 6], [7]]
 
 
@@ -206,7 +206,7 @@ def test_a_persons_part_depends_on_nobody_else(ids: set[int], gone: int, seed: i
 
 def part_of(people: list[Any], seed: int) -> dict[Any, int]:
     try:
-        parts = Split(validation=0.3, test=0.3, seed=seed).rows(pl.Series(people))
+        parts = HashSplit(validation=0.3, test=0.3, seed=seed).rows(pl.Series(people))
     except DataError:  # a part that nobody is in is refused
         reject()
     numbers = np.full(len(people), -1)
@@ -220,7 +220,7 @@ def test_shares() -> None:
     """Within five standard deviations of what is asked for."""
     rows = 40_000
     ids = pl.Series(range(rows))
-    parts = Split(validation=0.1, test=0.2, seed=3).rows(ids)
+    parts = HashSplit(validation=0.1, test=0.2, seed=3).rows(ids)
     assert sorted(np.concatenate(parts).tolist()) == list(range(rows))
     for part, share in zip(parts, (0.7, 0.1, 0.2), strict=True):
         assert part.dtype == np.int64
@@ -230,23 +230,23 @@ def test_shares() -> None:
 
 def test_seeds_are_independent_and_test_people_stay_when_validation_grows() -> None:
     ids = pl.Series(range(10_000))
-    test = {seed: set(Split(test=0.5, seed=seed).rows(ids)[2].tolist()) for seed in (0, 1)}
+    test = {seed: set(HashSplit(test=0.5, seed=seed).rows(ids)[2].tolist()) for seed in (0, 1)}
     assert abs(len(test[0] & test[1]) - 2500) < 5 * (10_000 * 3 / 16) ** 0.5
     for validation in (0.0, 0.1, 0.4):
-        split = Split(validation=validation, test=0.5, seed=0)
+        split = HashSplit(validation=validation, test=0.5, seed=0)
         assert set(split.rows(ids)[2].tolist()) == test[0]
 
 
 def test_parts_that_are_not_asked_for_are_empty() -> None:
-    train, validation, test = Split(validation=0, test=0).rows(pl.Series([5]))
+    train, validation, test = HashSplit(validation=0, test=0).rows(pl.Series([5]))
     assert lists((train, validation, test)) == [[0], [], []]
 
 
 def test_parts_that_stay_empty_are_refused() -> None:
     with pytest.raises(DataError, match=r"none of 3 people is for validation, whose share is 0"):
-        Split(validation=0.001, test=0.0).rows(pl.Series([1, 2, 3]))
+        HashSplit(validation=0.001, test=0.0).rows(pl.Series([1, 2, 3]))
     with pytest.raises(DataError, match=r"none of 3 people is for training, whose share is 0.001"):
-        Split(validation=0.0, test=0.999).rows(pl.Series([1, 2, 3]))
+        HashSplit(validation=0.0, test=0.999).rows(pl.Series([1, 2, 3]))
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,13 @@ def test_parts_that_stay_empty_are_refused() -> None:
 )
 def test_shares_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        Split(**arguments)
+        HashSplit(**arguments)
 
 
 def test_many_people_are_hashed_in_pieces() -> None:
     ids = pl.Series(range(40_000))
-    words = Split(seed=1)._words(ids)
-    assert (words[30_000:] == Split(seed=1)._words(ids[30_000:])).all()
+    words = HashSplit(seed=1)._words(ids)
+    assert (words[30_000:] == HashSplit(seed=1)._words(ids[30_000:])).all()
     assert len(np.unique(words)) == 40_000
 
 

@@ -128,7 +128,8 @@ METHODS = {
     "relay, total": cvfl(Scalar(4), 2, Sum(), "shared", others="total"),
 }
 SIMULATE = Simulate(
-    Network(Channel(1e6, 0.01)), Modelled({"forward": 0.002, "top": 0.001}, slowdown={"party_1": 3})
+    Network(Channel(1e6, 0.01)),
+    Modelled({"forward": 0.002, "top": 0.001}, slowdown={"party_1": 3}, otherwise=0.0005),
 )
 ADAM = partial(torch.optim.Adam, lr=0.01)
 TRAINING = Training(epochs=3, batch_size=32, evaluation_rows=25, evaluate_every=4)
@@ -256,7 +257,9 @@ def test_virtual_time_of_a_round_is_what_a_hand_computes():
     header = len(encode_header("embedding", Purpose.TRAINING, 0, 0))
     forward, top, backward = 0.004, 0.003, 0.002
     costs = Modelled(
-        {"forward": forward, "top": top, "backward": backward}, slowdown={"party_1": 2.0}
+        {"forward": forward, "top": top, "backward": backward},
+        slowdown={"party_1": 2.0},
+        otherwise=0.0,
     )
     network = Network(
         Channel(bandwidth=8e6, latency=0.01), {("party_0", "holder"): Channel(8e5, 0.05)}

@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from colonnade.errors import ConfigurationError, DataError, InvalidInput
 from colonnade.tables import (
+    HashSplit,
     IdSplit,
-    Split,
     StoredTable,
     TableTransformer,
     VerticalTables,
@@ -81,7 +81,7 @@ def test_everything() -> None:
     rows = np.concatenate([found.train, found.validation, found.test])
     assert sorted(rows.tolist()) == list(range(100))
     for mine, theirs in zip(
-        (found.train, found.validation, found.test), Split().rows(found.ids), strict=True
+        (found.train, found.validation, found.test), HashSplit().rows(found.ids), strict=True
     ):
         assert mine.dtype == np.int64
         assert (mine == theirs).all()
@@ -171,7 +171,7 @@ def test_aligned_already() -> None:
         found = made(tables=tables, labels=labels, id=None)
         assert found.ids is None
         assert found.labels.tolist() == [1 - i % 2 for i in range(PEOPLE)]
-        expected = Split().rows(pl.Series(range(PEOPLE)))
+        expected = HashSplit().rows(pl.Series(range(PEOPLE)))
         assert (found.test == expected[2]).all()
         assert set(found.left_out.values()) == {0}
 

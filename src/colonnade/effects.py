@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from colonnade.wire import Message, Purpose
 
 __all__ = [
+    "KINDS_OF_WORK",
     "Arrivals",
     "Boundary",
     "Effect",
@@ -36,6 +38,20 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+KINDS_OF_WORK: Mapping[str, str] = MappingProxyType(
+    {
+        "forward": "a bottom model's outputs of some rows",
+        "encode": "values into the body of a message",
+        "decode": "the body of a message into values",
+        "top": "the top model's outputs of some rows and, in training, their derivatives",
+        "update": "the label holder's step, after its derivatives have left",
+        "backward": "a party's step with the derivatives that it received",
+        "local_step": "a step without an exchange of its own; under the relay exchange, every step",
+        "metrics": "what is reported of an evaluation, from its outputs",
+    }
+)
+"""What each kind of ``Work`` does. Other organisations' own roles may have more kinds."""
 
 
 class Effect(Generic[T]):
@@ -155,7 +171,8 @@ class Work(Effect[T]):
     """Run ``function`` and return its result; the time it takes is measured or modelled.
 
     Torch's generators are seeded before from (seed, role, purpose, round, step), so that dropout
-    draws the same numbers under every driver and after a resume.
+    draws the same numbers under every driver and after a resume. ``kind`` says what is done, one
+    of ``KINDS_OF_WORK``, by which a model of costs knows its price.
     """
 
     kind: str

@@ -35,7 +35,7 @@ from colonnade.prediction import Prediction
 from colonnade.progress import watched
 from colonnade.reports import write_page
 from colonnade.runs import Run
-from colonnade.tables import Split, VerticalTables, as_frame, vertical_tables
+from colonnade.tables import HashSplit, VerticalTables, as_frame, vertical_tables
 from colonnade.tables.frames import as_series
 from colonnade.training import EarlyStopping, Training, Watcher
 
@@ -178,7 +178,7 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             tables,
             labels,
             id=self.id,
-            split=Split(self.validation, 0.0, self.random_state),
+            split=HashSplit(self.validation, 0.0, self.random_state),
             transformers=self.transformers,
             task=self._task,
         )

@@ -35,7 +35,7 @@ from colonnade.datasets import (
 from colonnade.datasets.pixels import check_normalise
 from colonnade.errors import ConfigurationError
 from colonnade.tables import (
-    Split,
+    HashSplit,
     StoredTable,
     TableTransformer,
     VerticalTables,
@@ -295,9 +295,9 @@ class SplitConfig(Section):
             raise ValueError("validation and test together should leave some rows for training")
         return self
 
-    def build(self) -> Split:
+    def build(self) -> HashSplit:
         """Return the split."""
-        return Split(self.validation, self.test, self.seed)
+        return HashSplit(self.validation, self.test, self.seed)
 
 
 class FeaturesConfig(Section):

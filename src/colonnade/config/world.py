@@ -11,6 +11,8 @@ from pydantic import AfterValidator, Field
 from colonnade.channels import Channel, Network
 from colonnade.config.sections import Bandwidth, Count, Name, Seconds, Section
 from colonnade.costs import CostModel, Measured, Modelled
+from colonnade.effects import KINDS_OF_WORK
+from colonnade.errors import ConfigurationError
 
 __all__ = ["ChannelConfig", "ConnectionConfig", "CostConfig", "NetworkConfig"]
 
@@ -50,12 +52,9 @@ class NetworkConfig(ChannelConfig):
         return Network(self.build(), pairs, self.queue)
 
 
-_WORK = ("forward", "encode", "decode", "top", "update", "backward", "metrics")
-
-
 def _known_work(kind: str) -> str:
-    if kind not in _WORK:
-        raise ValueError(f"there is no such work; there are {', '.join(_WORK)}")
+    if kind not in KINDS_OF_WORK:
+        raise ValueError(f"there is no such work; there are {', '.join(KINDS_OF_WORK)}")
     return kind
 
 
@@ -69,15 +68,23 @@ class CostConfig(Section):
     seconds: dict[_Work, Seconds] = {}
     seconds_per_row: dict[_Work, Seconds] = {}
     slowdown: dict[Name, Annotated[float, Field(ge=0, lt=math.inf)]] = {}
+    otherwise: Seconds | None = Field(
+        None, description="of each kind of work that neither names; without it all must be named"
+    )
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> CostConfig:
-        if self.kind == "measured" and (self.seconds or self.seconds_per_row):
+        priced = self.seconds or self.seconds_per_row or self.otherwise is not None
+        if self.kind == "measured" and priced:
             raise ValueError("measured costs take no seconds; say kind: modelled")
+        try:
+            self.build()
+        except ConfigurationError as error:  # a kind of work has no price
+            raise ValueError(str(error)) from None
         return self
 
     def build(self) -> CostModel:
         """Return the cost model."""
         if self.kind == "measured":
             return Measured(self.slowdown)
-        return Modelled(self.seconds, self.seconds_per_row, self.slowdown)
+        return Modelled(self.seconds, self.seconds_per_row, self.slowdown, self.otherwise)

@@ -83,7 +83,7 @@ def credit_default(
         Where ``UCI_Credit_Card.csv`` is, plain or ``.gz``, or its subfolder ``credit``. By default
         the folder that the environment variable ``COLONNADE_DATA`` names.
     split
-        Who is for training, validation and test; ``Split()`` by default.
+        Who is for training, validation and test; ``HashSplit()`` by default.
     transformers
         For companies that shall differ, how columns become features. By default numbers are
         scaled, and SEX, EDUCATION, MARRIAGE and the status of repayment are categories with a

@@ -109,5 +109,5 @@ def trial(
         partial(setting.federation, scale),
         method,
         setting.training(scale, rounds),
-        Simulate(costs=Modelled()),
+        Simulate(costs=Modelled(otherwise=0.0)),
     )

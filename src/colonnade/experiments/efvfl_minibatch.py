@@ -38,7 +38,7 @@ def _trial(
     epochs = 1 if scale.quick else epochs
     training = shallow_training(data, epochs, batch, evaluations=20)
     federation = partial(mnist_federation, data, rate)
-    return Trial(label, seed, federation, method, training, Simulate(costs=Modelled()))
+    return Trial(label, seed, federation, method, training, Simulate(costs=Modelled(otherwise=0.0)))
 
 
 def _losses(results: Results, labels: Sequence[tuple[str, ...]]) -> list[Curve]:

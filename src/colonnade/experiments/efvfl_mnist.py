@@ -129,7 +129,7 @@ def _trial(
         partial(mnist_federation, data, rate),
         relayed(name, codec),
         shallow_training(data, steps, len(data.train), evaluations=10, checkpoints=2),
-        Simulate(costs=Modelled()),
+        Simulate(costs=Modelled(otherwise=0.0)),
         [round for round in probes if round <= steps],
         loss_and_gradient if probes else None,
     )

@@ -101,7 +101,7 @@ def _trials(scale: Scale) -> list[Trial]:
                     partial(_federation, scale, width, recipe),
                     recipe.method,
                     training,
-                    Simulate(costs=Modelled()),
+                    Simulate(costs=Modelled(otherwise=0.0)),
                 )
                 for seed in scale.repetitions(3)
             ]

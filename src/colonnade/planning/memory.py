@@ -13,11 +13,11 @@ from colonnade.agreement import Agreement
 from colonnade.federation import Federation
 from colonnade.models import Features, Learner, take
 
-__all__ = ["Memory", "memory_of"]
+__all__ = ["MemoryUse", "memory_of"]
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """What an organisation will hold in memory besides the program itself, in bytes.
 
     Parameters
@@ -49,7 +49,7 @@ class Memory:
         return sum(vars(self).values())
 
 
-def memory_of(federation: Federation, agreement: Agreement) -> dict[str, Memory]:
+def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryUse]:
     """Return what each organisation will hold, by its name."""
     holder, flows = federation.label_holder, agreement.flows()
     batch = agreement.batches.batch_size
@@ -65,7 +65,7 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, Memory]
     memory = {}
     for party in federation.parties:
         learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
-        memory[party.name] = Memory(
+        memory[party.name] = MemoryUse(
             _features_bytes(party.features),
             *_learner_bytes(learner),
             _kept_bytes(learner, take(party.features, rows)),
@@ -84,7 +84,7 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, Memory]
         kept += _kept_bytes(own, take(holder.features, rows))
         columns = _features_bytes(holder.features)
     columns += holder.labels.nbytes
-    memory[holder.name] = Memory(
+    memory[holder.name] = MemoryUse(
         columns, parameters, optimiser, kept, messages(holder.name), remembered(holder.name)
     )
     return memory

@@ -28,7 +28,7 @@ from colonnade.method import Method
 from colonnade.methods import svfl
 from colonnade.planning.calibrate import calibrated
 from colonnade.planning.hollow import hollow_federation, sized
-from colonnade.planning.memory import Memory, memory_of
+from colonnade.planning.memory import MemoryUse, memory_of
 from colonnade.planning.stretch import stretched, traffic
 from colonnade.runs import Run
 from colonnade.training import EarlyStopping, Training
@@ -77,7 +77,7 @@ class Plan:
     seconds: float
     seconds_epoch: float
     clock: Mapping[str, str]
-    memory: Mapping[str, Memory]
+    memory: Mapping[str, MemoryUse]
 
     @property
     def bytes_up(self) -> int:

@@ -8,7 +8,7 @@ from colonnade.tables.fitted import FittedTransformer, fitted
 from colonnade.tables.frames import as_frame
 from colonnade.tables.labels import EncodedLabels, encode_labels
 from colonnade.tables.read import read_table
-from colonnade.tables.split import IdSplit, Split, Splitting
+from colonnade.tables.splitting import HashSplit, IdSplit, Splitting
 from colonnade.tables.stored import StoredTable
 from colonnade.tables.transformer import TableTransformer
 from colonnade.tables.vertical import VerticalTables, vertical_tables
@@ -17,8 +17,8 @@ __all__ = [
     "Aligned",
     "EncodedLabels",
     "FittedTransformer",
+    "HashSplit",
     "IdSplit",
-    "Split",
     "Splitting",
     "StoredTable",
     "TableTransformer",

@@ -18,7 +18,7 @@ from colonnade.tables.fitted import FittedTransformer, fitted
 from colonnade.tables.frames import as_series
 from colonnade.tables.labels import Task, encode_labels
 from colonnade.tables.names import check_present, listed
-from colonnade.tables.split import Split, Splitting
+from colonnade.tables.splitting import HashSplit, Splitting
 from colonnade.tables.table import SelectedRows, Table, as_table
 from colonnade.tables.transformer import TableTransformer
 
@@ -126,8 +126,8 @@ def vertical_tables(
         The column that says who a row is about, called the same in all tables. None if row i is
         about the same person in all tables already.
     split
-        Who is for training, validation and test; ``Split()`` by default. Without ids it is by row
-        number.
+        Who is for training, validation and test; ``HashSplit()`` by default. Without ids it is by
+        row number.
     transformers
         A scikit-learn transformer for all parties, or a mapping from party to transformer;
         ``TableTransformer()`` by default, and for parties not in the mapping. Each party gets its
@@ -183,7 +183,7 @@ def vertical_tables(
 
     encoded = encode_labels(chosen.column(column), task, place=place)
     people = pl.Series(range(len(rows[_LABELS]))) if ids is None else ids
-    train, validation, test = (split or Split()).rows(people)
+    train, validation, test = (split or HashSplit()).rows(people)
     if encoded.classes is not None:
         _check_classes(encoded.values, encoded.classes, train)
     own = _transformer_of_each(transformers, tuple(given))

@@ -20,7 +20,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.frames import as_series
 from colonnade.tables.names import listed
 
-__all__ = ["IdSplit", "Parts", "Split", "Splitting"]
+__all__ = ["HashSplit", "IdSplit", "Parts", "Splitting"]
 
 Parts: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Rows for training, for validation and for test, each in ascending order."""
@@ -37,7 +37,7 @@ class Splitting(Protocol):
 
 
 @dataclass(frozen=True)
-class Split:
+class HashSplit:
     """A person's part by a hash of seed and id.
 
     u = hash(seed, id) is uniform in [0, 1). A person is in the test part if u < test, in the
@@ -58,7 +58,7 @@ class Split:
 
     Examples
     --------
-    >>> train, validation, test = Split(validation=0.25, test=0.25).rows(pl.Series(range(8)))
+    >>> train, validation, test = HashSplit(validation=0.25, test=0.25).rows(pl.Series(range(8)))
     >>> train, validation, test
     (array([0, 1, 2, 5, 7]), array([3]), array([4, 6]))
     """

@@ -1,0 +1,358 @@
+"""The laws of the source as functions of one module: each returns what it finds broken.
+
+``test_structure.py`` asks them of every module of Colonnade, and of modules planted to break them.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import graphlib
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+
+# Every module, or a whole package, and its floor: it imports from floors below and from its own.
+FLOORS = [
+    "errors streams wire effects kernels models",
+    "codecs surrogates links flows disclosures layout organisations",
+    "batches ledger checkpoints channels costs descriptions tables",
+    "local_updates stragglers training uplinks evaluation agreement",
+    "roles",
+    "exchanges method",
+    "drivers",
+    "metrics checks prediction export runs",
+    "reports methods datasets objectives",
+    "federation",
+    "planning assembly partners progress",
+    "estimators",
+    "config",
+    "experiments",
+    "demo console cli",
+]
+FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
+FLOOR[""] = len(FLOORS)  # colonnade itself hands out names of every floor
+DRIVERS = FLOOR["drivers"]
+
+FILES = {
+    "colonnade.checkpoints": "a cut is kept on disk, for the driver that asks for it",
+    "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
+    "colonnade.surrogates.disk": "surrogates that outgrow memory",
+    "colonnade.surrogates.lock": "two processes must not write one table",
+    "colonnade.surrogates.marks": "what a killed process finds again",
+    "colonnade.surrogates.slots": "the rows of a table on disk",
+    "colonnade.tables.database": "reads the user's tables before any role runs",
+    "colonnade.tables.delimited": "reads the user's tables before any role runs",
+    "colonnade.tables.read": "tells the kinds of the user's files apart",
+    "colonnade.tables.stored": "reads columns and rows of a Parquet file when they are needed",
+}
+"""Modules below the drivers that may open files, each with its reason. Nobody else there may."""
+
+NEVER_FILES = {
+    *("agreement", "codecs", "exchanges", "flows", "kernels", "links", "local_updates"),
+    *("method", "roles", "stragglers", "uplinks"),
+}
+"""Rooms that cannot be on that list: what they do must be the same under every driver."""
+
+CHANCE = {
+    "colonnade.surrogates.disk": "a mark tells two files of a table apart; no result depends on it",
+}
+"""Modules below the drivers that may ask the operating system for random bytes."""
+
+_WORLD = {
+    *("asyncio", "concurrent", "ftplib", "http", "httpx", "multiprocessing", "requests", "sched"),
+    *("select", "selectors", "signal", "socket", "socketserver", "ssl", "subprocess", "threading"),
+    *("time", "urllib.request"),
+}
+_CLOCKS = {"now", "today", "utcnow"}  # of datetime, date, and whoever is like them
+_CHANCE = {"numpy.random", "os.getrandom", "os.urandom", "random", "secrets", "uuid.getnode"} | {
+    f"uuid.uuid{version}" for version in (1, 4, 6, 7, 8)
+}
+_FILES = {
+    *("builtins.open", "fcntl", "fileinput", "glob", "gzip", "io.FileIO", "io.open", "mmap"),
+    *("numpy.fromfile", "numpy.load", "numpy.loadtxt", "numpy.memmap", "numpy.save"),
+    *("numpy.savetxt", "numpy.savez", "os", "pathlib", "polars.scan_csv"),
+    *("polars.scan_parquet", "safetensors.safe_open", "shutil", "sqlite3", "tempfile"),
+    *("torch.save", "zipfile"),
+}
+_FILE_METHODS = {
+    *("open", "read_bytes", "read_csv", "read_parquet", "read_text", "tofile"),
+    *("write_bytes", "write_csv", "write_parquet", "write_text"),
+}
+_CODE = {
+    *("builtins.eval", "builtins.exec", "cloudpickle", "dill", "joblib", "marshal"),
+    *("pickle", "shelve", "torch.load", "yaml.full_load", "yaml.full_load_all", "yaml.load"),
+    *("yaml.load_all", "yaml.unsafe_load", "yaml.unsafe_load_all"),
+}
+_DYNAMIC = {"builtins.__import__", "importlib.__import__", "importlib.import_module"}
+_SEEDS = {
+    *("torch.initial_seed", "torch.manual_seed", "torch.random", "torch.seed"),
+    *("torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.set_rng_state"),
+}
+_DRAWS = {
+    f"torch.{name}"
+    for name in (
+        *("bernoulli", "multinomial", "normal", "poisson", "rand", "rand_like", "randint"),
+        *("randint_like", "randn", "randn_like", "randperm"),
+    )
+}
+_DRAWING_METHODS = {
+    *("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_"),
+    *("uniform_",),
+}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module's dotted name and its source."""
+
+    name: str
+    source: str
+    planted: bool = False
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+    @cached_property
+    def value(self) -> ModuleType:
+        """The module itself."""
+        if not self.planted:
+            return importlib.import_module(self.name)
+        made = ModuleType(self.name)
+        exec(compile(self.tree, self.name, "exec"), made.__dict__)  # a test's own
+        return made
+
+    @property
+    def room(self) -> str:
+        """What the table of floors knows: colonnade.codecs.float is in codecs."""
+        return (self.name + ".").split(".")[1]
+
+    @property
+    def below_drivers(self) -> bool:
+        return FLOOR.get(self.room, 0) < DRIVERS
+
+    @cached_property
+    def imported(self) -> list[tuple[str, str, bool]]:
+        """Everything imported, wherever: its name, the local one, and whether they differ."""
+        found = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    short = alias.asname or alias.name.split(".")[0]
+                    found.append((alias.name, short, bool(alias.asname)))
+            elif isinstance(node, ast.ImportFrom):
+                start = "." * node.level + (node.module or "")
+                for alias in node.names:
+                    found.append((f"{start}.{alias.name}", alias.asname or alias.name, True))
+        return found
+
+    @cached_property
+    def _local(self) -> dict[str, str]:
+        """What local names stand for: imports, and names given to what was imported."""
+        local = {short: name if renamed else short for name, short, renamed in self.imported}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign) and (name := _dotted(node.value, local)):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        local.setdefault(target.id, name)
+        return local
+
+    @cached_property
+    def used(self) -> list[str]:
+        """Dotted names of everything that is read, local names replaced by what they stand for.
+
+        ``getattr(os, "urandom")`` reads os.urandom.
+        """
+        found = [_dotted(node, self._local) for node in ast.walk(self.tree)]
+        return [name for name in found if name]
+
+    @cached_property
+    def calls(self) -> list[tuple[str, ast.Call]]:
+        """Dotted names of what is called, with the call."""
+        return [
+            (_dotted(node.func, self._local) or ast.unparse(node.func), node)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call)
+        ]
+
+    def uses(self, names: Iterable[str]) -> list[str]:
+        """Which of these, or what of these, is imported or read."""
+        names = set(names)
+        seen = [name for name, _, _ in self.imported] + self.used
+        return sorted({name for name in seen if any(start in names for start in _starts(name))})
+
+    def reads(self, attributes: Iterable[str]) -> list[str]:
+        """Which attributes of these names are read, of whatever."""
+        attributes = set(attributes)
+        return sorted(
+            {
+                ast.unparse(node)
+                for node in ast.walk(self.tree)
+                if isinstance(node, ast.Attribute) and node.attr in attributes
+            }
+        )
+
+
+def _starts(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[: i + 1]) for i in range(len(parts)))
+
+
+def _dotted(node: ast.AST, local: dict[str, str]) -> str:
+    """Return ``a.b.c`` of an expression that is no more, if a was imported or is built in."""
+    if isinstance(node, ast.Name):
+        builtin = f"builtins.{node.id}" if hasattr(builtins, node.id) else ""
+        return local.get(node.id, builtin)
+    if isinstance(node, ast.Attribute):
+        start = _dotted(node.value, local)
+        return f"{start}.{node.attr}" if start else ""
+    match node:
+        case ast.Call(ast.Name("getattr"), [of, ast.Constant(str(attribute)), *_]):
+            start = _dotted(of, local)
+            return f"{start}.{attribute}" if start else ""
+    return ""
+
+
+# Imports
+
+
+def dependencies(module: Module, modules: Iterable[str]) -> list[str]:
+    """The modules of Colonnade that a module imports; its version is none."""
+    return [
+        name if name in modules else name.rpartition(".")[0]
+        for name, _, _ in module.imported
+        if name.split(".")[0] == "colonnade" and name != "colonnade.__version__"
+    ]
+
+
+def imports_from_above(module: Module) -> list[str]:
+    """A module imports from its own floor and from those below, by full names."""
+    if module.room not in FLOOR:
+        return [f"{module.room!r} is new: put it on its floor in the table FLOORS"]
+    found = [
+        f"{name} is a relative import; write the module's full name"
+        for name, _, _ in module.imported
+        if name.startswith(".")
+    ]
+    floor = FLOOR[module.room]
+    for name, _, _ in module.imported:
+        if name.split(".")[0] == "colonnade" and name != "colonnade.__version__":
+            room = name.split(".")[1] if "." in name else ""
+            above = FLOOR.get(room, FLOOR[""])
+            if above > floor:
+                found.append(f"on floor {floor}, it must not import {name} of floor {above}")
+    return found
+
+
+def circles(modules: Iterable[Module]) -> list[str]:
+    """No modules import each other in a circle."""
+    modules = list(modules)
+    names = {module.name for module in modules}
+    graph = {module.name: set(dependencies(module, names)) for module in modules}
+    try:
+        list(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as error:
+        return [f"modules import each other: {' <- '.join(error.args[1])}"]
+    return []
+
+
+def hidden_imports(module: Module) -> list[str]:
+    """Every import is a statement, so that the other laws see it; only colonnade's names wait."""
+    return [] if module.name == "colonnade" else module.uses(_DYNAMIC)
+
+
+# The world
+
+
+def reaches_the_world(module: Module) -> list[str]:
+    """Below the drivers: neither clock, nor thread, nor socket. A driver gives all that."""
+    if not module.below_drivers:
+        return []
+    sleeping = [name for name, _ in module.calls if name.split(".")[-1] == "sleep"]
+    return module.uses(_WORLD) + module.reads(_CLOCKS) + sleeping
+
+
+def hidden_chance(module: Module) -> list[str]:
+    """Below the drivers: no randomness but that of keys (``streams``) and of seeded work.
+
+    Torch's generators are seeded before each piece of work, for models that draw, as dropout does.
+    Nobody else draws from them without naming a generator, and nobody seeds them.
+    """
+    if not module.below_drivers or module.name in CHANCE:
+        return []
+    found = module.uses(_CHANCE | _SEEDS)
+    for name, call in module.calls:
+        given = {keyword.arg for keyword in call.keywords}
+        draws = name in _DRAWS or name.split(".")[-1] in _DRAWING_METHODS
+        if draws and "generator" not in given and not name.startswith("torch.nn.init."):
+            found.append(f"{name} without generator=")
+    return found
+
+
+def touches_files(module: Module) -> list[str]:
+    """Below the drivers: files are for the modules of the list ``FILES``."""
+    if not module.below_drivers or (module.name in FILES and module.room not in NEVER_FILES):
+        return []
+    return module.uses(_FILES) + module.reads(_FILE_METHODS)
+
+
+def data_becomes_code(module: Module) -> list[str]:
+    """Nowhere can data become code."""
+    return module.uses(_CODE)
+
+
+# Names and documentation
+
+
+def wrong_exports(module: Module) -> list[str]:
+    """What is public is in ``__all__``, once, and is there."""
+    names = getattr(module.value, "__all__", None)
+    if names is None:
+        public = [node.name for node in definitions(module.tree) if is_public(node.name)]
+        return [f"defines {name}, and has no __all__" for name in public]
+    twice = [f"__all__ names {name} twice" for name in set(names) if names.count(name) > 1]
+    missing = [name for name in names if not hasattr(module.value, name)]
+    return twice + [f"__all__ names {name}, which is not there" for name in missing]
+
+
+def undocumented(module: Module) -> list[str]:
+    """Everything public is documented, the module too."""
+    found = [] if ast.get_docstring(module.tree) else [f"{module.name} has no docstring"]
+    return found + list(_undocumented(module.tree, module.name))
+
+
+def _undocumented(node: ast.AST, path: str) -> Iterator[str]:
+    for child in definitions(node):
+        if is_public(child.name):
+            name = f"{path}.{child.name}"
+            if not ast.get_docstring(child):
+                yield f"{name} has no docstring"
+            if isinstance(child, ast.ClassDef):
+                yield from _undocumented(child, name)
+
+
+def definitions(node: ast.AST) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [child for child in node.body if isinstance(child, kinds)]
+
+
+def is_public(name: str) -> bool:
+    return not name.startswith("_")
+
+
+def misplaced_errors(module: Module) -> list[str]:
+    """Public errors are defined in colonnade.errors, and nowhere else."""
+    if module.name == "colonnade.errors":
+        return []
+    return [
+        f"{name} belongs into colonnade.errors"
+        for name, value in vars(module.value).items()
+        if inspect.isclass(value)
+        and value.__module__ == module.name
+        and is_public(name)
+        and issubclass(value, BaseException)
+    ]
