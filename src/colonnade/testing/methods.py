@@ -1,0 +1,403 @@
+"""What every method must do, whichever uplink, exchange or straggler policy is in it: a kit.
+
+Each function in ``METHOD_CHECKS`` takes a ``MethodSubject``, a method and what a test must know of
+it, and asserts one part of the contracts in ``colonnade.uplinks.contract`` and
+``colonnade.agreement``. With pytest::
+
+    @pytest.mark.parametrize("check", METHOD_CHECKS)
+    def test_my_uplink_conforms(check):
+        check(MethodSubject(Method("mine", Sum(), MyUplink()), like=Method("plain", Sum())))
+
+or, without, ``check_method(MethodSubject(...))``. An uplink that is exact up to its fixed point
+says by ``like`` which method it must agree with, and by ``tolerance`` how closely.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from colonnade.agreement import Composition
+from colonnade.drivers import Assignment, Driver, Processes, Replay, Simulate
+from colonnade.effects import Boundary, Ready, Work
+from colonnade.federation import Federation
+from colonnade.layout import Layout
+from colonnade.ledger import Entry
+from colonnade.links import Rows
+from colonnade.local_updates import Consecutive
+from colonnade.method import Method
+from colonnade.models import Learner
+from colonnade.organisations import LabelHolder, Party
+from colonnade.planning import plan
+from colonnade.runs import Run
+from colonnade.training import EarlyStopping, Training
+from colonnade.uplinks import Collector, Moment, Uploader
+from colonnade.wire import Purpose
+
+__all__ = [
+    "METHOD_CHECKS",
+    "MethodSubject",
+    "check_method",
+    "small_federation",
+]
+
+ROWS, WIDTH, CLASSES = 90, 4, 3
+TRAINING = Training(epochs=2, batch_size=16, evaluation_rows=7, evaluate_every=3, seed=5)
+
+
+def small_federation(method: Composition, holder_has_features: bool = True) -> Federation:
+    """Return three parties and a label holder on random data, their models with dropout."""
+    generator = torch.Generator().manual_seed(7)
+    sgd = partial(torch.optim.SGD, lr=0.2)
+
+    def columns(count: int) -> Tensor:
+        return torch.randn(ROWS, count, generator=generator)
+
+    def bottom(inputs: int) -> nn.Module:
+        first, last = _linear(inputs, inputs, 6), _linear(inputs, 6, WIDTH)
+        return nn.Sequential(first, nn.Tanh(), nn.Dropout(0.2), last)
+
+    parties = [Party(f"party_{i}", columns(2 + i), bottom(2 + i), sgd) for i in range(3)]
+    members = 3 + holder_has_features
+    fused = method.fusion.width([WIDTH] * members)
+    holder = LabelHolder(
+        "holder",
+        torch.randint(CLASSES, (ROWS,), generator=generator),
+        _linear(99, fused, CLASSES),
+        features=columns(2) if holder_has_features else None,
+        bottom=bottom(2) if holder_has_features else None,
+        optimiser=sgd,
+    )
+    return Federation(parties, holder, range(60), range(60, 75), None, range(75, ROWS))
+
+
+def _linear(seed: int, inputs: int, outputs: int) -> nn.Linear:
+    """Make a layer whose start depends on ``seed`` alone, and leave torch's own generator be."""
+    with torch.random.fork_rng():
+        torch.random.manual_seed(seed)
+        return nn.Linear(inputs, outputs)
+
+
+@dataclass(frozen=True)
+class MethodSubject:
+    """A method, and what a test must know of it.
+
+    Parameters
+    ----------
+    method
+        The method.
+    like
+        A method that it must agree with, in the trained parameters and in predictions; None where
+        nothing computes the same.
+    tolerance
+        How closely, relative to the norm of a parameter; 0 for the same bits.
+    federation
+        Makes the federation to train, for a method and with or without columns at the label holder.
+    """
+
+    method: Method
+    like: Method | None = None
+    tolerance: float = 0.0
+    federation: Callable[[Composition, bool], Federation] = small_federation
+
+    def __str__(self) -> str:
+        return self.method.name
+
+    def train(
+        self,
+        method: Method | None = None,
+        driver: Driver | None = None,
+        holder_has_features: bool = True,
+        **settings: Any,
+    ) -> Run:
+        """Train the federation by the method, or by another."""
+        method = method or self.method
+        settings.setdefault("training", TRAINING)
+        federation = self.federation(method, holder_has_features)
+        return federation.train(method, driver=driver, report=False, **settings)
+
+    def variants(self) -> Iterator[Method]:
+        """Yield the method, and with three local steps where the exchange takes them."""
+        yield self.method
+        if self.method.local_updates == Consecutive(1):
+            yield replace(self.method, local_updates=Consecutive(3))
+
+
+def says_who_learns_what(subject: MethodSubject) -> None:
+    """Assert that the summary tells of embeddings and labels, and warns of what is unprotected."""
+    disclosures = subject.method.disclosures()
+    said = {disclosure.what for disclosure in disclosures}
+    assert {"embeddings", "labels"} <= said, f"nothing is said of who learns what: {said}"
+    assert all(disclosure.statement for disclosure in disclosures)
+    for disclosure in disclosures:
+        assert bool(disclosure.to) == bool(disclosure.sees), disclosure
+    summary = subject.train().summary
+    assert said <= set(summary["privacy"])
+    exposed = [disclosure.sees for disclosure in disclosures if disclosure.sees]
+    assert all(any(sees in warning for warning in summary["warnings"]) for sees in exposed)
+
+
+def lists_every_flow(subject: MethodSubject) -> None:
+    """Assert that every message belongs to a flow that was listed, and is not longer than that."""
+    training = replace(TRAINING, early_stopping=EarlyStopping(patience=9))
+    for method in subject.variants():
+        for has_features in (True, False):
+            federation = subject.federation(method, has_features)
+            flows = federation.agreement(method, training).flows()
+            listed = {
+                (flow.sender, receiver, flow.kind, flow.purpose): flow
+                for flow in flows
+                for receiver in flow.receivers
+            }
+            run = subject.train(method, holder_has_features=has_features, training=training)
+            for entry in run.ledger:
+                flow = listed.get((entry.sender, entry.receiver, entry.kind, entry.purpose))
+                assert flow is not None, f"no flow is listed for {entry}"
+                most = flow.format.at(entry.round).bytes_at_most(flow.rows, flow.width)
+                assert entry.body_bytes <= most, f"at most {most} bytes are listed for {entry}"
+
+
+def is_planned(subject: MethodSubject) -> None:
+    """Assert that a plan has the bytes of the run, or what they are at most, kind by kind."""
+    for method in subject.variants():
+        costs = plan(subject.federation(method, True), method, TRAINING)
+        planned = {
+            (row["sender"], row["receiver"], row["kind"], row["purpose"]): row
+            for row in costs.traffic.to_dicts()
+        }
+        sent: dict[tuple[str, str, str, str], list[Entry]] = {}
+        for entry in subject.train(method).ledger:
+            key = (entry.sender, entry.receiver, entry.kind, entry.purpose.label)
+            sent.setdefault(key, []).append(entry)
+        assert set(planned) == set(sent)
+        for key, entries in sent.items():
+            real = sum(entry.body_bytes for entry in entries)
+            assert planned[key]["messages"] == len(entries)
+            most = planned[key]["body_bytes"]
+            assert real == most if costs.exact else real <= most, f"{key}: {real}, planned {most}"
+        assert all(memory.total > 0 for memory in costs.memory.values())
+
+
+def has_the_same_bits_under_every_driver(subject: MethodSubject) -> None:
+    """Assert that simulator, processes and replay send and learn the same, to the bit."""
+    for method in subject.variants():
+        simulated = subject.train(method)
+        drivers: list[Driver] = [Processes()]
+        if simulated.record is not None:
+            drivers.append(Replay(simulated.record.trace))
+        for driver in drivers:
+            _assert_same(subject.train(method, driver), simulated)
+
+
+def goes_on_from_any_round(subject: MethodSubject) -> None:
+    """Assert that a run that was stopped and resumed is the uninterrupted one, to the bit."""
+    for method in subject.variants():
+        whole = subject.train(method)
+        for stop in (1, 4, whole.summary["rounds"] - 1):
+            with tempfile.TemporaryDirectory() as folder:
+                out = Path(folder) / "run"
+                part = subject.train(method, out=out, stop_before=stop)
+                assert not part.summary["completed"]
+                _assert_same(subject.train(method, out=out, resume=True), whole)
+
+
+def agrees_with_another(subject: MethodSubject) -> None:
+    """Assert that parameters and predictions are those of ``like``, also after local steps."""
+    if subject.like is None:
+        return
+    for method in subject.variants():
+        like = replace(subject.like, local_updates=method.local_updates)
+        for has_features in (True, False):
+            mine = subject.train(method, holder_has_features=has_features)
+            other = subject.train(like, holder_has_features=has_features)
+            for (place, one), (_, expected) in zip(_states(mine), _states(other), strict=True):
+                _assert_close(one, expected, subject.tolerance, place)
+            federation = subject.federation(method, has_features)
+            _assert_close(
+                mine.predict(_new_rows(federation)).scores,
+                other.predict(_new_rows(federation)).scores,
+                subject.tolerance,
+                "predictions",
+            )
+
+
+def predicts_as_it_evaluates(subject: MethodSubject) -> None:
+    """Assert that predictions of the test rows have the accuracy that the run reports."""
+    run = subject.train()
+    federation = subject.federation(subject.method, True)
+    rows = torch.from_numpy(federation.test_rows)
+    tables = {name: x[rows] for name, x in _features(federation).items()}
+    for driver in (Simulate(), Processes()):
+        prediction = run.predict(tables, driver, rows_per_message=4)
+        assert {entry.purpose for entry in prediction.ledger} <= {
+            Purpose.PREDICTION,
+            Purpose.SETUP,
+        }
+        right = prediction.classes() == federation.label_holder.labels[rows]
+        assert abs(float(right.float().mean()) - run.summary["test"]["accuracy"]) < 1e-6
+
+
+def collects_values_that_can_be_kept(subject: MethodSubject) -> None:
+    """Assert that a collected batch fuses again and again to the same, also when recalled."""
+    federation = subject.federation(subject.method, True)
+    agreement = federation.agreement(subject.method, TRAINING)
+    layout, method = agreement.layout, subject.method
+    holder = _KeepingHolder(
+        layout, method.uplink.collector(layout, method.fusion, method.stragglers)
+    )
+    parties = [
+        _SendingParty(layout, party, method.uplink.uploader(layout, party))
+        for party in federation.parties
+    ]
+    Simulate().run([*parties, holder], Assignment(seed=TRAINING.seed))
+    assert holder.checked
+
+
+METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
+    says_who_learns_what,
+    lists_every_flow,
+    is_planned,
+    has_the_same_bits_under_every_driver,
+    goes_on_from_any_round,
+    agrees_with_another,
+    predicts_as_it_evaluates,
+    collects_values_that_can_be_kept,
+)
+"""All parts of the contract."""
+
+
+def check_method(subject: MethodSubject) -> None:
+    """Run every check.
+
+    Raises
+    ------
+    AssertionError
+        If the method breaks a part of the contract.
+
+    Examples
+    --------
+    >>> from colonnade.models import Sum
+    >>> same = Method("plain", Sum())
+    >>> says_who_learns_what(MethodSubject(same, like=same))
+    """
+    for check in METHOD_CHECKS:
+        check(subject)
+
+
+# Roles that try one half of an uplink against the other
+
+
+class _SendingParty:
+    def __init__(self, layout: Layout, party: Party, uploader: Uploader) -> None:
+        self.name = party.name
+        self.round = 0
+        self._party = party
+        self._layout = layout
+        self._uploader = uploader
+
+    @property
+    def peers(self) -> Sequence[str]:
+        return (self._layout.label_holder, *self._layout.parties)
+
+    async def run(self) -> None:
+        rows: Rows = np.arange(9, dtype=np.int64)
+        await self._uploader.prepare([rows])
+        await Boundary(0)
+        await self._uploader.upload(Learner(self._party.bottom), rows, Moment(0))
+        self._uploader.delivered()
+        self.round = 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.round = state["round"]
+
+
+class _KeepingHolder:
+    def __init__(self, layout: Layout, collector: Collector) -> None:
+        self.name = layout.label_holder
+        self.round = 0
+        self.checked = False
+        self._layout = layout
+        self._collector = collector
+
+    @property
+    def peers(self) -> Sequence[str]:
+        return self._layout.parties
+
+    async def run(self) -> None:
+        rows: Rows = np.arange(9, dtype=np.int64)
+        await self._collector.prepare([rows])
+        await Boundary(0)
+        expect = self._collector.expect(Moment(0))
+        assert set(expect.sources) <= set(self._layout.parties)
+        collected = await self._collector.collect(rows, Moment(0))
+        assert not await Ready(expect), "what was collected is still expected"
+        own = torch.arange(9.0 * WIDTH).view(9, WIDTH) / 9
+        await Work("top", lambda: self._check(collected, own), 0)
+        self.checked = True
+        self.round = 1
+
+    def _check(self, collected: Any, own: Tensor) -> None:
+        kept = self._collector.recalled(collected.state_dict())
+        once = collected.fuse(own)
+        for again in (collected.fuse(own), kept.fuse(own), collected.differentiable(own).value):
+            assert torch.equal(once, again)
+        assert not once.requires_grad, "what was collected carries a graph"
+        assert set(collected.present) <= set(self._layout.parties)
+        own = own.clone().requires_grad_()
+        fused = collected.differentiable(own)
+        torch.autograd.backward(fused.value.square().sum())
+        assert set(fused.derivatives()) == set(collected.present)
+        assert own.grad is not None
+        assert torch.equal(once, collected.fuse(own.detach())), "a derivative changed the value"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.round = state["round"]
+
+
+# Comparing
+
+
+def _states(run: Run) -> list[tuple[str, Tensor]]:
+    return [
+        (f"{part} of {name}: {key}", value)
+        for name, parts in run.models.items()
+        for part, module in parts.items()
+        for key, value in module.state_dict().items()
+    ]
+
+
+def _assert_same(one: Run, other: Run) -> None:
+    for (place, mine), (_, expected) in zip(_states(one), _states(other), strict=True):
+        assert torch.equal(mine, expected), f"{place} differs"
+    assert one.ledger.without_time() == other.ledger.without_time()
+    history = (run.history.drop("seconds", strict=False).rows() for run in (one, other))
+    assert next(history) == next(history)
+
+
+def _assert_close(one: Tensor, expected: Tensor, tolerance: float, place: str) -> None:
+    distance = float(torch.norm(one - expected))
+    allowed = tolerance * float(torch.norm(expected))
+    assert distance <= allowed, f"{place}: {distance:g} away, at most {allowed:g}"
+
+
+def _features(federation: Federation) -> dict[str, Any]:
+    members = [*federation.parties, federation.label_holder.as_party()]
+    return {member.name: member.features for member in members if member is not None}
+
+
+def _new_rows(federation: Federation) -> dict[str, Any]:
+    return {name: x[:11] + 0.1 for name, x in _features(federation).items()}

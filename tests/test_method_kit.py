@@ -1,0 +1,95 @@
+"""The method kit over our methods, and over parts that somebody else might write."""
+
+from __future__ import annotations
+
+import pytest
+
+from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
+from colonnade.exchanges import Relay, Split
+from colonnade.links import Direct, ErrorFeedback
+from colonnade.local_updates import Consecutive, Replayed
+from colonnade.method import Method
+from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl
+from colonnade.models import Concat, Mean, Sum
+from colonnade.testing.methods import METHOD_CHECKS, MethodSubject
+from colonnade.uplinks import Plain
+from toy_deadline import Deadline, Stale
+from toy_exchange import Common
+from toy_masked import Masked
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+SUBJECTS = {
+    "svfl": MethodSubject(svfl(), like=fedbcd(1)),
+    "scalar both ways": MethodSubject(svfl(Scalar(3), Scalar(8))),
+    "cvfl, codes": MethodSubject(cvfl(Scalar(4), 2, Concat(), "shared")),
+    "cvfl, total": MethodSubject(
+        cvfl(Scalar(4), 2, Sum(), "shared", others="total"),
+        like=cvfl(Scalar(4), 2, Sum(), "shared"),
+        tolerance=1e-5,
+    ),
+    "efvfl": MethodSubject(efvfl(TopK(0.3))),
+    "efvfl, shared": MethodSubject(efvfl(TopK(0.3), None, Mean(), "shared", 2)),
+    "lean": MethodSubject(lean()),
+    "replayed": MethodSubject(
+        Method(
+            "replayed",
+            uplink=Plain(Direct(Entropy(Scalar(4)))),
+            exchange=Split(Direct(LargeRows(0.5, Scalar(4)))),
+            local_updates=Replayed(3, batches=4),
+        )
+    ),
+    "deadline that nobody misses": MethodSubject(
+        Method("deadline", Mean(), stragglers=Deadline(10)),
+        like=Method("plain", Mean()),
+    ),
+    "stale, never late": MethodSubject(
+        Method("stale", Concat(), stragglers=Stale(10)), like=Method("plain", Concat())
+    ),
+    "masked": MethodSubject(
+        Method("masked", Sum(), Masked()), like=Method("plain", Sum()), tolerance=1e-5
+    ),
+    "masked, mean, 3 steps": MethodSubject(
+        Method("masked", Mean(), Masked(), local_updates=Consecutive(3)),
+        like=Method("plain", Mean()),
+        tolerance=1e-5,
+    ),
+    "masked, replayed": MethodSubject(
+        Method("masked", Mean(), Masked(), local_updates=Replayed(2, batches=3)),
+        like=Method("plain", Mean()),
+        tolerance=1e-5,
+    ),
+    "common": MethodSubject(Method("common", Sum(), exchange=Common()), like=Method("p", Sum())),
+    "common, masked": MethodSubject(
+        Method("common", Mean(), Masked(), Common()), like=Method("p", Mean()), tolerance=1e-5
+    ),
+}
+
+
+@pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=list(SUBJECTS))
+def test_a_method_conforms(subject, check):
+    check(subject)
+
+
+def test_what_cannot_be_composed_is_refused():
+    from colonnade.errors import ConfigurationError
+
+    for make, why in (
+        (lambda: Method("x", Sum(), Masked(), Relay("shared")), "does not show the label holder"),
+        (lambda: Method("x", Concat(), Masked()), "masked sum is all"),
+        (lambda: Method("x", Concat(), stragglers=Deadline(1)), "needs one of each party"),
+        (lambda: Method("x", Concat(), exchange=Common()), "right for fusion by sum"),
+        (
+            lambda: Method("x", Mean(), Plain(ErrorFeedback(TopK(0.1))), stragglers=Deadline(1)),
+            "needs every message in order",
+        ),
+        (
+            lambda: Method("x", Mean(), exchange=Relay("shared"), stragglers=Deadline(1)),
+            "waits for everybody",
+        ),
+        (lambda: Method("x", uplink=Plain), "is a value, not a class"),
+        (lambda: Method("x", stragglers="wait"), "a straggler policy is"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            make()
