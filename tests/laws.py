@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import graphlib
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import ModuleType
+
+from colonnade import exchanges, links, local_updates, stragglers, uplinks
+from colonnade.agreement import Exchange
+from colonnade.local_updates import LocalUpdates
+from colonnade.stragglers import Stragglers
+from colonnade.uplinks import Uplink
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
@@ -303,6 +310,66 @@ def touches_files(module: Module) -> list[str]:
 def data_becomes_code(module: Module) -> list[str]:
     """Nowhere can data become code."""
     return module.uses(_CODE)
+
+
+# Parts of a method answer for themselves
+
+
+def peeks_into_parts(module: Module) -> list[str]:
+    """Of a part of a method nobody asks which it is, or what its protocol does not answer."""
+    found = []
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute):
+            of = node.value
+            name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
+            if name in _PARTS and node.attr not in _answers(name):
+                found.append(f"{ast.unparse(node)} is no answer of {_PARTS[name].__name__}")
+        for kind in _told_apart(node):
+            home = _homes().get(kind)
+            if home not in (None, module.name):
+                found.append(f"{kind} of {home} is told from others")
+    return found
+
+
+_PARTS: dict[str, type] = {
+    "uplink": Uplink,
+    "exchange": Exchange,
+    "local_updates": LocalUpdates,
+    "stragglers": Stragglers,
+}
+
+
+def _answers(part: str) -> set[str]:
+    return {name for name in dir(_PARTS[part]) if not name.startswith("_")}
+
+
+def _told_apart(node: ast.AST) -> Iterator[str]:
+    """Names of classes that a node tells values apart by: match, isinstance, type(x) is."""
+    named: list[ast.AST] = []
+    match node:
+        case ast.MatchClass(cls):
+            named = [cls]
+        case ast.Call(ast.Name("isinstance" | "issubclass"), [_, kinds]):
+            named = list(ast.walk(kinds))
+        case ast.Compare(ast.Call(ast.Name("type")), _, kinds):
+            named = list(kinds)
+    for name in named:
+        if isinstance(name, ast.Name):
+            yield name.id
+        elif isinstance(name, ast.Attribute):
+            yield name.attr
+
+
+@cache
+def _homes() -> dict[str, str]:
+    """The classes that can be part of a method, and the modules that define them."""
+    rooms = (exchanges, links, local_updates, stragglers, uplinks)
+    return {
+        name: value.__module__
+        for room in rooms
+        for name, value in vars(room).items()
+        if inspect.isclass(value) and dataclasses.is_dataclass(value) and name in room.__all__
+    }
 
 
 # Names and documentation

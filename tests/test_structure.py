@@ -38,6 +38,7 @@ LAWS = [
     laws.hidden_chance,
     laws.touches_files,
     laws.data_becomes_code,
+    laws.peeks_into_parts,
     laws.wrong_exports,
     laws.undocumented,
     laws.misplaced_errors,
@@ -160,6 +161,16 @@ PLANTED = {
         ("colonnade.cli", "import joblib"),
         ("colonnade.cli", "def f():\n    import marshal"),
     ],
+    laws.peeks_into_parts: [
+        ("colonnade.planning.planted", "def f(method):\n    return method.uplink.link"),
+        ("colonnade.planning.planted", "def f(method):\n    u = 1\n    return method.exchange.top"),
+        ("colonnade.federation", "def f(uplink):\n    return uplink.held_out"),
+        (ROLE, "def f(m):\n    match m.exchange:\n        case Split(): return 1"),
+        (ROLE, "from colonnade import exchanges\nisinstance(1, exchanges.Relay)"),
+        (ROLE, "def f(x):\n    return isinstance(x, (int, Consecutive))"),
+        (ROLE, "def f(x):\n    return type(x) is Plain"),
+        ("colonnade.cli", "def f(x):\n    return isinstance(x, Direct | ErrorFeedback)"),
+    ],
     laws.wrong_exports: [
         (ROLE, "def f(): ..."),
         (ROLE, "class A: ..."),
@@ -207,6 +218,11 @@ KEPT = {
     ],
     laws.data_becomes_code: [
         ("colonnade.cli", "import yaml\nyaml.safe_load('1')\ndef f(model):\n    model.eval()"),
+    ],
+    laws.peeks_into_parts: [
+        ("colonnade.planning.planted", "def f(m, l):\n    return m.uplink.flows(l, 1, 2)"),
+        ("colonnade.exchanges.split", "def f(x):\n    return isinstance(x, Split)"),
+        (ROLE, "def f(x):\n    return isinstance(x, int | str)"),
     ],
     laws.wrong_exports: [(ROLE, "def f(): ...\n__all__ = ['f']"), (ROLE, "def _f(): ...")],
     laws.undocumented: [(ROLE, "'''A module.'''\ndef _f(): ...\nclass _A:\n    def f(self): ...")],

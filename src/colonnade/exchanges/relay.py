@@ -101,13 +101,13 @@ exchange
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return the top model, and what tells the parties of each other's embeddings."""
         layout, rows = agreement.layout, agreement.batches.batch_size
-        holder, parties, uplink = layout.label_holder, layout.parties, _relayable(agreement)
+        holder, parties, relayable = layout.label_holder, layout.parties, _relayable(agreement)
         training, table = Purpose.TRAINING, layout.rows
         flows = [Flow(holder, parties, TOP, training, self.top, 1, agreement.parameters, 1)]
         if self.others == "codes":
             for party in parties:
                 others = [name for name in parties if name != party]
-                bundle = Bundle(uplink.heard(layout, others), BUNDLE_OVERHEAD)
+                bundle = Bundle(relayable.heard(layout, others), BUNDLE_OVERHEAD)
                 flows.append(
                     Flow(holder, (party,), CODES, Purpose.RELAY, bundle, rows, 0, table, True)
                 )
@@ -115,7 +115,7 @@ exchange
             width = max(layout.widths.values())
             flows.append(Flow(holder, parties, TOTAL, training, Direct(), rows, width, table))
         if layout.own_width is not None:
-            ((link, width),) = uplink.heard(layout, [holder])
+            ((link, width),) = relayable.heard(layout, [holder])
             # Within a total it is as if it had been sent, so that all fuse the same.
             receivers = parties if self.others == "codes" else ()
             flows.append(Flow(holder, receivers, EMBEDDING, training, link, rows, width, table))
@@ -162,8 +162,10 @@ exchange
         if self.others == "total":
             assert isinstance(fusion, Additive)
             return TotalReceiver(holder, widths[name], len(widths), fusion, layout.seed)
-        uplink = _relayable(agreement)
-        links = {other: uplink.listener(layout, name, other) for other in widths if other != name}
+        relayable = _relayable(agreement)
+        links = {
+            other: relayable.listener(layout, name, other) for other in widths if other != name
+        }
         return CodesReceiver(holder, links, list(widths).index(name), fusion, layout.seed)
 
 

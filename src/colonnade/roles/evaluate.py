@@ -27,7 +27,7 @@ Own = Callable[[Rows, Moment], Awaitable[Tensor | None]]
 
 
 async def upload(
-    uplink: Uploader,
+    uploader: Uploader,
     bottom: Learner,
     held_out: HeldOut,
     round: int,
@@ -35,11 +35,11 @@ async def upload(
 ) -> None:
     """Play the party's part: embed the rows and send the embeddings."""
     for rows, moment in held_out.moments(round, purpose):
-        await uplink.upload(bottom, rows, moment)
+        await uploader.upload(bottom, rows, moment)
 
 
 async def outputs(
-    uplink: Collector,
+    collector: Collector,
     own: Own,
     top: Learner,
     held_out: HeldOut,
@@ -53,7 +53,7 @@ async def outputs(
     pieces = []
     for rows, moment in held_out.moments(round, purpose):
         embedding = await own(rows, moment)
-        collected = await uplink.collect(rows, moment)
+        collected = await collector.collect(rows, moment)
         predict = partial(_predicted, collected, embedding, top)
         pieces.append(await Work("top", predict, round, purpose, rows=len(rows)))
     return torch.cat(pieces)
@@ -64,7 +64,7 @@ def _predicted(collected: Collected, own: Tensor | None, top: Learner) -> Tensor
 
 
 async def evaluated(
-    uplink: Collector,
+    collector: Collector,
     own: Own,
     top: Learner,
     labels: Tensor,
@@ -73,7 +73,7 @@ async def evaluated(
     round: int,
 ) -> dict[str, float]:
     """Return the metrics on held-out rows, each named after them: ``test_accuracy``."""
-    predictions = await outputs(uplink, own, top, held_out, round)
+    predictions = await outputs(collector, own, top, held_out, round)
     truth = labels[torch.from_numpy(held_out.rows)]
     values = await Work(
         "metrics",

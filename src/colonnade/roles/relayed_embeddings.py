@@ -69,7 +69,7 @@ class EmbeddingsSender(Protocol):
 class EmbeddingsReceiver(Protocol):
     """A party's half."""
 
-    async def receive(self, uplink: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
+    async def receive(self, uploader: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
         """Hear of the others' embeddings; return how they and the own one are fused."""
         ...
 
@@ -192,7 +192,7 @@ class CodesReceiver:
         self._fusion = fusion
         self._seed = seed
 
-    async def receive(self, uplink: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
+    async def receive(self, uploader: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
         """Receive and decode the others' embeddings."""
         source, round = (self._label_holder,), moment.round
         forwarded = [name for name in self._links if name != self._label_holder]
@@ -274,7 +274,7 @@ class TotalReceiver:
         self._fusion = fusion
         self._seed = seed
 
-    async def receive(self, uplink: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
+    async def receive(self, uploader: Uploader, rows: Rows, moment: Moment) -> FuseOwn:
         """Receive the sum, and take the own part out of it."""
         expect = Expect(TOTAL, moment.round, (self._label_holder,))
         body = (await Receive(expect)).only.body
@@ -282,7 +282,7 @@ class TotalReceiver:
         def decode() -> Tensor:
             key = _key(self._seed, self._label_holder, moment)
             total = Float().decode(body, (len(rows), self._width), key)
-            return total - uplink.delivered()
+            return total - uploader.delivered()
 
         rest = await Work("decode", decode, moment.round, rows=len(rows))
         return lambda own: self._fusion.of_total(rest + own, self._embeddings)
