@@ -108,8 +108,7 @@ class Shrinking(Float):
 
     alpha: float = 0.75
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Contractive(self.alpha)
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
@@ -119,8 +118,7 @@ class Shrinking(Float):
 class Rounding(Float):
     """Says it is exact."""
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Exact()
 
 
@@ -160,16 +158,14 @@ class Lopsided(Scalar):
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
         return super().decode(body, shape, key) + 0.02 * 16 / (2**self.bits - 1)
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Unbiased(step=0.52)
 
 
 class Silent(Float):
     """Encodes what is not finite."""
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Bounded()
 
 

@@ -136,8 +136,7 @@ def test_early_stopping_makes_it_a_bound():
 class Signs:
     """A byte for a message of positive sum, else two: its size depends on the values."""
 
-    @property
-    def law(self):
+    def law(self, shape):
         return Bounded(relative=10.0, absolute=10.0)
 
     @property

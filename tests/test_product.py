@@ -113,7 +113,7 @@ def test_rare_codes_are_worth_coding() -> None:
 
 
 def test_law() -> None:
-    assert ProductQuantised(4, 16).law == Bounded(step=1.0)
+    assert ProductQuantised(4, 16).law((8, 4)) == Bounded(step=1.0)
     with pytest.raises(ConfigurationError, match="ProductQuantised promises"):
         ErrorFeedback(ProductQuantised(4, 16))
 
