@@ -29,7 +29,7 @@ FLOORS = [
     "estimators",
     "config",
     "experiments",
-    "demo console cli",
+    "demo console cli testing",
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
 FLOOR[""] = len(FLOORS)  # colonnade itself hands out names of every floor

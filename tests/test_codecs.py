@@ -35,16 +35,6 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from codec_conformance import (
-    CHECKS,
-    KEY,
-    ROUNDING,
-    Subject,
-    described,
-    patterns,
-    rebuilt,
-    there_and_back,
-)
 from colonnade import codecs
 from colonnade.codecs import (
     QSGD,
@@ -69,6 +59,16 @@ from colonnade.errors import (
 )
 from colonnade.kernels import scalar as kernels
 from colonnade.streams import StreamKey
+from colonnade.testing.codecs import (
+    CHECKS,
+    KEY,
+    ROUNDING,
+    Subject,
+    described,
+    patterns,
+    rebuilt,
+    there_and_back,
+)
 
 BITS = range(1, 9)
 LARGEST = float(np.finfo(np.float32).max)

@@ -21,7 +21,6 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from codec_conformance import CHECKS, KEY, ROUNDING, Subject, there_and_back
 from colonnade.codecs import (
     QSGD,
     Bounded,
@@ -39,6 +38,7 @@ from colonnade.kernels import lattice as kernels
 from colonnade.kernels.philox import uniform_words
 from colonnade.links import ErrorFeedback
 from colonnade.streams import StreamKey
+from colonnade.testing.codecs import CHECKS, KEY, ROUNDING, Subject, there_and_back
 
 BITS = range(1, 9)
 LARGEST = float(np.finfo(np.float32).max)

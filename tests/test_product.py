@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from codec_conformance import (
+from colonnade.codecs import Bounded, Entropy, LloydMax, ProductQuantised, product
+from colonnade.codecs.quantiser import Quantiser
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
+from colonnade.links import ErrorFeedback
+from colonnade.testing.codecs import (
     CHECKS,
     KEY,
     Subject,
@@ -26,10 +30,6 @@ from codec_conformance import (
     refuses_what_is_not_finite,
     there_and_back,
 )
-from colonnade.codecs import Bounded, Entropy, LloydMax, ProductQuantised, product
-from colonnade.codecs.quantiser import Quantiser
-from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
-from colonnade.links import ErrorFeedback
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from codec_conformance import CHECKS, Subject
 from colonnade.codecs import (
     QSGD,
     Bounded,
@@ -29,6 +28,7 @@ from colonnade.config import parse_config
 from colonnade.errors import ConfigurationError
 from colonnade.links import Direct
 from colonnade.streams import StreamKey
+from colonnade.testing.codecs import CHECKS, Subject
 from test_codecs import step_of
 
 SUBJECTS = [

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from codec_conformance import CHECKS, KEY, Subject
 from colonnade.channels import Channel, Network
 from colonnade.codecs import (
     QSGD,
@@ -45,6 +44,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.streams import StreamKey
 from colonnade.surrogates import Disk, Memory
+from colonnade.testing.codecs import CHECKS, KEY, Subject
 from colonnade.training import Training
 from colonnade.uplinks import Plain
 

@@ -1,15 +1,22 @@
 """What every codec must do: one kit that runs over any of them.
 
 Each function in ``CHECKS`` takes a ``Subject``, a codec and what a test must know of it, and
-asserts one part of the contract in ``colonnade.codecs.codec``::
+asserts one part of the contract in ``colonnade.codecs.codec``. With pytest, each is a test of its
+own::
 
-    @pytest.mark.parametrize("check", CHECKS)
-    @pytest.mark.parametrize("subject", [Subject(Float(16)), ...])
-    def test_codec_conforms(subject, check):
+    from colonnade.testing.codecs import CHECKS, Subject
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    @pytest.mark.parametrize("subject", [Subject(MyCodec(3)), Subject(MyCodec(8))], ids=str)
+    def test_my_codec_conforms(subject, check):
         check(subject)
 
-What a codec promises about its error is its ``law``, so the law chooses the oracle. A new codec
-needs a line in the list of subjects; what its format looks like is tested beside it.
+For messages that show values, say ``pytest.register_assert_rewrite("colonnade.testing.codecs")``
+in ``conftest.py``. Without pytest, ``check_codec(Subject(MyCodec(3)))`` runs them all, and raises
+``AssertionError`` where one fails.
+
+What a codec promises about its error is its ``law(shape)``, so the law chooses the oracle. What its
+format looks like is for tests beside it: frozen bytes, which another release must still decode.
 """
 
 from __future__ import annotations
@@ -19,11 +26,11 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
@@ -40,11 +47,38 @@ from colonnade.codecs import (
 from colonnade.errors import Diverged, RemoteProtocolError
 from colonnade.streams import StreamKey
 
-KEY = StreamKey(seed=20, origin="bank", purpose="training/embedding", round=3)
+__all__ = [
+    "CHECKS",
+    "KEY",
+    "ROUNDING",
+    "Subject",
+    "check_codec",
+    "described",
+    "is_its_configuration",
+    "is_pure",
+    "obeys_its_law",
+    "patterns",
+    "predicts_its_size",
+    "rebuilt",
+    "refuses_before_it_allocates",
+    "refuses_garbage",
+    "refuses_what_is_not_finite",
+    "returns_a_float32_matrix",
+    "there_and_back",
+]
 
-# Codecs compute in float32: a quantiser rounds some seven times on its way there and back, each
-# time by at most 2^-24 of a range that is at most twice the largest magnitude in play.
+if not __debug__:
+    raise ImportError("the kit asserts, and python -O leaves assertions out: run it without -O")
+
+KEY = StreamKey(seed=20, origin="bank", purpose="training/embedding", round=3)
+"""The key that messages of the kit are encoded with."""
+
 ROUNDING = 2.0**-20
+"""What computing in float32 may add to an error, of the largest magnitude in play.
+
+A quantiser rounds some seven times on its way there and back, each time by at most 2^-24 of a range
+that is at most twice that magnitude.
+"""
 
 _SAMPLE = (512, 512)  # the shape of messages whose mean error is looked at
 
@@ -52,6 +86,8 @@ _SAMPLE = (512, 512)  # the shape of messages whose mean error is looked at
 @dataclass(frozen=True)
 class Subject:
     """A codec, and what a test must know of it.
+
+    Its text is the codec's, of characters that do for the name of a test.
 
     Parameters
     ----------
@@ -61,6 +97,14 @@ class Subject:
         The law is claimed for components of at most this magnitude.
     step
         The size of the quantiser's step for a message, for laws in units of it.
+
+    Examples
+    --------
+    >>> from colonnade.codecs import Float
+    >>> subject = Subject(Float(16))
+    >>> str(subject)
+    'Float-format=16'
+    >>> check_codec(subject)
     """
 
     codec: Codec
@@ -89,6 +133,7 @@ class Subject:
 
 
 def there_and_back(codec: Codec, x: Tensor, key: StreamKey = KEY) -> Tensor:
+    """Return what decodes from the encoding of ``x``."""
     rows, width = x.shape
     return codec.decode(codec.encode(x, key), (rows, width), key)
 
@@ -98,7 +143,19 @@ def patterns(x: Tensor) -> Tensor:
     return x.contiguous().view(torch.int32)
 
 
+@contextmanager
+def _raises(kind: type[Exception], words: str = "") -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        said = str(error)
+    else:
+        raise AssertionError(f"nothing raised {kind.__name__}")
+    assert words in said, f"{said!r} does not say {words!r}"
+
+
 def returns_a_float32_matrix(subject: Subject) -> None:
+    """Check that a new, contiguous, finite float32 matrix of the right shape is decoded."""
     for x in subject.messages():
         y = there_and_back(subject.codec, x)
         assert y.shape == x.shape
@@ -110,7 +167,7 @@ def returns_a_float32_matrix(subject: Subject) -> None:
 
 
 def obeys_its_law(subject: Subject) -> None:
-    """Each message obeys the law for its shape; what contracts does so for a single number."""
+    """Check each message's law; and that what contracts does so for a single number."""
     contracting = False
     for x in subject.messages():
         law = subject.codec.law((x.shape[0], x.shape[1]))
@@ -161,7 +218,7 @@ def _is_bounded(
 
 
 def _is_unbiased(subject: Subject, steps: float) -> None:
-    """Mean and mean square of an error that is uniform within ``steps`` steps, both at 5 sigma."""
+    """Check mean and mean square of an error uniform within ``steps`` steps, at 5 sigma."""
     assert subject.step is not None, "a law in steps needs the size of a step"
     x = torch.rand(_SAMPLE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     x = (subject.within * (2 * x**2 - 1)).float()
@@ -173,7 +230,7 @@ def _is_unbiased(subject: Subject, steps: float) -> None:
 
 
 def _is_unbiased_inside(subject: Subject, mean_square: float, margin: float) -> None:
-    """Mean and mean square of either component of pairs within the margin, both at 5 sigma."""
+    """Check mean and mean square of either component of pairs within the margin, at 5 sigma."""
     assert subject.step is not None, "a law in steps needs the size of a step"
     x = torch.rand(_SAMPLE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     ends = subject.within * torch.tensor([[-1.0, 1.0]]).repeat(1, _SAMPLE[1] // 2)  # of the range
@@ -187,7 +244,7 @@ def _is_unbiased_inside(subject: Subject, mean_square: float, margin: float) -> 
 
 
 def _contracts(subject: Subject, x: Tensor, alpha: float) -> None:
-    """The mean over keys, since a compressor may contract in expectation only."""
+    """Check the mean over keys, since a compressor may contract in expectation only."""
     keys = [dataclasses.replace(KEY, round=round) for round in range(64)]
     norm = float((x.double() ** 2).sum())
     errors = []
@@ -200,7 +257,7 @@ def _contracts(subject: Subject, x: Tensor, alpha: float) -> None:
 
 
 def _has_relative_variance(subject: Subject, x: Tensor, omega: float) -> None:
-    """The mean square error is bounded, and the mean over keys is x.
+    """Check that the mean square error is bounded, and that the mean over keys is x.
 
     The mean's own error is random: its square is that of one message over the number of keys. Along
     x, where shrinking would show, it is told from 0 at 5 sigma.
@@ -221,6 +278,7 @@ def _has_relative_variance(subject: Subject, x: Tensor, omega: float) -> None:
 
 
 def predicts_its_size(subject: Subject) -> None:
+    """Check that no body is longer than ``bytes_at_most``; with ``fixed_size`` none is shorter."""
     for x in subject.messages():
         rows, width = x.shape
         size = len(subject.codec.encode(x, KEY))
@@ -232,10 +290,12 @@ def predicts_its_size(subject: Subject) -> None:
 
 def described(codec: Codec) -> dict[str, object]:
     """Return a codec's fields as JSON values; of codecs within it also the class."""
-    return {
-        field.name: _described(getattr(codec, field.name))
-        for field in dataclasses.fields(codec)  # type: ignore[arg-type]  # a dataclass
-    }
+    return {name: _described(getattr(codec, name)) for name in _fields(codec)}
+
+
+def _fields(codec: object) -> list[str]:
+    assert dataclasses.is_dataclass(codec), f"{type(codec).__name__} is no dataclass"
+    return [field.name for field in dataclasses.fields(codec)]
 
 
 def _described(value: object) -> object:
@@ -246,24 +306,39 @@ def _described(value: object) -> object:
     return value
 
 
-def rebuilt(cls: Callable[..., Codec], description: dict[str, object]) -> Codec:
-    """Return the codec that was described."""
-    return cls(**{name: _rebuilt(value) for name, value in description.items()})
+def rebuilt(
+    cls: Callable[..., Codec],
+    description: Mapping[str, object],
+    classes: Mapping[str, Callable[..., Codec]] | None = None,
+) -> Codec:
+    """Return the codec that was described; codecs within it are of ``classes``, or Colonnade's."""
+    known = vars(codecs) if classes is None else classes
+    return cls(**{name: _rebuilt(value, known) for name, value in description.items()})
 
 
-def _rebuilt(value: object) -> object:
+def _rebuilt(value: object, classes: Mapping[str, Callable[..., Codec]]) -> object:
     if isinstance(value, list):
-        return [_rebuilt(each) for each in value]
+        return [_rebuilt(each, classes) for each in value]
     if isinstance(value, dict):
         inner = dict(value)
-        return rebuilt(getattr(codecs, inner.pop("class")), inner)
+        return rebuilt(classes[inner.pop("class")], inner, classes)
     return value
 
 
+def _classes(value: object) -> dict[str, Callable[..., Codec]]:
+    """Return the classes of a codec and of all within it, by name."""
+    if isinstance(value, tuple):
+        return {name: cls for each in value for name, cls in _classes(each).items()}
+    if not isinstance(value, Codec):
+        return {}
+    inner = tuple(getattr(value, name) for name in _fields(value))
+    return _classes(inner) | {type(value).__name__: type(value)}
+
+
 def is_its_configuration(subject: Subject) -> None:
-    """A codec is rebuilt from its fields, which survive a text file, and does not change."""
+    """Check that fields that survive a text file make the codec again, and do not change."""
     codec = subject.codec
-    again = rebuilt(type(codec), json.loads(json.dumps(described(codec))))
+    again = rebuilt(type(codec), json.loads(json.dumps(described(codec))), _classes(codec))
     assert again == codec
     assert hash(again) == hash(codec)
     for x in subject.messages():
@@ -272,13 +347,13 @@ def is_its_configuration(subject: Subject) -> None:
     assert isinstance(codec, Codec)
     x = next(subject.messages())
     assert again.encode(x, KEY) == codec.encode(x, KEY)
-    for field in dataclasses.fields(codec):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(codec, field.name, None)
+    for name in _fields(codec):
+        with _raises(dataclasses.FrozenInstanceError):
+            setattr(codec, name, None)
 
 
 def is_pure(subject: Subject) -> None:
-    """Bytes depend on values and key; values on bytes, shape and key; nothing else is touched."""
+    """Check that bytes depend on values and key, values on bytes, shape and key, on no more."""
     codec = subject.codec
     generator_state, numpy_state = torch.get_rng_state(), repr(np.random.get_state())
     for x in subject.messages():
@@ -305,18 +380,19 @@ def is_pure(subject: Subject) -> None:
 
 
 def refuses_what_is_not_finite(subject: Subject) -> None:
+    """Check that it raises ``Diverged``, which names the component, unless it is exact."""
     if isinstance(subject.codec.law((5, 7)), Exact):
         return  # it sends anything
     for value in (math.nan, math.inf, -math.inf):
         for row, column in ((0, 0), (2, 3), (4, 6)):
             x = torch.linspace(-1, 1, 35).view(5, 7).clone()
             x[row, column] = value
-            with pytest.raises(Diverged, match=f"component {column} of row {row} is {value}"):
+            with _raises(Diverged, f"component {column} of row {row} is {value}"):
                 subject.codec.encode(x, KEY)
 
 
 def refuses_garbage(subject: Subject) -> None:
-    """Any bytes whatever are refused, or are some finite matrix of the right shape."""
+    """Check that any bytes whatever are refused, or are a finite matrix of the right shape."""
     codec, shape = subject.codec, (3, 5)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(4))
     body = codec.encode(x.clamp(-subject.within, subject.within), KEY)
@@ -341,18 +417,19 @@ def _refuses_or_decodes(
     except RemoteProtocolError:
         return
     assert not refuse, f"a body of {len(body)} bytes was accepted for {shape}"
-    assert y.shape == shape
+    assert tuple(y.shape) == shape
     assert y.dtype == torch.float32
     # an exact codec passes on whatever the sender had
-    assert isinstance(subject.codec.law(shape), Exact) or torch.isfinite(y).all()
+    exact = isinstance(subject.codec.law(shape), Exact)
+    assert exact or torch.isfinite(y).all()
 
 
 def refuses_before_it_allocates(subject: Subject) -> None:
-    """No machine has room for these shapes: an attempt to allocate raises something else."""
+    """Check with shapes that no machine has room for: to allocate raises something else."""
     body = subject.codec.encode(torch.zeros(3, 5), KEY)
     for shape in ((2**40, 2**20), (2**62, 1), (1, 2**62), (2**31, 2**31)):
         for short in (b"", body):
-            with pytest.raises(RemoteProtocolError):
+            with _raises(RemoteProtocolError):
                 subject.codec.decode(short, shape, KEY)
 
 
@@ -366,3 +443,16 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     refuses_garbage,
     refuses_before_it_allocates,
 )
+"""What every codec must do, a function each."""
+
+
+def check_codec(subject: Subject) -> None:
+    """Run every check.
+
+    Raises
+    ------
+    AssertionError
+        If the codec breaks its contract.
+    """
+    for check in CHECKS:
+        check(subject)
