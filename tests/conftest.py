@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+pytest.register_assert_rewrite("colonnade.testing")
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:

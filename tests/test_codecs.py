@@ -35,16 +35,6 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from codec_conformance import (
-    CHECKS,
-    KEY,
-    ROUNDING,
-    Subject,
-    described,
-    patterns,
-    rebuilt,
-    there_and_back,
-)
 from colonnade import codecs
 from colonnade.codecs import (
     QSGD,
@@ -69,6 +59,16 @@ from colonnade.errors import (
 )
 from colonnade.kernels import scalar as kernels
 from colonnade.streams import StreamKey
+from colonnade.testing.codecs import (
+    CHECKS,
+    KEY,
+    ROUNDING,
+    Subject,
+    described,
+    patterns,
+    rebuilt,
+    there_and_back,
+)
 
 BITS = range(1, 9)
 LARGEST = float(np.finfo(np.float32).max)
@@ -108,8 +108,7 @@ class Shrinking(Float):
 
     alpha: float = 0.75
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Contractive(self.alpha)
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
@@ -119,8 +118,7 @@ class Shrinking(Float):
 class Rounding(Float):
     """Says it is exact."""
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Exact()
 
 
@@ -160,16 +158,14 @@ class Lopsided(Scalar):
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
         return super().decode(body, shape, key) + 0.02 * 16 / (2**self.bits - 1)
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Unbiased(step=0.52)
 
 
 class Silent(Float):
     """Encodes what is not finite."""
 
-    @property
-    def law(self) -> Law:
+    def law(self, shape: tuple[int, int]) -> Law:
         return Bounded()
 
 

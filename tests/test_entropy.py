@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codec_conformance import CHECKS, KEY, Subject, there_and_back
 from colonnade.codecs import QSGD, Entropy, Float, Lattice, LloydMax, Scalar, TopK
 from colonnade.codecs.frequencies import BitReader, BitWriter, Frequencies, fitted
 from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.testing.codecs import CHECKS, KEY, Subject, there_and_back
 from test_codecs import step_of
 from test_lattice import pitch_of
 

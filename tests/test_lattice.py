@@ -21,7 +21,6 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from codec_conformance import CHECKS, KEY, ROUNDING, Subject, there_and_back
 from colonnade.codecs import (
     QSGD,
     Bounded,
@@ -39,6 +38,7 @@ from colonnade.kernels import lattice as kernels
 from colonnade.kernels.philox import uniform_words
 from colonnade.links import ErrorFeedback
 from colonnade.streams import StreamKey
+from colonnade.testing.codecs import CHECKS, KEY, ROUNDING, Subject, there_and_back
 
 BITS = range(1, 9)
 LARGEST = float(np.finfo(np.float32).max)
@@ -104,8 +104,7 @@ class Lopsided(Lattice):
 class Coarse(Lattice):
     """Says that its cells are smaller than they are."""
 
-    @property
-    def law(self) -> UnbiasedCell:
+    def law(self, shape: tuple[int, int]) -> UnbiasedCell:
         return UnbiasedCell(mean_square=0.98 * 5 / 72)
 
 
@@ -117,9 +116,33 @@ def test_the_kit_finds_a_lattice_that_lies(codec: Lattice) -> None:
 
 
 def test_laws():
-    assert Lattice(4).law == UnbiasedCell(mean_square=5 / 72, margin=0.5, step=1.0)
-    assert Lattice(4, dither=False).law == Bounded(step=3**-0.5)
-    assert LloydMax(4).law == Contractive(1 / 137)
+    for shape in ((1, 2), (7, 5), (100, 64)):
+        assert Lattice(4).law(shape) == UnbiasedCell(mean_square=5 / 72, margin=0.5, step=1.0)
+        assert Lattice(4, dither=False).law(shape) == Bounded(step=3**-0.5)
+    for bits in range(1, 9):
+        # Alone, a component is no farther off than one of a pair may be.
+        assert Lattice(bits).law((9, 1)).step <= 1.0
+        assert Lattice(bits, dither=False).law((9, 1)).step <= 3**-0.5
+    assert LloydMax(4).law((4, 4)) == Contractive(1.0)
+    assert LloydMax(4).law((4, 5)) == Contractive(15 / 20)
+    assert LloydMax(1).law((1, 1024)) == Contractive(1 / (136 + 2**-22))
+    assert LloydMax(4).law((2**16, 2**16)) == Contractive(1 / 137)
+
+
+def test_as_many_levels_as_values_or_one_less_than_the_worst_case_needs():
+    """Of n values alike in magnitude, of which 2^b - 1 are told apart, the bound is nearly met."""
+    x = torch.tensor([[1.0, -1.0, 1.0 + 1e-3, -1.0 - 1e-3]])
+    assert torch.equal(there_and_back(LloydMax(2), x), x)
+    for codec in (LloydMax(1), LloydMax(2), LloydMax(3)):
+        generator = torch.Generator().manual_seed(2)
+        for shape in ((1, 2), (3, 3), (5, 8), (40, 25), (64, 64)):
+            for power in (0.2, 1.0, 5.0):
+                y = torch.randn(shape, generator=generator).sign() * torch.rand(
+                    shape, generator=generator
+                ).pow(power)
+                left = float((there_and_back(codec, y) - y).double().square().sum())
+                most = 1 - codec.law(shape).alpha
+                assert left <= (most + 1e-12) * float(y.double().square().sum())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from codec_conformance import (
+from colonnade.codecs import Bounded, Entropy, LloydMax, ProductQuantised, product
+from colonnade.codecs.quantiser import Quantiser
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
+from colonnade.links import ErrorFeedback
+from colonnade.testing.codecs import (
     CHECKS,
     KEY,
     Subject,
@@ -26,10 +30,6 @@ from codec_conformance import (
     refuses_what_is_not_finite,
     there_and_back,
 )
-from colonnade.codecs import Bounded, Entropy, LloydMax, ProductQuantised, product
-from colonnade.codecs.quantiser import Quantiser
-from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
-from colonnade.links import ErrorFeedback
 
 Array = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ def test_rare_codes_are_worth_coding() -> None:
 
 
 def test_law() -> None:
-    assert ProductQuantised(4, 16).law == Bounded(step=1.0)
+    assert ProductQuantised(4, 16).law((8, 4)) == Bounded(step=1.0)
     with pytest.raises(ConfigurationError, match="ProductQuantised promises"):
         ErrorFeedback(ProductQuantised(4, 16))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from codec_conformance import CHECKS, KEY, Subject
 from colonnade.channels import Channel, Network
 from colonnade.codecs import (
     QSGD,
+    Bounded,
     Codec,
     Contractive,
     Entropy,
@@ -43,6 +44,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.streams import StreamKey
 from colonnade.surrogates import Disk, Memory
+from colonnade.testing.codecs import CHECKS, KEY, Subject
 from colonnade.training import Training
 from colonnade.uplinks import Plain
 
@@ -372,6 +374,26 @@ def test_what_does_not_contract_is_refused(codec):
         ErrorFeedback(codec)
 
 
+@dataclass(frozen=True)
+class Small(TopK):
+    """Contracts for messages of up to 12 numbers."""
+
+    def law(self, shape):
+        return super().law(shape) if shape[0] * shape[1] <= 12 else Bounded(relative=2.0)
+
+
+def test_a_shape_for_which_nothing_contracts_is_refused():
+    link = ErrorFeedback(Small(0.5))
+    end = link.sender(100, 4, "one")
+    key, x = StreamKey(0, "bank", "training/embedding", 0), torch.ones(4, 4)
+    end.send(x[:3], np.arange(3), key)
+    with pytest.raises(ConfigurationError, match=r"Small promises .* for messages of 4 x 4: what"):
+        end.send(x, np.arange(4), key)
+    for make in (link.sender, link.receiver):
+        with pytest.raises(ConfigurationError, match="for messages of 1 x 13: what"):
+            make(100, 13, "one")
+
+
 def test_a_surrogate_of_another_shape_is_refused():
     end = ErrorFeedback(TopK(0.5)).sender(5, 4, "one")
     with pytest.raises(CheckpointError, match=r"shape \[6, 4\].*\[5, 4\]"):
@@ -379,11 +401,24 @@ def test_a_surrogate_of_another_shape_is_refused():
 
 
 def test_laws():
-    assert TopK(0.2).law == Contractive(0.1)
-    assert TopK(1.0).law == Contractive(1.0)
-    assert TopK(0.2, values=QSGD(3, "max", 8)).law == Contractive(0.1 / (1 + 8 / 36))
-    assert QSGD(2, "l2", 16).law == Contractive(1 / (1 + 2))
-    assert QSGD(2, "l2", 16, contract=False).law == RelativeVariance(2.0)
+    assert TopK(0.2).law((3, 3)) == Contractive(1 / 9)
+    assert TopK(0.2).law((1, 1)) == TopK(1.0).law((9, 9)) == Contractive(1.0)
+    assert TopK(0.2, "row").law((3, 19)) == Contractive(3 / 19)
+    assert TopK(0.2, "columns").law((3, 4)) == Contractive(1 / 4)
+    assert TopK(0.2, values=QSGD(3, "max", 8)).law((10, 10)) == Contractive(0.2 / (1 + 8 / 36))
+    assert TopK(0.2, values=QSGD(3, "max", 8)).law((1, 10)) == Contractive(0.2 / (1 + 2 / 36))
+    assert QSGD(2, "l2", 16).law((9, 9)) == Contractive(1 / (1 + 2))
+    assert QSGD(2, "l2", 16, contract=False).law((9, 9)) == RelativeVariance(2.0)
+    assert QSGD(2, "l2", contract=False).law((1, 4)) == RelativeVariance(1.0)
+    assert QSGD(2, "l2", contract=False).law((100, 100)) == RelativeVariance(50.0)
+    assert QSGD(2, "max", contract=False).law((100, 100)) == RelativeVariance(625.0)
+    assert LargeRows(0.5).law((1, 7)) == Contractive(1.0)
+    assert LargeRows(0.5).law((4, 7)) == Contractive(1 - 0.25 * 3 / 4)
+    # with all of four rows sent the quantiser has most to do
+    assert LargeRows(0.5, QSGD(1, "max")).law((4, 2)) == Contractive(1 / (1 + 8 / 4))
+    for empty in ((0, 5), (5, 0), (0, 0)):
+        for codec in (TopK(0.2), TopK(0.2, "row"), TopK(0.2, "columns"), QSGD(2), LargeRows(0.5)):
+            assert isinstance(codec.law(empty), Contractive)
     assert ErrorFeedback(TopK(0.2)).delivery is Delivery.EVERY_IN_ORDER
 
 

@@ -226,7 +226,8 @@ class ErrorFeedback(_ThroughCodec):
     Raises
     ------
     ConfigurationError
-        If the codec's law promises no contraction.
+        If the codec's law promises no contraction, whatever the shape; later, if it promises none
+        for the shape of a message.
 
     Examples
     --------
@@ -245,12 +246,7 @@ class ErrorFeedback(_ThroughCodec):
     storage: Storage = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.codec.law, Exact | Contractive):
-            raise ConfigurationError(
-                f"error feedback needs a codec that contracts, such as TopK or QSGD, but "
-                f"{type(self.codec).__name__} promises {self.codec.law}: what it leaves out could "
-                "grow from message to message"
-            )
+        _check_contracts(self.codec, (1, 1))  # what contracts for some shape contracts for this
 
     @property
     def delivery(self) -> Delivery:
@@ -270,6 +266,16 @@ class ErrorFeedback(_ThroughCodec):
         return self.storage.bytes_remembered(rows, width)
 
 
+def _check_contracts(codec: Codec, shape: tuple[int, int]) -> None:
+    law = codec.law(shape)
+    if not isinstance(law, Exact | Contractive):
+        raise ConfigurationError(
+            f"error feedback needs a codec that contracts, such as TopK or QSGD, but "
+            f"{type(codec).__name__} promises {law} for messages of {shape[0]} x {shape[1]}: what "
+            "it leaves out could grow from message to message"
+        )
+
+
 class _FeedbackEnd:
     """Either end of an ``ErrorFeedback`` link."""
 
@@ -277,8 +283,16 @@ class _FeedbackEnd:
         self._codec = codec
         self._surrogate = surrogate
         self._width = width
+        self._contracting: set[int] = set()  # numbers of rows that were asked about
+        self._check(1)
+
+    def _check(self, rows: int) -> None:
+        if rows not in self._contracting:
+            _check_contracts(self._codec, (rows, self._width))
+            self._contracting.add(rows)
 
     def send(self, x: Tensor, rows: Rows, key: StreamKey, saliency: Tensor | None = None) -> bytes:
+        self._check(len(rows))
         unknown = x.detach().float().cpu() - self._surrogate.read(rows)
         codec = self._codec.at(key.round)
         body = codec.encode(unknown, key, saliency)
@@ -290,6 +304,7 @@ class _FeedbackEnd:
         return self._surrogate.read(rows)
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
+        self._check(len(rows))
         change = self._codec.at(key.round).decode(body, (len(rows), self._width), key)
         try:
             return self._surrogate.add(rows, change)

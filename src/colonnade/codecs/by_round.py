@@ -59,10 +59,9 @@ class ByRound:
                 f"the rounds of a schedule ascend from 0, unlike {list(self.rounds)}"
             )
 
-    @property
-    def law(self) -> Law:
-        """What all of them promise: their common law, or the weakest contraction among them."""
-        laws = [codec.law for codec in self.codecs]
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return what all promise: their common law, or the weakest contraction among them."""
+        laws = [codec.law(shape) for codec in self.codecs]
         if all(law == laws[0] for law in laws):
             return laws[0]
         contractions = [law.alpha for law in laws if isinstance(law, Contractive)]

@@ -1,8 +1,9 @@
 """What a codec is: array to bytes to array, and the law its error obeys.
 
 A codec is a frozen value that holds its configuration and nothing else; randomness comes in as a
-key. The law is both documentation and the oracle of the conformance tests, and it decides what
-may be composed: error feedback, for one, needs a contraction.
+key. The law, which may depend on the shape of a message, is both documentation and the oracle of
+the conformance tests, and it decides what may be composed: error feedback, for one, needs a
+contraction.
 """
 
 from __future__ import annotations
@@ -94,9 +95,12 @@ Law = Exact | Bounded | Unbiased | Contractive | RelativeVariance | UnbiasedCell
 class Codec(Protocol):
     """Turns an array of ``[rows, width]`` float32 into bytes and back."""
 
-    @property
-    def law(self) -> Law:
-        """The law that the error of a round trip obeys."""
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return the law that the error of a round trip of such a message obeys, in every round.
+
+        It is asked of any shape, also of one that ``encode`` refuses. A single number, (1, 1), is
+        the easiest: what contracts for some shape contracts for that.
+        """
         ...
 
     @property

@@ -73,10 +73,9 @@ class Entropy:
                 f"entropy coding takes up to 32768 different symbols, not {self.quantiser.alphabet}"
             )
 
-    @property
-    def law(self) -> Law:
-        """The codec's: the same values come back."""
-        return self.quantiser.law
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return the codec's: the same values come back."""
+        return self.quantiser.law(shape)
 
     @property
     def fixed_size(self) -> bool:

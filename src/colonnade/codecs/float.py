@@ -57,9 +57,8 @@ class Float:
         if self.format not in _FORMATS:
             raise ConfigurationError(f"float format must be 32, 16 or bf16, not {self.format!r}")
 
-    @property
-    def law(self) -> Law:
-        """Exact for 32; else rounding to nearest."""
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return exactness for 32; else rounding to nearest."""
         return _LAWS[self.format]
 
     @property

@@ -24,8 +24,9 @@ _COUNT_BYTES = 4
 class LargeRows:
     r"""Rows with ||x_n||^2 > c^2 mean_m ||x_m||^2 go through ``values``; the others become 0.
 
-    Made for derivatives: once most rows are classified well, few of them move a model. What is left
-    out is at most c^2 ||x||^2, so with exact values it is a contraction with alpha = 1 - c^2.
+    Made for derivatives: once most rows are classified well, few of them move a model. The largest
+    of N rows is always sent, so what is left out is at most c^2 (N - 1) / N of ||x||^2, and with
+    exact values it is a contraction with alpha = 1 - c^2 (N - 1) / N.
 
     Parameters
     ----------
@@ -62,16 +63,24 @@ class LargeRows:
         if not isinstance(self.below, (int, float)) or not 0 < self.below < 1:
             raise ConfigurationError(f"below must be above 0 and below 1, not {self.below!r}")
 
-    @property
-    def law(self) -> Law:
-        """A contraction where the values' codec is exact or contracts."""
-        kept = 1 - self.below**2
-        match self.values.law:
-            case Exact():
-                return Contractive(kept)
-            case Contractive(alpha=alpha):
-                return Contractive(kept * alpha)
-        return Bounded(absolute=float("inf"))  # nothing that could be promised of each component
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return a contraction where the values' codec is exact or contracts.
+
+        It is the worst of those for 1, 2, ... rows that are sent.
+        """
+        rows, width = max(1, shape[0]), shape[1]
+        worst = 1.0
+        for sent in range(1, rows + 1):
+            kept = 1 - self.below**2 * (rows - sent) / rows
+            match self.values.law((sent, width)):
+                case Exact():
+                    return Contractive(kept)  # as it is for any number, of which one is worst
+                case Contractive(alpha=alpha):
+                    worst = min(worst, kept * alpha)
+                case _:
+                    # nothing that could be promised of each component
+                    return Bounded(absolute=float("inf"))
+        return Contractive(worst)
 
     @property
     def fixed_size(self) -> bool:

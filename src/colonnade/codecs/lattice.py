@@ -110,9 +110,15 @@ class Lattice(FixedSizeQuantiser):
     def __post_init__(self) -> None:
         Scalar(self.bits, self.low, self.high)  # the same may be used, and is refused in its words
 
-    @property
-    def law(self) -> Law:
-        """Uniform over the cell with dither, for pairs half a pitch within the range."""
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return uniformity over the cell with dither, for pairs half a pitch within the range.
+
+        Messages of width 1 have no pairs: each component is within half a step of its own, and
+        with dither, near the ends of the range, within a step.
+        """
+        if shape[1] == 1:
+            step = pitches(self.bits) / 2**self.bits  # of those alone, in pitches
+            return Bounded(step=step if self.dither else step / 2)
         return UnbiasedCell() if self.dither else Bounded(step=3**-0.5)
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:

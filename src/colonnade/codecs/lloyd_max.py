@@ -52,11 +52,17 @@ class LloydMax(PackedCodes):
     row by row without a gap, the last byte filled with zeros. With fewer different values than
     levels the last level is repeated.
 
-    It contracts, ||x - C(x)||^2 <= (1 - alpha) ||x||^2, with alpha at least 1/137 for up to 2^31
-    values, and about 1 - 2.7 / 4^b for normal ones. For let K be what two levels take from ||x||^2
-    and M the largest magnitude. A level for the N_k values of one sign from M / 2^(k+1) on takes
-    N_k M^2 / 4^(k+1) at least, and groups end there. So the values from M / 2^(k+1) to M / 2^k have
-    a square norm of 4 K at most, for 17 k and both signs 136 K, and all that are smaller K / 2.
+    It contracts, ||x - C(x)||^2 <= (1 - alpha) ||x||^2, with alpha about 1 - 2.7 / 4^b for normal
+    values, and for any n values at least
+
+    - 1, if n <= 2^b: each value has a level;
+    - (2^b - 1) / n, if n <= 1024: a level for each of the largest magnitudes, which are at the ends
+      of the values in order, and one for the others, is among the choices;
+    - 1 / (136 + n / 2^32). For let K be what two levels take from ||x||^2 and M the largest
+      magnitude. A level for the N_k values of one sign from M / 2^(k+1) on takes N_k M^2 / 4^(k+1)
+      at least, and groups end there. So the values from M / 2^(k+1) to M / 2^k have a square norm
+      of 4 K at most, for 17 k and both signs 136 K; and all that are smaller n M^2 / 4^17 at most,
+      which is n K / 2^32, since K is M^2 / 4 at least.
 
     Examples
     --------
@@ -73,10 +79,13 @@ class LloydMax(PackedCodes):
         if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
             raise ConfigurationError(f"bits must be a whole number from 1 to 8, not {self.bits!r}")
 
-    @property
-    def law(self) -> Law:
-        """A contraction; see the notes for its worst case."""
-        return Contractive(1 / 137)
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return a contraction; see the notes for the worst case of n values."""
+        count, levels = max(1, shape[0] * shape[1]), 2**self.bits
+        if count <= levels:
+            return Contractive(1.0)
+        whatever = 1 / (136 + count / 2**32)
+        return Contractive(max(whatever, (levels - 1) / count) if count <= _GROUPS else whatever)
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.

@@ -116,9 +116,8 @@ class ProductQuantised(PackedCodes):
         if self.codebook not in _FORMATS:
             raise ConfigurationError(f"codebook is float32 or float16, not {self.codebook!r}")
 
-    @property
-    def law(self) -> Law:
-        """Within a step, which is the message's range; no contraction, see the notes."""
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return a step, the message's range, as the bound; no contraction, see the notes."""
         return _LAWS[self.codebook]
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:

@@ -26,8 +26,6 @@ from colonnade.streams import StreamKey
 
 __all__ = ["QSGD"]
 
-_MOST_ELEMENTS = 2**31  # of a bucket, so that its square root and norm stay plain numbers
-
 
 @dataclass(frozen=True)
 class QSGD(PackedCodes):
@@ -84,17 +82,13 @@ class QSGD(PackedCodes):
         if self.bucket is not None and (not isinstance(self.bucket, int) or self.bucket < 1):
             raise ConfigurationError(f"bucket must be 1 element or more, not {self.bucket!r}")
 
-    @property
-    def law(self) -> Law:
-        """A contraction, or unbiased with a variance in units of the message's square norm.
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return a contraction, or unbiasedness with a variance in units of the square norm.
 
-        With one bucket for the whole message they depend on its size, so the claim is for the
-        largest there is.
+        Both are of the bucket's size, which without a bucket is the message's.
         """
-        size = self.bucket or _MOST_ELEMENTS
-        if self.contract:
-            return Contractive(1 / self._tau(size))
-        return RelativeVariance(self._tau(size) - 1)
+        tau = self._tau(self._size(max(1, shape[0] * shape[1])))
+        return Contractive(1 / tau) if self.contract else RelativeVariance(tau - 1)
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.

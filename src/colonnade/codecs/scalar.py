@@ -89,9 +89,8 @@ class Scalar(PackedCodes):
                     f"low must be below high, both finite as float32, not {self.low}, {self.high}"
                 )
 
-    @property
-    def law(self) -> Law:
-        """Half a step at most; unbiased with dither, for values within the range."""
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return half a step at most; unbiased with dither, for values within the range."""
         return Unbiased(step=0.5) if self.dither else Bounded(step=0.5)
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:

@@ -61,8 +61,8 @@ class TopK:
     -----
     The body is ``support | values``; see ``codecs/support.py``. Ties go to the lower index.
 
-    By magnitude and with exact values it is a contraction with alpha = k / n, which is ratio / 2 at
-    least whatever n is; with values that contract by a, with alpha = a k / n.
+    By magnitude and with exact values it is a contraction with alpha = k / n, which is above
+    ratio / 2 whatever n is; with values that contract by a, with alpha = a k / n.
 
     Examples
     --------
@@ -89,12 +89,12 @@ class TopK:
         if self.by == "saliency" and self.scope != "columns":
             raise ConfigurationError("saliency is known for columns: say scope 'columns'")
 
-    @property
-    def law(self) -> Law:
-        """A contraction if magnitude decides and the values' codec is exact or contracts."""
-        # With m = floor(ratio n) >= 1, m / n > ratio m / (m + 1), which is ratio / 2 at least.
-        share = 1.0 if self.ratio == 1 else self.ratio / 2
-        match self.values.law:
+    def law(self, shape: tuple[int, int]) -> Law:
+        """Return a contraction if magnitude decides and the values' codec is exact or contracts."""
+        rows, width = max(1, shape[0]), max(1, shape[1])
+        places, count = self._places(rows, width)
+        share = count / places
+        match self.values.law(self._sent(rows, width)):
             case Exact():
                 return Contractive(share) if self.by == "magnitude" else Bounded(relative=1.0)
             case Contractive(alpha=alpha) if self.by == "magnitude":
@@ -163,9 +163,7 @@ class TopK:
                 raise RemoteProtocolError(f"{len(body)} bytes came for no values")
             return torch.zeros(shape)
         places, count = self._places(rows, width)
-        chosen = (rows, count) if self.scope == "columns" else (rows, count // rows)
-        if self.scope == "message":
-            chosen = (1, count)
+        chosen = self._sent(rows, width)
         indices, used = decode_support(memoryview(body), count, places)
         values = self.values.decode(body[used:], chosen, key).numpy()
         if not np.isfinite(values).all():
@@ -191,10 +189,8 @@ class TopK:
         if rows * width == 0:
             return 0
         places, count = self._places(rows, width)
-        inner = (rows, count) if self.scope == "columns" else (1, count)
-        if self.scope == "row":
-            inner = (rows, count // rows)
-        return support_bytes_at_most(count, places) + self.values.bytes_at_most(inner)
+        values = self.values.bytes_at_most(self._sent(rows, width))
+        return support_bytes_at_most(count, places) + values
 
     def _places(self, rows: int, width: int) -> tuple[int, int]:
         """Return among how many places are chosen how many."""
@@ -203,6 +199,13 @@ class TopK:
         if self.scope == "row":
             return rows * width, rows * self._share(width)
         return rows * width, self._share(rows * width)
+
+    def _sent(self, rows: int, width: int) -> tuple[int, int]:
+        """Return the shape of the values that are sent."""
+        _, count = self._places(rows, width)
+        if self.scope == "message":
+            return 1, count
+        return rows, count if self.scope == "columns" else count // rows
 
     def _share(self, places: int) -> int:
         return max(1, math.floor(self.ratio * places))

@@ -1,1 +1,1 @@
-"""Conformance kits: what every codec, method and driver must do, for anybody's own."""
+"""Kits that tell whether somebody's own part keeps its contract: what Colonnade's own tests run."""
