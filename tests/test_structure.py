@@ -20,7 +20,8 @@ SOURCE = Path(colonnade.__file__).parent
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models",
-    "codecs surrogates links batches ledger checkpoints channels costs descriptions tables",
+    "codecs surrogates links batches ledger checkpoints journals channels costs descriptions "
+    "tables",
     "local_updates exchanges uplinks roles",
     "drivers",
     "metrics checks organisations prediction export runs",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from colonnade.drivers.driver import Values
+from colonnade.drivers.account import Values
 from colonnade.errors import ConfigurationError
 from colonnade.roles import EarlyStopping
 
