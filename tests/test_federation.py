@@ -530,6 +530,7 @@ def test_a_run_leaves_a_folder(tmp_path: Path, driver: Driver) -> None:
         "checkpoint",
         "config.yaml",
         "history.csv",
+        "journal",
         "ledger.csv",
         "report.html",
         "run.png",
@@ -619,7 +620,7 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "history.csv", "checkpoint"])
+@pytest.mark.parametrize("name", ["config.yaml", "history.csv", "checkpoint", "journal"])
 def test_any_part_of_a_run_protects_a_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(ConfigurationError, match=rf"already holds a run \({re.escape(name)}\)"):

@@ -101,6 +101,7 @@ ENTRIES = st.lists(
         SIZES,
         SIZES,
         st.none() | SIZES,
+        st.booleans(),
     ),
     max_size=20,
     unique_by=lambda entry: (entry.sender, entry.sequence),
@@ -143,7 +144,9 @@ def test_totals_are_sums_and_the_time_is_all_that_is_blanked(entries):
     assert sum(parts) == ledger.bytes()
     blank = ledger.without_time()
     assert all(entry.nanoseconds is None for entry in blank)
-    assert [entry[:-1] for entry in blank] == [entry[:-1] for entry in ledger]
+    assert blank == [entry._replace(nanoseconds=None) for entry in ledger]
+    discarded = [(e.sender, e.sequence) for e in entries if e.discarded]
+    assert sorted(discarded) == [(e.sender, e.sequence) for e in blank if e.discarded]
 
 
 @unhurried
@@ -159,14 +162,29 @@ def test_a_ledgers_file_has_words_and_seconds(tmp_path):
         [
             Entry("shop", "bank", "derivative", Purpose.EVALUATION, 2, 0, 10, 25, None),
             Entry("bank", "shop", "embedding", Purpose.TRAINING, 1, 0, 100, 117, 1_500_000_000),
+            Entry("bank", "shop", "embedding", Purpose.TRAINING, 2, 1, 100, 117, 2 * 10**9, True),
         ]
     )
     ledger.write_csv(tmp_path / "ledger.csv")
     assert (tmp_path / "ledger.csv").read_text() == (
+        "sender,receiver,kind,purpose,round,sequence,body_bytes,framed_bytes,discarded,seconds\n"
+        "bank,shop,embedding,training,1,0,100,117,false,1.5\n"
+        "bank,shop,embedding,training,2,1,100,117,true,2.0\n"
+        "shop,bank,derivative,evaluation,2,0,10,25,false,\n"
+    )
+    assert list(Ledger.read_csv(tmp_path / "ledger.csv")) == list(ledger)
+
+
+def test_a_ledger_of_before_anything_was_discarded_can_be_read(tmp_path):
+    file = tmp_path / "ledger.csv"
+    file.write_text(
         "sender,receiver,kind,purpose,round,sequence,body_bytes,framed_bytes,seconds\n"
         "bank,shop,embedding,training,1,0,100,117,1.5\n"
-        "shop,bank,derivative,evaluation,2,0,10,25,\n"
     )
+    entry = Entry("bank", "shop", "embedding", Purpose.TRAINING, 1, 0, 100, 117, 1_500_000_000)
+    assert list(Ledger.read_csv(file)) == [entry]
+    frame = Ledger([entry]).frame().drop("discarded")
+    assert list(Ledger.from_frame(frame)) == [entry]
 
 
 def test_an_empty_ledger_has_the_same_columns():

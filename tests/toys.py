@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from colonnade.effects import Arrivals, Boundary, Expect, Receive, Report, Send, Work
+from colonnade.effects import Arrivals, Boundary, Close, Expect, Receive, Report, Send, Work
 
 Script = Callable[["Scripted"], Awaitable[None]]
 
@@ -78,3 +78,46 @@ class Counter:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.round, self.total, self._sent = state["round"], state["total"], state["sent"]
+
+
+class Late:
+    """One of three roles, of which ``slow`` sends what ``hub`` never waits for.
+
+    Each round ``quick`` sends a number and ``hub`` takes it; ``slow`` sends too, for the round that
+    is ``behind`` rounds back. The hub closes what is over.
+    """
+
+    def __init__(self, name: str, rounds: int, behind: int = 1) -> None:
+        self.name = name
+        self.round = 0
+        self.total = 0
+        self._rounds = rounds
+        self._behind = behind
+
+    @property
+    def peers(self) -> Sequence[str]:
+        return ("quick", "slow") if self.name == "hub" else ("hub",)
+
+    async def run(self) -> None:
+        while self.round < self._rounds:
+            await Boundary(self.round)
+            await Close(self.round)
+            if self.name == "hub":
+                got = await Receive(Expect("number", self.round, ("quick",)))
+                self.total = self.total * 31 % 2**61 + len(got.only.body)
+                await Send("quick", "reply", self.round, b"")
+                await Send("slow", "reply", self.round, b"")
+            else:
+                late = self._behind if self.name == "slow" else 0
+                await Work("count", lambda: None, self.round)
+                await Send("hub", "number", max(0, self.round - late), bytes(self.round % 5))
+                await Receive(Expect("reply", self.round, ("hub",)))
+            self.round += 1
+        await Boundary(self.round)
+        await Close(self.round)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round, "total": self.total}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.round, self.total = state["round"], state["total"]

@@ -8,7 +8,18 @@ why it can be tested without either. ``await`` is typed, so ``got = await Receiv
 ``Arrivals`` to a type checker.
 
 All durable state of a role is in its attributes (``state_dict``/``load_state_dict``), and ``run``
-re-enters at ``self.round``: no local variable survives a ``Boundary``.
+re-enters at ``self.round``: no local variable survives a ``Boundary``. What must survive even going
+back to an older checkpoint is committed (``Commit``, ``Recall``).
+
+A round of a party, with every habit that the effects ask for::
+
+    await Boundary(self.round)
+    await Close(self.round)  # whatever is still under way of earlier rounds comes too late
+    embedding = await Work("forward", self._forward, self.round)
+    await Send("hospital", "embedding", self.round, encode(embedding))
+    got = await Receive(Expect("derivative", self.round, ("hospital",)))
+    await Work("update", lambda: self._update(got.only.body), self.round)
+    self.round += 1
 """
 
 from __future__ import annotations
@@ -25,10 +36,14 @@ __all__ = [
     "KINDS_OF_WORK",
     "Arrivals",
     "Boundary",
+    "Close",
+    "Commit",
     "Effect",
     "Expect",
+    "Notes",
     "Purpose",
     "Ready",
+    "Recall",
     "Receive",
     "Report",
     "Role",
@@ -143,7 +158,13 @@ class Arrivals:
 
 @dataclass(slots=True, eq=False)
 class Send(Effect[None]):
-    """Queue a message; waits only while the queue to that receiver is full."""
+    """Queue a message; waits only while the queue to that receiver is full.
+
+    ::
+
+        await Send("hospital", "embedding", self.round, body)
+        await Send("hospital", "embedding", self.round, body, Purpose.EVALUATION)
+    """
 
     receiver: str
     kind: str
@@ -154,14 +175,33 @@ class Send(Effect[None]):
 
 @dataclass(slots=True, eq=False)
 class Receive(Effect[Arrivals]):
-    """Wait until ``expect`` is satisfied, and take the messages that are there."""
+    """Wait until ``expect`` is satisfied, and take the messages that are there.
+
+    ::
+
+        got = await Receive(Expect("embedding", self.round, ("bank", "shop"), within=2.0))
+        for message in got:  # in the order of the sources
+            ...
+        got.missing  # names of those whose message is not there
+
+    Expecting a round that this role has closed is a ``LocalProtocolError``; see ``Close``.
+    """
 
     expect: Expect
 
 
 @dataclass(slots=True, eq=False)
 class Ready(Effect[bool]):
-    """Whether a ``Receive`` of ``expect`` would return at once; takes nothing."""
+    """Whether a ``Receive`` of ``expect`` would return at once; takes nothing.
+
+    So computing goes on while messages are under way::
+
+        expect = Expect("derivative", self.round, ("hospital",))
+        while not await Ready(expect):
+            if not await self.local_step():
+                break
+        got = await Receive(expect)
+    """
 
     expect: Expect
 
@@ -172,7 +212,9 @@ class Work(Effect[T]):
 
     Torch's generators are seeded before from (seed, role, purpose, round, step), so that dropout
     draws the same numbers under every driver and after a resume. ``kind`` says what is done, one
-    of ``KINDS_OF_WORK``, by which a model of costs knows its price.
+    of ``KINDS_OF_WORK``, by which a model of costs knows its price, and ``rows`` on how many. ::
+
+        embedding = await Work("forward", lambda: self.bottom(x), self.round, rows=len(x))
     """
 
     kind: str
@@ -185,16 +227,97 @@ class Work(Effect[T]):
 
 @dataclass(slots=True, eq=False)
 class Report(Effect[None]):
-    """Add a row to the run's history; the driver stamps the time."""
+    """Add a row to the run's history; the driver stamps who reported (``organisation``) and when.
+
+    ::
+
+        await Report({"round": self.round, "train_loss": 0.3})
+
+    becomes ``{"round": 3, "train_loss": 0.3, "organisation": "hospital", "seconds": 1.25}``.
+    """
 
     values: Mapping[str, float | int | str]
 
 
 @dataclass(slots=True, eq=False)
 class Boundary(Effect[None]):
-    """The point between rounds: checkpoints, interruption and stopping happen here only."""
+    """The point between rounds: checkpoints, interruption and stopping happen here only.
+
+    ::
+
+        while self.round < self.rounds:
+            await Boundary(self.round)
+            ...
+            self.round += 1
+        await Boundary(self.round)
+    """
 
     round: int
+
+
+@dataclass(slots=True, eq=False)
+class Close(Effect[None]):
+    """Declare that no message of a round before ``before`` will be received any more.
+
+    Those in the mailbox are discarded, and those that come later are on arrival, so that what is
+    late does not stay for ever in memory and in checkpoints. It holds for every purpose but
+    ``SETUP``, and for good: it is kept in checkpoints, and closing less than that does nothing.
+    The ledger says of each message whether it was discarded. ::
+
+        await Boundary(self.round)
+        await Close(self.round)  # once a round; where nothing is late it costs next to nothing
+
+    A ``Receive`` or ``Ready`` that expects a closed round is a ``LocalProtocolError``.
+    """
+
+    before: int
+
+
+@dataclass(slots=True, eq=False)
+class Commit(Effect[None]):
+    """Write a record down for good: on the disk before anything that is sent after it leaves.
+
+    A checkpoint goes back to an earlier state; a record stays. It is a dict of numbers, strings,
+    bytes, booleans, None, lists and dicts, of 64 MiB at most, in a journal that is this
+    organisation's own. Without a run folder it lives as long as the run. ::
+
+        await Commit({"round": self.round, "revealed": ["bank"]})
+        await Send("hospital", "share", self.round, share)  # not before the record is safe
+    """
+
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What an organisation remembers in spite of any going back.
+
+    Parameters
+    ----------
+    incarnation
+        How often it was started or resumed in this run's folder before. The number is written down
+        before the role starts and never given twice: what is derived from a root secret and from
+        it is drawn only once. Without a folder it is 0.
+    records
+        Everything it ever committed in this run's folder, in order, also after the checkpoint that
+        the run was resumed from. The records are copies.
+    """
+
+    incarnation: int
+    records: tuple[dict[str, Any], ...] = ()
+
+
+class Recall(Effect[Notes]):
+    """Ask for everything this organisation ever committed, and for its incarnation number.
+
+    ::
+
+        notes = await Recall()
+        key = derive(self.root_secret, self.round, notes.incarnation)
+        revealed = {name for record in notes.records for name in record["revealed"]}
+    """
+
+    __slots__ = ()
 
 
 class Role(Protocol):

@@ -46,7 +46,7 @@ from colonnade.models import parameter_count, take
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
-from colonnade.runs import Run, RunFolder, history_frame, summarise
+from colonnade.runs import Run, RunFolder, history_frame, others_history_frame, summarise
 from colonnade.training import Training, Watcher
 
 __all__ = ["Federation"]
@@ -196,6 +196,7 @@ class Federation:
             store=store,
             checkpoint_every=training.checkpoint_every or batches.rounds_per_epoch,
             resume=checkpoint,
+            journals=None if folder is None else folder.journals,
             stop_before=stop_before,
             interrupted=watcher.interrupted,
             on_round=watcher.on_round,
@@ -274,7 +275,7 @@ class Federation:
             method=method.name,
             metric=f"{watched}_{self.metrics[0].name}",
             greater_is_better=self.metrics[0].greater_is_better,
-            clock=_clock(driver),
+            clock=driver.clock,
             privacy=privacy_statement((*method.disclosures(), _ALIGNMENT)),
             warnings=privacy_warnings(method.disclosures()),
             details={
@@ -300,7 +301,8 @@ class Federation:
             models[name] = {part: own.module for part, own in parts.items() if own is not None}
         path = None if folder is None else folder.path
         predictor = self._predictor(method, training, models)
-        return Run(summary, history, record.ledger, models, record, config, path, predictor)
+        others = others_history_frame(record, holder)
+        return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
 
     def _predictor(
         self,
@@ -465,12 +467,6 @@ def _squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
     """Return the mean squared error of predictions ``[B]`` or ``[B, 1]`` for labels ``[B]``."""
     # Without the common shape, torch would compare every prediction with every label.
     return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
-
-
-def _clock(driver: Driver) -> dict[str, str]:
-    if isinstance(driver, Simulate):
-        return {"network": "modelled", "compute": driver.costs.label}
-    return {"network": "measured", "compute": "measured"}
 
 
 _ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")

@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     """One message: both ends, what it was, its size, and when it was sent.
 
     ``nanoseconds`` counts from the start of the run on the driver's clock; None under a driver
-    that has no clock.
+    that has no clock. ``discarded`` says that the receiver had closed its round, and never took it.
     """
 
     sender: str
@@ -35,6 +35,7 @@ class Entry(NamedTuple):
     body_bytes: int
     framed_bytes: int
     nanoseconds: int | None
+    discarded: bool = False
 
 
 _SCHEMA = {
@@ -47,15 +48,11 @@ _SCHEMA = {
     "body_bytes": pl.Int64,
     "framed_bytes": pl.Int64,
     "nanoseconds": pl.Int64,
+    "discarded": pl.Boolean,
 }
 
 
 _SENDER_AND_SEQUENCE = itemgetter(0, 5)
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    sender, receiver, kind, purpose, *numbers = row
-    return Entry(sender, receiver, kind, Purpose(purpose), *numbers)
 
 
 class Ledger:
@@ -73,28 +70,39 @@ class Ledger:
         # Plain tuples of plain values: the garbage collector soon stops looking at those, however
         # long a run and its ledger grow. They become entries when they are read.
         self._rows: list[tuple[Any, ...]] = []
-        # What a driver calls for each message: an entry's fields, the purpose as an int.
+        # What a driver calls for each message: the fields of an entry that was not discarded, the
+        # purpose as an int.
         self.record: Callable[[tuple[Any, ...]], None] = self._rows.append
+        self._discarded: set[tuple[str, int]] = set()
         self.extend(entries)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[Entry]:
-        return map(_entry, sorted(self._rows, key=_SENDER_AND_SEQUENCE))
+        return map(self._entry, sorted(self._rows, key=_SENDER_AND_SEQUENCE))
 
     def append(self, entry: Entry) -> None:
         """Add an entry."""
-        self._rows.append((*entry[:3], int(entry.purpose), *entry[4:]))
+        self._rows.append((*entry[:3], int(entry.purpose), *entry[4:9]))
+        if entry.discarded:
+            self._discarded.add((entry.sender, entry.sequence))
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Add several entries."""
         for entry in entries:
             self.append(entry)
 
+    def discard(self, sender: str, sequence: int, *, discarded: bool = True) -> None:
+        """Note that a message was discarded, or that it was not."""
+        if discarded:
+            self._discarded.add((sender, sequence))
+        else:
+            self._discarded.discard((sender, sequence))
+
     def since(self, index: int) -> list[Entry]:
         """Return the entries from the ``index``-th recorded on, in the order of recording."""
-        return [_entry(row) for row in self._rows[index:]]
+        return [self._entry(row) for row in self._rows[index:]]
 
     def without_time(self) -> list[Entry]:
         """Return the ordered entries with the time blanked: what drivers must agree on."""
@@ -102,15 +110,20 @@ class Ledger:
 
     def bytes(self, select: Callable[[Entry], bool] = lambda entry: True) -> int:
         """Sum the bytes of the bodies of the selected entries."""
-        return sum(entry.body_bytes for entry in map(_entry, self._rows) if select(entry))
+        return sum(entry.body_bytes for entry in map(self._entry, self._rows) if select(entry))
 
     def framed_bytes(self, select: Callable[[Entry], bool] = lambda entry: True) -> int:
         """Sum the bytes of the selected entries, envelopes included."""
-        return sum(entry.framed_bytes for entry in map(_entry, self._rows) if select(entry))
+        return sum(entry.framed_bytes for entry in map(self._entry, self._rows) if select(entry))
 
     def before(self, sequences: dict[str, int]) -> Ledger:
         """Keep of each sender the entries before its given sequence number."""
         return Ledger(e for e in self.since(0) if e.sequence < sequences.get(e.sender, 0))
+
+    def _entry(self, row: tuple[Any, ...]) -> Entry:
+        sender, receiver, kind, purpose, *numbers = row
+        numbers.append((sender, row[5]) in self._discarded)
+        return Entry(sender, receiver, kind, Purpose(purpose), *numbers)
 
     def frame(self) -> pl.DataFrame:
         """Return the ordered entries as a data frame, the purpose as a word."""
@@ -119,7 +132,7 @@ class Ledger:
 
     @classmethod
     def from_frame(cls, frame: pl.DataFrame) -> Ledger:
-        """Restore a ledger from ``frame``."""
+        """Restore a ledger from ``frame``, also one that does not say what was discarded."""
         return cls(
             Entry(**row | {"purpose": Purpose[row["purpose"].upper()]})
             for row in frame.iter_rows(named=True)
@@ -133,7 +146,10 @@ class Ledger:
     @classmethod
     def read_csv(cls, path: Path) -> Ledger:
         """Restore a ledger from what ``write_csv`` wrote."""
-        schema = {name: kind for name, kind in _SCHEMA.items() if name != "nanoseconds"}
+        missing = {"nanoseconds"}
+        if "discarded" not in pl.read_csv(path, n_rows=0).columns:
+            missing.add("discarded")  # written before there was that column
+        schema = {name: kind for name, kind in _SCHEMA.items() if name not in missing}
         frame = pl.read_csv(path, schema=schema | {"seconds": pl.Float64})
         nanoseconds = (pl.col("seconds") * 1e9).round().cast(pl.Int64)
         return cls.from_frame(frame.with_columns(nanoseconds=nanoseconds).drop("seconds"))

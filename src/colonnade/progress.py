@@ -116,7 +116,9 @@ class Watch:
                 progress.update(tasks[0], completed=round, sent=total)
 
         def on_report(values: Mapping[str, float | int | str]) -> None:
-            progress.update(tasks[0], metric=_headline(values))
+            headline = _headline(values)
+            if headline is not None:
+                progress.update(tasks[0], metric=headline)
 
         return replace(watcher, on_begin=on_begin, on_round=on_round, on_report=on_report)
 
@@ -137,13 +139,13 @@ class Watch:
         return replace(watcher, on_begin=on_begin, on_round=on_round, on_report=on_report)
 
 
-def _headline(values: Mapping[str, float | int | str]) -> str:
-    """Return the first metric of a report, or its loss."""
+def _headline(values: Mapping[str, float | int | str]) -> str | None:
+    """Return the first metric of a report, or its loss; None of one with neither."""
     for name, value in values.items():
         kind, _, metric = name.partition("_")
         if kind in ("validation", "test"):
             return f"{metric.replace('_', ' ')} {value:.3f}"
-    return f"loss {values['train_loss']:.3f}"
+    return f"loss {values['train_loss']:.3f}" if "train_loss" in values else None
 
 
 @contextmanager

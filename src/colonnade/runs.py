@@ -22,9 +22,17 @@ from colonnade.ledger import Ledger
 from colonnade.prediction import Prediction, Predictor
 from colonnade.wire import Purpose
 
-__all__ = ["Run", "RunFolder", "history_frame", "load_run", "summarise"]
+__all__ = [
+    "Run",
+    "RunFolder",
+    "history_frame",
+    "load_run",
+    "others_history_frame",
+    "summarise",
+]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
+OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,8 @@ class Run:
     summary
         The account of the run; see ``summarise``.
     history
-        A row for each evaluation: round, epoch, losses and metrics, seconds on the driver's clock,
-        and the training bytes sent until then.
+        A row for each evaluation, as the label holder reported it: round, epoch, losses and
+        metrics, seconds on the driver's clock, and the training bytes sent until then.
     ledger
         Every message that left an organisation.
     models
@@ -52,6 +60,9 @@ class Run:
         Where the run was written, if it was.
     predictor
         The trained parts, ready for new rows; None of a run that was read from its folder.
+    others_history
+        What organisations other than the label holder reported, if they did: a row each, with
+        ``organisation`` and ``seconds``.
     """
 
     summary: dict[str, Any]
@@ -62,6 +73,7 @@ class Run:
     config: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     predictor: Predictor | None = None
+    others_history: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def predict(
         self,
@@ -143,13 +155,15 @@ class Run:
 
 
 def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
-    """Return the history with the training bytes, up and down, sent before each row's round.
+    """Return what the label holder reported, with the training bytes sent before each row's round.
 
-    The bytes are those of bodies; up is towards the label holder.
+    The bytes are those of bodies; up is towards the label holder. What others report is not among
+    it, so that whoever looks for a metric finds that of the model; see ``others_history_frame``.
     """
-    if not record.history:
+    rows = [row for row in record.history if row["organisation"] == label_holder]
+    if not rows:
         return pl.DataFrame(schema={"round": pl.Int64})
-    history = pl.DataFrame(record.history, infer_schema_length=None)
+    history = pl.DataFrame(rows, infer_schema_length=None)
     ledger = record.ledger.frame().filter(pl.col("purpose").is_in(Purpose.training_labels()))
     up = pl.col("receiver") == label_holder
     by_round = (
@@ -165,6 +179,13 @@ def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
     )
     sent = pl.col("bytes_up", "bytes_down").fill_null(0)
     return history.sort("round").join_asof(by_round, on="round").with_columns(sent)
+
+
+def others_history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
+    """Return what the other organisations reported, a row each; empty if they did not."""
+    rows = [row for row in record.history if row["organisation"] != label_holder]
+    # Each organisation chooses its own names, so one name may be of several types.
+    return pl.DataFrame(rows, infer_schema_length=None, strict=False)
 
 
 def summarise(
@@ -184,10 +205,12 @@ def summarise(
 
     Bytes are lengths of bodies that were handed to the driver for training, those that were
     forwarded included, except ``bytes_evaluation`` (bodies sent to evaluate) and ``bytes_framed``
-    (everything, with envelopes). ``local_updates`` are the label holder's steps without exchange.
-    ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
-    ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
-    organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
+    (everything, with envelopes). ``messages_discarded`` came too late to be taken, with bodies of
+    ``bytes_discarded`` in all; they count in the other numbers like any that were sent.
+    ``local_updates`` are the label holder's steps without exchange. ``seconds_virtual`` is the
+    simulator's clock at the end of the last role, evaluation included; ``clock`` says what of it
+    was measured and what modelled. ``activities`` are the seconds of each organisation by purpose
+    and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
     """
     ledger = record.ledger
     steps = sum(
@@ -221,9 +244,11 @@ def summarise(
         "rounds": record.round,
         "local_updates": max(0, steps - record.round),
         "messages": len(ledger),
+        "messages_discarded": sum(entry.discarded for entry in ledger),
         "bytes_up": ledger.bytes(lambda e: e.purpose.trains and e.receiver == label_holder),
         "bytes_down": ledger.bytes(lambda e: e.purpose.trains and e.sender == label_holder),
         "bytes_evaluation": ledger.bytes(lambda e: e.purpose is Purpose.EVALUATION),
+        "bytes_discarded": ledger.bytes(lambda e: e.discarded),
         "bytes_framed": ledger.framed_bytes(),
         "seconds_virtual": record.seconds_virtual,
         "seconds_training": waits["training"],
@@ -291,17 +316,21 @@ def load_run(path: str | Path) -> Run:
             raise ValueError("it has no column round")
         name = "ledger.csv"
         ledger = Ledger.read_csv(folder / name)
+        others = pl.DataFrame()
+        if (folder / OTHERS).is_file():
+            name = OTHERS
+            others = pl.read_csv(folder / name, infer_schema_length=None)
     except (OSError, ValueError, KeyError, yaml.YAMLError, pl.exceptions.PolarsError) as error:
         what = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{folder / name} is damaged: {what}") from error
-    return Run(summary, history, ledger, {}, None, config or {}, folder)
+    return Run(summary, history, ledger, {}, None, config or {}, folder, others_history=others)
 
 
 class RunFolder:
     """The folder of one run.
 
-    ``config.yaml`` is there from the start and ``checkpoint/`` grows while the run lasts; the
-    other files are written when it ends or is interrupted, each in one step.
+    ``config.yaml`` is there from the start, ``checkpoint/`` and ``journal/`` grow while the run
+    lasts; the other files are written when it ends or is interrupted, each in one step.
 
     Parameters
     ----------
@@ -322,7 +351,7 @@ class RunFolder:
         DataError
             If it cannot be made.
         """
-        there = [name for name in (*FILES, "checkpoint") if (self.path / name).exists()]
+        there = [name for name in (*FILES, "checkpoint", "journal") if (self.path / name).exists()]
         if there and not resume:
             raise ConfigurationError(
                 f"{self.path} already holds a run ({', '.join(there)}); "
@@ -338,9 +367,16 @@ class RunFolder:
         """Return the run's checkpoints."""
         return CheckpointStore(self.path / "checkpoint", fingerprint)
 
+    @property
+    def journals(self) -> Path:
+        """The folder of the organisations' journals; see ``Assignment``."""
+        return self.path / "journal"
+
     def finish(self, run: Run) -> None:
         """Write history, ledger and summary."""
         self._write("history.csv", run.history.write_csv())
+        if len(run.others_history):
+            self._write(OTHERS, run.others_history.write_csv())
         partial = self.path / "ledger.csv.writing"
         run.ledger.write_csv(partial)
         partial.replace(self.path / "ledger.csv")

@@ -1,6 +1,8 @@
 """Drivers: how roles are run. The same roles run under each of them, to the same bits."""
 
-from colonnade.drivers.driver import Activity, Assignment, Driver, RunRecord, Trace
+from colonnade.drivers.account import Activity
+from colonnade.drivers.driver import Assignment, Driver, RunRecord, Trace
+from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.processes import Processes
 from colonnade.drivers.replay import Replay
 from colonnade.drivers.simulate import Simulate
@@ -9,6 +11,7 @@ __all__ = [
     "Activity",
     "Assignment",
     "Driver",
+    "Elsewhere",
     "Processes",
     "Replay",
     "RunRecord",

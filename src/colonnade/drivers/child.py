@@ -20,17 +20,33 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from colonnade.checkpoints import encode_state
+from colonnade.checkpoints import decode_state, encode_state
 from colonnade.drivers import control
-from colonnade.drivers.cut import Account
+from colonnade.drivers.account import Account
 from colonnade.drivers.driver import Outbox, identities, perform
+from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.mailbox import Mailbox
-from colonnade.effects import Arrivals, Boundary, Expect, Ready, Receive, Report, Role, Send, Work
+from colonnade.effects import (
+    Arrivals,
+    Boundary,
+    Close,
+    Commit,
+    Expect,
+    Ready,
+    Recall,
+    Receive,
+    Report,
+    Role,
+    Send,
+    Work,
+)
 from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError
+from colonnade.journals import Journal
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, decode_frame
 
@@ -43,11 +59,13 @@ _HEADROOM = 256  # bytes of a frame besides its body, at most
 class ChildTask:
     """What a child is given: a role, where it stands, and the limits.
 
-    ``origin`` is the reading of the machine-wide monotonic clock, in nanoseconds, that counts as
-    the start of the run.
+    ``state`` is what a role that is cast in the child goes on from; another role has it already.
+    ``saves`` says whether the run keeps checkpoints. ``origin`` is the reading of the machine-wide
+    monotonic clock, in nanoseconds, that counts as the start of the run.
     """
 
-    role: Role
+    role: Role | Elsewhere
+    state: bytes | None
     account: Account
     mail: list[tuple[Message, int]]
     gate: int
@@ -56,6 +74,8 @@ class ChildTask:
     threads: int
     queue: int
     max_body_bytes: int
+    saves: bool
+    journals: Path | None
 
 
 class _Stopped(Exception):
@@ -73,9 +93,8 @@ def play(
     for connection in strangers:
         connection.close()
     torch.set_num_threads(task.threads)
-    child = _Child(task, peers, parent)
     try:
-        child.play()
+        _Child(task, peers, parent).play()
     except Aborted:
         pass
     except BaseException as error:
@@ -93,7 +112,13 @@ class _Child:
         self, task: ChildTask, peers: Mapping[str, Connection], parent: Connection
     ) -> None:
         self.task = task
-        self.role = task.role
+        self.is_elsewhere = isinstance(task.role, Elsewhere)
+        self.role = task.role.role() if isinstance(task.role, Elsewhere) else task.role
+        if task.state is not None:
+            self.role.load_state_dict(decode_state(task.state))
+        self.journal = Journal(task.journals, self.role.name)
+        notes = self.journal.notes()
+        self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
         self.account = task.account
         self.parent = parent
         self.peers = peers
@@ -104,14 +129,16 @@ class _Child:
         self.sent = dict.fromkeys(peers, 0)
         # Everything below is shared with the reading thread, under ``changed``.
         self.changed = threading.Condition()
-        self.mailbox = Mailbox()
+        self.mailbox = Mailbox(self.account.closed)
+        self.discarded: list[tuple[str, int]] = []  # by sender and sequence; not yet shipped
         for message, arrival in task.mail:
-            self.mailbox.put(message, arrival)
+            self._put(message, arrival)
         self.received = dict.fromkeys(peers, 0)
         self.heard = dict.fromkeys(peers, -1)  # the sequence number last received
         self.gate = task.gate
         self.save: dict[str, int] | None = None
         self.stop = False
+        self.outstanding: dict[str, int] = {}  # of which sender how many are awaited before leaving
         self.failure: Exception | None = None
         self.queues: dict[str, queue.Queue[tuple[bytes, bytes] | None]] = {}
         self.writers = []
@@ -144,23 +171,31 @@ class _Child:
                 coroutine.throw(abort)
             raise
         self._flush()
+        self.journal.close()
+        saves = self.task.saves
         self.account.sequence = self.outbox.sequence
         control.tell(
             self.parent,
             control.Played(
                 finished,
                 self.role.round,
-                encode_state(self.role.state_dict()),
+                encode_state(self.role.state_dict()) if saves or not self.is_elsewhere else b"",
                 self.account.as_json(),
                 self._new_entries(),
                 self.decisions,
+                self.sent,
+                self.notes,
             ),
         )
         self._wait(lambda: self.stop)
+        self._wait(lambda: self._has_received(self.outstanding))
+        if finished and isinstance(self.task.role, Elsewhere):
+            self.task.role.finish(self.role)
         control.tell(
             self.parent,
             control.Left(
                 {name: _bytes_received(peer) for name, peer in self.peers.items()},
+                self._new_discards(),
                 time.process_time(),
             ),
         )
@@ -180,16 +215,26 @@ class _Child:
             return self._receive(effect.expect)
         if isinstance(effect, Ready):
             with self.changed:
+                self.mailbox.check(effect.expect, self.role.name)
                 now = self.now()
                 ready = self.mailbox.satisfied(effect.expect, now, now)
             self.decisions.append(ready)
             return ready
         if isinstance(effect, Report):
-            values = dict(effect.values) | {"seconds": self.now() / 1e9}
-            self.account.history.append(values)
-            return control.tell(self.parent, control.Reported(values))
+            stamped = self.account.report(self.role.name, effect.values, self.now() / 1e9)
+            return control.tell(self.parent, control.Reported(dict(stamped)))
         if isinstance(effect, Boundary):
             return self._boundary(effect.round)
+        if isinstance(effect, Close):
+            self.account.closed = max(self.account.closed, effect.before)
+            with self.changed:
+                late = self.mailbox.close(effect.before)
+                self.discarded += [(message.sender, message.sequence) for message in late]
+            return None
+        if isinstance(effect, Commit):
+            return self.journal.commit(effect.record)
+        if isinstance(effect, Recall):
+            return self.journal.notes()
         raise LocalProtocolError(f"{self.role.name} awaited {effect!r}, which is no effect")
 
     def _send(self, send: Send) -> None:
@@ -205,6 +250,7 @@ class _Child:
 
     def _receive(self, expect: Expect) -> Arrivals:
         with self.changed:
+            self.mailbox.check(expect, self.role.name)
             since = now = self.now()
             while not self.mailbox.satisfied(expect, since, now):
                 deadline = self.mailbox.deadline(expect, since)
@@ -230,17 +276,21 @@ class _Child:
 
     def _save(self, expected: dict[str, int]) -> None:
         self.save = None
-        self._wait(lambda: all(self.received[name] >= count for name, count in expected.items()))
+        self._wait(lambda: self._has_received(expected))
         self.account.sequence = self.outbox.sequence
-        with self.changed:
-            mail = list(self.mailbox)
+        state, mail = b"", list[tuple[Message, int]]()
+        if self.task.saves:
+            state = encode_state(self.role.state_dict())
+            with self.changed:
+                mail = list(self.mailbox)
         control.tell(
             self.parent,
             control.Saved(
-                encode_state(self.role.state_dict()),
+                state,
                 self.account.as_json(),
                 mail,
                 self._new_entries(),
+                self._new_discards(),
                 time.process_time(),
             ),
         )
@@ -249,6 +299,14 @@ class _Child:
         entries = self.ledger.since(self.shipped)
         self.shipped += len(entries)
         return entries
+
+    def _new_discards(self) -> list[tuple[str, int]]:
+        with self.changed:
+            discarded, self.discarded = self.discarded, []
+        return discarded
+
+    def _has_received(self, counts: Mapping[str, int]) -> bool:
+        return all(self.received[name] >= count for name, count in counts.items())
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         with self.changed:
@@ -309,9 +367,13 @@ class _Child:
             )
         self.heard[name] = message.sequence
         with self.changed:
-            self.mailbox.put(message, self.now())
+            self._put(message, self.now())
             self.received[name] += 1
             self.changed.notify_all()
+
+    def _put(self, message: Message, now: int) -> None:
+        if not self.mailbox.put(message, now):
+            self.discarded.append((message.sender, message.sequence))
 
     def _obey(self, message: control.FromParent) -> None:
         with self.changed:
@@ -320,8 +382,9 @@ class _Child:
                     self.gate = round
                 case control.Save(received):
                     self.save = received
-                case control.Stop():
+                case control.Stop(received):
                     self.stop = True
+                    self.outstanding = received
                 case control.Abort(reason):
                     self.failure = self.failure or Aborted(reason)
             self.changed.notify_all()

@@ -48,7 +48,13 @@ class Save(msgspec.Struct, tag=True):
 
 
 class Stop(msgspec.Struct, tag=True):
-    """The run ends at this gate, or every role has played to its end: nothing more will come."""
+    """The run ends at this gate, or every role has played to its end.
+
+    Before it leaves, a role waits for these numbers of messages by sender: what comes too late
+    arrives all the same.
+    """
+
+    received: dict[str, int] = {}  # msgspec copies defaults
 
 
 class Abort(msgspec.Struct, tag=True):
@@ -75,17 +81,24 @@ class Reported(msgspec.Struct, tag=True):
 
 
 class Saved(msgspec.Struct, tag=True):
-    """What the role contributes to the cut at the gate."""
+    """What the role contributes to the cut at the gate.
+
+    State and mail are empty where no checkpoint is written.
+    """
 
     state: bytes
     account: dict[str, Any]
     mail: list[tuple[Message, int]]
     entries: list[Entry]
+    discarded: list[tuple[str, int]]
     cpu_seconds: float
 
 
 class Played(msgspec.Struct, tag=True):
-    """The role has played to its end, or stopped at the gate; all it sent is with the sockets."""
+    """The role has played to its end, or stopped at the gate; all it sent is with the sockets.
+
+    ``notes`` are its incarnation and what it remembered as it began; None where they stay with it.
+    """
 
     finished: bool
     round: int
@@ -93,12 +106,15 @@ class Played(msgspec.Struct, tag=True):
     account: dict[str, Any]
     entries: list[Entry]
     decisions: Decisions
+    sent: dict[str, int]
+    notes: tuple[int, list[Any]] | None
 
 
 class Left(msgspec.Struct, tag=True):
     """The process is about to exit: bytes that its sockets received, and its CPU seconds."""
 
     socket_bytes: dict[str, int]
+    discarded: list[tuple[str, int]]
     cpu_seconds: float
 
 

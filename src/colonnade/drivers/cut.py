@@ -9,97 +9,43 @@ a state that the federation could have been in, whatever the order in which role
 from __future__ import annotations
 
 import io
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from colonnade.checkpoints import Checkpoint, CheckpointStore, decode_state, encode_state
-from colonnade.drivers.driver import Activity, Values
+from colonnade.drivers.mailbox import is_closed
 from colonnade.errors import CheckpointError
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, Purpose
 
-__all__ = ["Account", "Cut"]
+__all__ = ["Cut"]
 
 _MAIL = ".mail.safetensors"  # no organisation's name begins with a dot, so none has this file
 _LEDGER = "ledger.parquet"
 
 
 @dataclass
-class Account:
-    """What a driver keeps about one role besides the role's own state.
-
-    Parameters
-    ----------
-    sequence
-        The number of its next message.
-    clock
-        Its virtual clock, in nanoseconds.
-    history
-        Its reports.
-    activities
-        Its time by (purpose, kind).
-    occupancy
-        For each receiver, when each message still in the channel has been transmitted.
-    """
-
-    sequence: int = 0
-    clock: int = 0
-    history: list[Values] = field(default_factory=list)
-    activities: dict[tuple[Purpose, str], Activity] = field(default_factory=dict)
-    occupancy: dict[str, deque[int]] = field(default_factory=dict)
-
-    def spend(self, purpose: Purpose, kind: str, nanoseconds: int, cpu: int = 0) -> None:
-        """Enter time spent."""
-        key = (purpose, kind)
-        activity = self.activities.get(key)
-        if activity is None:
-            activity = self.activities[key] = Activity()
-        activity.count += 1
-        activity.nanoseconds += nanoseconds
-        activity.cpu_nanoseconds += cpu
-
-    def as_json(self) -> dict[str, Any]:
-        """Return everything as plain containers."""
-        return {
-            "sequence": self.sequence,
-            "clock": self.clock,
-            "history": [dict(values) for values in self.history],
-            "activities": [
-                [int(purpose), kind, a.count, a.nanoseconds, a.cpu_nanoseconds]
-                for (purpose, kind), a in self.activities.items()
-            ],
-            "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Account:
-        """Restore what ``as_json`` returned."""
-        return cls(
-            sequence=data["sequence"],
-            clock=data["clock"],
-            history=data["history"],
-            activities={
-                (Purpose(purpose), kind): Activity(*row)
-                for purpose, kind, *row in data["activities"]
-            },
-            occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
-        )
-
-
-@dataclass
 class Cut:
     """The state of every role, its account, and the messages under way to it.
 
-    ``mail`` holds each message with its time of arrival in nanoseconds.
+    ``mail`` holds each message with its time of arrival in nanoseconds; ``doomed`` those under way,
+    by (sender, sequence), that their receiver will discard because it has closed their round.
     """
 
     round: int
     states: dict[str, bytes] = field(default_factory=dict)
     accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
     mail: dict[str, list[tuple[Message, int]]] = field(default_factory=dict)
+    doomed: set[tuple[str, int]] = field(default_factory=set)
+
+    def hold(self, receiver: str, message: Message, arrival: int) -> None:
+        """Add a message that is under way to a role whose account is in the cut already."""
+        if is_closed(message, self.accounts[receiver]["closed"]):
+            self.doomed.add((message.sender, message.sequence))
+        else:
+            self.mail[receiver].append((message, arrival))
 
     def write(
         self, store: CheckpointStore, ledger: Ledger, seconds_wall: float, seconds_cpu: float
@@ -123,7 +69,14 @@ class Cut:
         draft.write(_MAIL, encode_state(mail))
         sequences = {name: account["sequence"] for name, account in self.accounts.items()}
         parquet = io.BytesIO()
-        ledger.before(sequences).frame().write_parquet(parquet)
+        part = ledger.before(sequences)
+        # By now more may have been discarded than had been when the receiver was at its boundary.
+        for messages in self.mail.values():
+            for message, _ in messages:
+                part.discard(message.sender, message.sequence, discarded=False)
+        for sender, sequence in self.doomed:
+            part.discard(sender, sequence)
+        part.frame().write_parquet(parquet)
         draft.write(_LEDGER, parquet.getvalue())
         account = {
             "roles": self.accounts,

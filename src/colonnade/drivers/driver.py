@@ -8,24 +8,28 @@ sockets between them, ``replay`` the trace of an earlier run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from colonnade.checkpoints import Checkpoint, CheckpointStore
-from colonnade.effects import Arrivals, Role, Send, Work
+from colonnade.drivers.account import Account, Activity, Values
+from colonnade.effects import Arrivals, Notes, Role, Send, Work
 from colonnade.ledger import Ledger
 from colonnade.streams import work_seed
 from colonnade.wire import MAX_BODY_BYTES, Message, encode_header
 
 __all__ = [
-    "Activity",
     "Assignment",
+    "Decisions",
+    "Discarded",
     "Driver",
     "Outbox",
+    "Part",
     "RunRecord",
     "Trace",
     "identities",
@@ -33,7 +37,8 @@ __all__ = [
     "threads",
 ]
 
-Values = Mapping[str, float | int | str]
+Decisions = Sequence[bool | tuple[tuple[str, int], ...]]
+Discarded = tuple[str, str, int]  # receiver, sender, sequence
 
 
 def _ignore(*_: Any) -> None:
@@ -61,6 +66,9 @@ class Assignment:
         Rounds between checkpoints; 0 for none but at an interruption and at the end.
     resume
         The checkpoint to go on from.
+    journals
+        The folder of the organisations' journals, which a run shares with all that it is resumed
+        by; None keeps what is committed in memory.
     stop_before
         Stop at the boundary of this round, as an interruption would.
     interrupted
@@ -78,6 +86,7 @@ class Assignment:
     store: CheckpointStore | None = None
     checkpoint_every: int = 0
     resume: Checkpoint | None = None
+    journals: Path | None = None
     stop_before: int | None = None
     interrupted: Callable[[], bool] = _never
     on_round: Callable[[str, int, int], None] = _ignore
@@ -99,27 +108,25 @@ class Assignment:
         )
 
 
-@dataclass(slots=True)
-class Activity:
-    """Time that a role spent on one kind of activity, and how often it did."""
-
-    count: int = 0
-    nanoseconds: int = 0
-    cpu_nanoseconds: int = 0
-
-
 @dataclass(frozen=True)
 class Trace:
-    """Which messages each await was given: all that a run's course depends on besides its seed.
+    """What each await was given: all that a run's course depends on besides its seed.
 
     Parameters
     ----------
     decisions
         For each role, in the order of its awaits: a bool for each ``Ready``, and for each
         ``Receive`` the (sender, sequence) of every message it took.
+    notes
+        For each role its incarnation, and what it remembered when it began.
+    discarded
+        The (receiver, sender, sequence) of every message that came too late, sorted. A replay
+        finds them by itself.
     """
 
-    decisions: Mapping[str, Sequence[bool | tuple[tuple[str, int], ...]]]
+    decisions: Mapping[str, Decisions]
+    notes: Mapping[str, Notes] = field(default_factory=dict)
+    discarded: Sequence[Discarded] = ()
 
 
 @dataclass
@@ -135,9 +142,10 @@ class RunRecord:
     ledger
         Every message.
     history
-        Every report, with ``seconds`` on the driver's clock where it has one.
+        Every report, with ``organisation`` and with ``seconds`` on the driver's clock where it has
+        one; role by role, in the order of the roles.
     trace
-        What each await was given, since the start or the resume.
+        What each await was given and what was discarded, since the start or the resume.
     activities
         Time by (role, purpose, kind of work, or ``"wait"``).
     seconds_virtual
@@ -160,6 +168,70 @@ class RunRecord:
     seconds_cpu: float
     socket_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
 
+    @property
+    def discarded(self) -> list[Discarded]:
+        """The (receiver, sender, sequence) of every message that came too late in the whole run."""
+        return sorted((e.receiver, e.sender, e.sequence) for e in self.ledger if e.discarded)
+
+    @classmethod
+    def assembled(
+        cls,
+        parts: Mapping[str, Part],
+        ledger: Ledger,
+        discarded: Iterable[Discarded],
+        *,
+        seconds_virtual: float | None,
+        seconds_wall: float,
+        seconds_cpu: float,
+        socket_bytes: Mapping[tuple[str, str], int] | None = None,
+    ) -> RunRecord:
+        """Put together what a driver knows of each role, by its name, and of the whole."""
+        return cls(
+            round=min((part.round for part in parts.values()), default=0),
+            completed=all(part.finished for part in parts.values()),
+            ledger=ledger,
+            history=[dict(values) for part in parts.values() for values in part.account.history],
+            trace=Trace(
+                {name: part.decisions for name, part in parts.items()},
+                {name: part.notes for name, part in parts.items() if part.notes is not None},
+                sorted(discarded),
+            ),
+            activities={
+                (name, purpose.label, kind): activity
+                for name, part in parts.items()
+                for (purpose, kind), activity in part.account.activities.items()
+            },
+            seconds_virtual=seconds_virtual,
+            seconds_wall=seconds_wall,
+            seconds_cpu=seconds_cpu,
+            socket_bytes=dict(socket_bytes or {}),
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a driver knows of one role when a run has ended.
+
+    Parameters
+    ----------
+    round
+        The round that would come next.
+    finished
+        Whether it played to its end.
+    account
+        What the driver kept about it.
+    decisions
+        What its awaits were given.
+    notes
+        What it remembered when it began; None where that stays with the organisation.
+    """
+
+    round: int
+    finished: bool
+    account: Account
+    decisions: Decisions
+    notes: Notes | None
+
 
 class Driver(Protocol):
     """Runs roles to their end, or to an interruption."""
@@ -167,6 +239,11 @@ class Driver(Protocol):
     @property
     def label(self) -> str:
         """The name that summaries use."""
+        ...
+
+    @property
+    def clock(self) -> Mapping[str, str]:
+        """How seconds come about, as summaries tell it: ``network`` and ``compute``."""
         ...
 
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:

@@ -9,28 +9,58 @@ from colonnade.effects import Arrivals, Expect, Since
 from colonnade.errors import LocalProtocolError
 from colonnade.wire import Message, Purpose
 
-__all__ = ["Mailbox"]
+__all__ = ["Mailbox", "is_closed"]
 
 _Shelf = tuple[str, str, int, Purpose]
+
+
+def is_closed(message: Message, closed: int) -> bool:
+    """Whether a receiver that has closed all rounds before ``closed`` discards the message."""
+    return message.round < closed and message.purpose is not Purpose.SETUP
 
 
 class Mailbox:
     """Arrived messages by sender, kind, round and purpose, each with its time of arrival.
 
     All times are nanoseconds on the clock of whoever calls.
+
+    Parameters
+    ----------
+    closed
+        Messages of rounds before this one are not kept, except those with the purpose ``SETUP``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, closed: int = 0) -> None:
+        self.closed = closed
         self._shelves: dict[_Shelf, list[tuple[Message, int]]] = {}
 
-    def put(self, message: Message, now: int) -> None:
-        """Add a message that arrives ``now``."""
+    def put(self, message: Message, now: int) -> bool:
+        """Add a message that arrives ``now``; False if its round is closed, and it is discarded."""
+        if is_closed(message, self.closed):
+            return False
         key = (message.sender, message.kind, message.round, message.purpose)
         shelf = self._shelves.get(key)
         if shelf is None:
             self._shelves[key] = [(message, now)]
         else:
             shelf.append((message, now))
+        return True
+
+    def close(self, before: int) -> list[Message]:
+        """Close all rounds before ``before``; remove and return the messages of those."""
+        if before <= self.closed:
+            return []
+        self.closed = before
+        shelves = self._shelves
+        late = [key for key in shelves if key[2] < before and key[3] is not Purpose.SETUP]
+        return [message for key in late for message, _ in shelves.pop(key)]
+
+    def check(self, expect: Expect, name: str) -> None:
+        """Raise LocalProtocolError if the role ``name`` expects what it has closed."""
+        if expect.round < self.closed and expect.purpose is not Purpose.SETUP:
+            raise LocalProtocolError(
+                f"{name} expects {expect}, but has closed all rounds before {self.closed}"
+            )
 
     def satisfied(self, expect: Expect, since: int, now: int) -> bool:
         """Whether a wait for ``expect`` that began at ``since`` is over at ``now``."""

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
@@ -28,10 +28,12 @@ import torch
 from colonnade import errors
 from colonnade.checkpoints import decode_state
 from colonnade.drivers import control
+from colonnade.drivers.account import Account
 from colonnade.drivers.child import ChildTask, play
-from colonnade.drivers.cut import Account, Cut
-from colonnade.drivers.driver import Assignment, RunRecord, Trace
-from colonnade.effects import Role
+from colonnade.drivers.cut import Cut
+from colonnade.drivers.driver import Assignment, Discarded, Part, RunRecord
+from colonnade.drivers.elsewhere import Elsewhere
+from colonnade.effects import Notes, Role
 from colonnade.errors import RoleFailed
 from colonnade.ledger import Ledger
 
@@ -52,7 +54,8 @@ class Processes:
     Notes
     -----
     Processes are forked where that is possible and torch uses one thread; elsewhere they are
-    spawned, and the models and optimiser factories must then be importable by name.
+    spawned, and the models and optimiser factories must then be importable by name. A role that is
+    described by ``Elsewhere`` is always played, and cast, in a process that is spawned.
     """
 
     queue: int = 64
@@ -62,8 +65,15 @@ class Processes:
         """The name that summaries use."""
         return "processes"
 
-    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
+    @property
+    def clock(self) -> Mapping[str, str]:
+        """How seconds come about: all of them are measured."""
+        return {"network": "measured", "compute": "measured"}
+
+    def run(self, roles: Sequence[Role | Elsewhere], assignment: Assignment) -> RunRecord:
         """Run ``roles`` to their end or to an interruption, and bring their states back.
+
+        The state of one that is cast elsewhere stays there.
 
         Raises
         ------
@@ -76,7 +86,9 @@ class Processes:
 class _Parent:
     """Starts the children, keeps the gate, collects the cuts."""
 
-    def __init__(self, queue: int, roles: Sequence[Role], assignment: Assignment) -> None:
+    def __init__(
+        self, queue: int, roles: Sequence[Role | Elsewhere], assignment: Assignment
+    ) -> None:
         self.assignment = assignment
         self.roles = {role.name: role for role in roles}
         self.ledger = Ledger()
@@ -87,7 +99,8 @@ class _Parent:
             self.wall += assignment.resume.account["seconds_wall"]
             self.cpu += assignment.resume.account["seconds_cpu"]
             for name, role in self.roles.items():
-                role.load_state_dict(decode_state(cut.states[name]))
+                if not isinstance(role, Elsewhere):
+                    role.load_state_dict(decode_state(cut.states[name]))
         self.due = self._next_due(assignment.first_round)
         self.gate = self._gate_from(assignment.first_round)
         self.stop_at = assignment.stop_before
@@ -97,9 +110,11 @@ class _Parent:
         self.played: dict[str, control.Played] = {}
         self.child_cpu: dict[str, float] = {}
         self.socket_bytes: dict[tuple[str, str], int] = {}
+        self.discarded: list[Discarded] = []
         self.tasks = {
             name: ChildTask(
                 role,
+                cut.states.get(name) if isinstance(role, Elsewhere) else None,
                 Account.from_json(cut.accounts[name]) if name in cut.accounts else Account(),
                 cut.mail.get(name, []),
                 gate=self.gate,
@@ -108,6 +123,8 @@ class _Parent:
                 threads=assignment.threads,
                 queue=queue,
                 max_body_bytes=assignment.max_body_bytes,
+                saves=assignment.store is not None,
+                journals=assignment.journals,
             )
             for name, role in self.roles.items()
         }
@@ -118,7 +135,10 @@ class _Parent:
         try:
             self._start()
             self._watch(until=lambda: len(self.played) == len(self.roles))
-            self._broadcast(control.Stop())
+            for name, pipe in self.pipes.items():
+                sent = {sender: played.sent for sender, played in self.played.items()}
+                with suppress(OSError):
+                    control.tell(pipe, control.Stop(_sent_to(name, sent)))
             self._watch(until=lambda: not self.pipes)
         except BaseException as error:
             self._broadcast(control.Abort(f"{type(error).__name__}: {error}"))
@@ -126,39 +146,31 @@ class _Parent:
         finally:
             self._end()
         for name, role in self.roles.items():
-            role.load_state_dict(decode_state(self.played[name].state))
-        completed = all(played.finished for played in self.played.values())
-        round = min((played.round for played in self.played.values()), default=0)
+            if not isinstance(role, Elsewhere):
+                role.load_state_dict(decode_state(self.played[name].state))
         seconds_wall, seconds_cpu = self._seconds()
-        if completed and self.assignment.store is not None:
-            final = Cut(
-                round,
-                {name: played.state for name, played in self.played.items()},
-                {name: played.account for name, played in self.played.items()},
-            )
-            final.write(self.assignment.store, self.ledger, seconds_wall, seconds_cpu)
-        accounts = {n: Account.from_json(self.played[n].account) for n in self.roles}
-        return RunRecord(
-            round=round,
-            completed=completed,
-            ledger=self.ledger,
-            history=[dict(v) for account in accounts.values() for v in account.history],
-            trace=Trace({name: self.played[name].decisions for name in self.roles}),
-            activities={
-                (name, purpose.label, kind): activity
-                for name, account in accounts.items()
-                for (purpose, kind), activity in account.activities.items()
-            },
+        record = RunRecord.assembled(
+            {name: _part(self.played[name]) for name in self.roles},
+            self.ledger,
+            self.discarded,
             seconds_virtual=None,
             seconds_wall=seconds_wall,
             seconds_cpu=seconds_cpu,
             socket_bytes=self.socket_bytes,
         )
+        if record.completed and self.assignment.store is not None:
+            final = Cut(
+                record.round,
+                {name: played.state for name, played in self.played.items()},
+                {name: played.account for name, played in self.played.items()},
+            )
+            final.write(self.assignment.store, self.ledger, seconds_wall, seconds_cpu)
+        return record
 
     # Starting and ending
 
     def _start(self) -> None:
-        context, inherits = _context(self.assignment.threads)
+        usual = _context(self.assignment.threads)
         sockets: dict[str, dict[str, Connection]] = {name: {} for name in self.roles}
         for one, other in combinations(self.roles, 2):
             if other in self.roles[one].peers or one in self.roles[other].peers:
@@ -169,6 +181,8 @@ class _Parent:
         everything = [*self.pipes.values(), *children.values()]
         everything += [connection for ends in sockets.values() for connection in ends.values()]
         for name, task in self.tasks.items():
+            is_elsewhere = isinstance(task.role, Elsewhere)
+            context, inherits = _spawning() if is_elsewhere else usual
             own = {children[name], *sockets[name].values()}
             strangers = [c for c in everything if c not in own] if inherits else []
             process = context.Process(
@@ -232,18 +246,25 @@ class _Parent:
                 self.saving.mail[name] = message.mail
                 self.child_cpu[name] = message.cpu_seconds
                 self.ledger.extend(message.entries)
+                self._discard(name, message.discarded)
                 if len(self.saving.states) == len(self.roles):
                     self._finish_cut(self.saving)
             case control.Played():
                 self.played[name] = message
                 self.ledger.extend(message.entries)
-            case control.Left(received, cpu_seconds):
+            case control.Left(received, discarded, cpu_seconds):
                 self.child_cpu[name] = cpu_seconds
+                self._discard(name, discarded)
                 for sender, count in received.items():
                     self.socket_bytes[sender, name] = count
                 self.pipes.pop(name).close()
             case control.Failed():
                 raise _rebuilt(name, message)
+
+    def _discard(self, receiver: str, messages: Sequence[tuple[str, int]]) -> None:
+        for sender, sequence in messages:
+            self.ledger.discard(sender, sequence)
+            self.discarded.append((receiver, sender, sequence))
 
     # The gate
 
@@ -276,12 +297,7 @@ class _Parent:
         elif len(self.sent) == len(self.roles) and min(self.reached.values()) >= self.gate:
             self.saving = Cut(self.gate)
             for receiver, pipe in self.pipes.items():
-                expected = {
-                    sender: counts[receiver]
-                    for sender, counts in self.sent.items()
-                    if receiver in counts
-                }
-                control.tell(pipe, control.Save(expected))
+                control.tell(pipe, control.Save(_sent_to(receiver, self.sent)))
 
     def _finish_cut(self, cut: Cut) -> None:
         if self.assignment.store is not None:
@@ -307,7 +323,25 @@ def _context(threads: int) -> tuple[Any, bool]:
     """
     if sys.platform == "linux" and threads == 1 and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # untyped in torch
         return multiprocessing.get_context("fork"), True
+    return _spawning()
+
+
+def _spawning() -> tuple[Any, bool]:
     return multiprocessing.get_context("spawn"), False
+
+
+def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return how many messages each sender has sent to ``receiver``."""
+    return {sender: counts[receiver] for sender, counts in sent.items() if receiver in counts}
+
+
+def _part(played: control.Played) -> Part:
+    notes = None
+    if played.notes is not None:
+        incarnation, records = played.notes
+        notes = Notes(incarnation, tuple(records))
+    account = Account.from_json(played.account)
+    return Part(played.round, played.finished, account, played.decisions, notes)
 
 
 def _connected_pair() -> tuple[Connection, Connection]:

@@ -1,25 +1,49 @@
 """Replay: the course of an earlier run, given by its trace, without any clock.
 
-A run's course depends on its seed and on which messages each await was given. A trace records the
-latter, so replaying it repeats a run bit for bit, also one of a method whose course depends on
-timing, at whatever speed this machine has.
+A run's course depends on its seed, on which messages each await was given, and on what its roles
+remember of earlier incarnations. A trace records the latter two, so replaying it repeats a run bit
+for bit, also one of a method whose course depends on timing, at whatever speed this machine has.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from colonnade.checkpoints import decode_state
-from colonnade.drivers.cut import Account, Cut
-from colonnade.drivers.driver import Assignment, Outbox, RunRecord, Trace, perform, threads
+from colonnade.drivers.account import Account
+from colonnade.drivers.cut import Cut
+from colonnade.drivers.driver import (
+    Assignment,
+    Discarded,
+    Outbox,
+    Part,
+    RunRecord,
+    Trace,
+    perform,
+    threads,
+)
 from colonnade.drivers.mailbox import Mailbox
-from colonnade.effects import Boundary, Ready, Receive, Report, Role, Send, Work
+from colonnade.effects import (
+    Boundary,
+    Close,
+    Commit,
+    Notes,
+    Ready,
+    Recall,
+    Receive,
+    Report,
+    Role,
+    Send,
+    Work,
+)
 from colonnade.errors import Deadlock, LocalProtocolError
+from colonnade.journals import Journal
 from colonnade.ledger import Ledger
+from colonnade.wire import Message
 
 __all__ = ["Replay"]
 
@@ -29,7 +53,8 @@ class Replay:
     """Answer every await as ``trace`` says; there is no clock, and nothing is timed.
 
     The run stops where the trace ends. A replay of the second part of a resumed run starts from
-    the checkpoint that it was resumed from.
+    the checkpoint that it was resumed from. What roles commit stays in memory: a replay is no
+    incarnation, and leaves the run's journals alone.
 
     Parameters
     ----------
@@ -43,6 +68,11 @@ class Replay:
     def label(self) -> str:
         """The name that summaries use."""
         return "replay"
+
+    @property
+    def clock(self) -> Mapping[str, str]:
+        """How seconds come about: there is no network, and compute is measured."""
+        return {"network": "not timed", "compute": "measured"}
 
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` along the trace.
@@ -58,27 +88,22 @@ class Replay:
         if assignment.resume is not None:
             cut, ledger = Cut.read(assignment.resume, [role.name for role in roles])
         actors = {role.name: _Actor(role, self.trace, ledger, cut) for role in roles}
-        with threads(assignment.threads):
-            moving = True
-            while moving:
-                # Every actor gets its turn, so no short-circuit here.
-                moving = sum(actor.advance(actors, assignment) for actor in actors.values()) > 0
+        try:
+            with threads(assignment.threads):
+                moving = True
+                while moving:
+                    # Every actor gets its turn, so no short-circuit here.
+                    moving = sum(actor.advance(actors, assignment) for actor in actors.values()) > 0
+        finally:
+            for actor in actors.values():
+                actor.coroutine.close()
         stuck = [actor.name for actor in actors.values() if not actor.finished and actor.decisions]
         if stuck:
             raise Deadlock(f"the trace gives {', '.join(stuck)} a message that nobody sends")
-        for actor in actors.values():
-            actor.coroutine.close()
-        return RunRecord(
-            round=min((role.round for role in roles), default=0),
-            completed=all(actor.finished for actor in actors.values()),
-            ledger=ledger,
-            history=[dict(v) for actor in actors.values() for v in actor.account.history],
-            trace=self.trace,
-            activities={
-                (actor.name, purpose.label, kind): activity
-                for actor in actors.values()
-                for (purpose, kind), activity in actor.account.activities.items()
-            },
+        return RunRecord.assembled(
+            {name: actor.part(self.trace) for name, actor in actors.items()},
+            ledger,
+            [item for actor in actors.values() for item in actor.discarded],
             seconds_virtual=None,
             seconds_wall=time.perf_counter() - wall,
             seconds_cpu=time.process_time() - cpu,
@@ -90,18 +115,40 @@ class _Actor:
 
     def __init__(self, role: Role, trace: Trace, ledger: Ledger, cut: Cut | None) -> None:
         self.name = role.name
+        self.role = role
+        self.ledger = ledger
         self.account = Account()
         self.mailbox = Mailbox()
+        self.discarded: list[Discarded] = []
+        notes = trace.notes.get(role.name)
+        self.remembers = notes is not None
+        self.journal = Journal.remembered(role.name, notes or Notes(0))
         self.decisions = deque(trace.decisions[role.name])
         if cut is not None:
             role.load_state_dict(decode_state(cut.states[role.name]))
             self.account = Account.from_json(cut.accounts[role.name])
+            self.mailbox = Mailbox(self.account.closed)
             for message, _ in cut.mail.get(role.name, []):
-                self.mailbox.put(message, 0)
+                self.put(message)
         self.outbox = Outbox(role.name, ledger, self.account.sequence)
         self.coroutine = role.run()
         self.waiting: Receive | Ready | None = None
         self.finished = False
+
+    def part(self, trace: Trace) -> Part:
+        """Return what is known of the role at the end."""
+        notes, decisions = trace.notes.get(self.name), trace.decisions[self.name]
+        return Part(self.role.round, self.finished, self.account, decisions, notes)
+
+    def put(self, message: Message) -> None:
+        """Let a message arrive."""
+        if not self.mailbox.put(message, 0):
+            self.discard(message)
+
+    def discard(self, message: Message) -> None:
+        """Note that a message came too late."""
+        self.ledger.discard(message.sender, message.sequence)
+        self.discarded.append((self.name, message.sender, message.sequence))
 
     def advance(self, actors: dict[str, _Actor], assignment: Assignment) -> bool:
         """Go on until a message is missing; return whether anything was done."""
@@ -118,6 +165,7 @@ class _Actor:
                 while not isinstance(effect, (Receive, Ready)):
                     answer = self._handle(effect, actors, assignment)
                     effect = self.coroutine.send(answer)
+                self.mailbox.check(effect.expect, self.name)
                 self.waiting = effect
             except StopIteration:
                 self.finished = True
@@ -148,10 +196,21 @@ class _Actor:
                 return answer
             case Send():
                 message, _ = self.outbox.stamp(effect, None)
-                actors[effect.receiver].mailbox.put(message, 0)
+                actors[effect.receiver].put(message)
+            case Close():
+                self.account.closed = max(self.account.closed, effect.before)
+                for late in self.mailbox.close(effect.before):
+                    self.discard(late)
             case Report():
-                self.account.history.append(dict(effect.values))
-                assignment.on_report(effect.values)
+                assignment.on_report(self.account.report(self.name, effect.values, None))
+            case Commit():
+                self.journal.commit(effect.record)
+            case Recall():
+                if not self.remembers:
+                    raise LocalProtocolError(
+                        f"the trace does not hold what {self.name} remembered, which stayed with it"
+                    )
+                return self.journal.notes()
             case Boundary():
                 assignment.on_round(self.name, effect.round, self.outbox.sent_bytes)
             case _:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +23,14 @@ from typing import Any
 from colonnade.channels import Channel, Network
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.costs import CostModel, Measured
-from colonnade.drivers.cut import Account, Cut
+from colonnade.drivers.account import Account
+from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
     Assignment,
+    Discarded,
     Outbox,
+    Part,
     RunRecord,
-    Trace,
     identities,
     perform,
     threads,
@@ -37,9 +39,12 @@ from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
     Arrivals,
     Boundary,
+    Close,
+    Commit,
     Effect,
     Expect,
     Ready,
+    Recall,
     Receive,
     Report,
     Role,
@@ -47,6 +52,7 @@ from colonnade.effects import (
     Work,
 )
 from colonnade.errors import Aborted, Deadlock, LocalProtocolError
+from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
 from colonnade.wire import Message
 
@@ -79,6 +85,11 @@ class Simulate:
     def label(self) -> str:
         """The name that summaries use."""
         return "simulate"
+
+    @property
+    def clock(self) -> Mapping[str, str]:
+        """How seconds come about: a modelled network, and compute as the cost model says."""
+        return {"network": "modelled", "compute": self.costs.label}
 
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` to their end or to an interruption.
@@ -114,13 +125,17 @@ class _Lane:
 class _Actor:
     """A role on the virtual clock."""
 
-    def __init__(self, index: int, role: Role, account: Account, ledger: Ledger) -> None:
+    def __init__(
+        self, index: int, role: Role, account: Account, ledger: Ledger, journal: Journal
+    ) -> None:
         self.index = index
         self.name = role.name
         self.role = role
         self.account = account
         self.outbox = Outbox(role.name, ledger, account.sequence)
-        self.mailbox = Mailbox()
+        self.mailbox = Mailbox(account.closed)
+        self.journal = journal
+        self.notes = journal.notes()  # as the role begins
         self.coroutine: Coroutine[Effect[Any], Any, None] = role.run()
         self.trace: list[bool | tuple[tuple[str, int], ...]] = []
         self.boundary = -1  # the last one passed
@@ -132,6 +147,9 @@ class _Actor:
         self.lanes: dict[str, _Lane] = {}
         # Messages to this role that it has not taken: arrival, and the sender's boundary then.
         self.unread: dict[tuple[str, int], tuple[Message, int, int]] = {}
+
+    def part(self) -> Part:
+        return Part(self.role.round, self.finished, self.account, self.trace, self.notes)
 
     def snapshot(self) -> dict[str, Any]:
         self.account.sequence = self.outbox.sequence
@@ -160,6 +178,7 @@ class _Simulation:
         self.events: list[tuple[int, int, int, int, Message | None]] = []
         self.serial = 0
         self.cuts: dict[int, Cut] = {}
+        self.discarded: list[Discarded] = []
         self.stop_at = assignment.stop_before
         self.wall, self.cpu = -time.perf_counter(), -time.process_time()
         accounts: dict[str, Account] = {}
@@ -171,8 +190,15 @@ class _Simulation:
             for role in roles:
                 role.load_state_dict(decode_state(resumed.states[role.name]))
                 accounts[role.name] = Account.from_json(resumed.accounts[role.name])
+        journals = open_journals(assignment.journals, [role.name for role in roles])
         self.actors = [
-            _Actor(index, role, accounts.get(role.name) or Account(), self.ledger)
+            _Actor(
+                index,
+                role,
+                accounts.get(role.name) or Account(),
+                self.ledger,
+                journals[role.name],
+            )
             for index, role in enumerate(roles)
         ]
         self.by_name = {actor.name: actor for actor in self.actors}
@@ -191,22 +217,18 @@ class _Simulation:
         except BaseException as error:
             self._abort(error)
             raise
+        finally:
+            for actor in self.actors:
+                actor.journal.close()
         completed = all(actor.finished for actor in self.actors)
         if completed and self.assignment.store is not None:
             self._final_checkpoint()
         for actor in self.actors:
             actor.coroutine.close()
-        return RunRecord(
-            round=min((actor.role.round for actor in self.actors), default=0),
-            completed=completed,
-            ledger=self.ledger,
-            history=[dict(v) for actor in self.actors for v in actor.account.history],
-            trace=Trace({actor.name: actor.trace for actor in self.actors}),
-            activities={
-                (actor.name, purpose.label, kind): activity
-                for actor in self.actors
-                for (purpose, kind), activity in actor.account.activities.items()
-            },
+        return RunRecord.assembled(
+            {actor.name: actor.part() for actor in self.actors},
+            self.ledger,
+            self.discarded,
             seconds_virtual=max((a.account.clock for a in self.actors), default=0) / 1e9,
             seconds_wall=self.wall + time.perf_counter(),
             seconds_cpu=self.cpu + time.process_time(),
@@ -259,11 +281,13 @@ class _Simulation:
                     self._at(now + cost, _STEP, actor)
                     return
             elif isinstance(effect, Receive) and _is_plain(effect.expect):
+                actor.mailbox.check(effect.expect, actor.name)
                 if not actor.mailbox.satisfied(effect.expect, now, now):
                     actor.waiting = effect
                     return
                 answer = self._take(actor, effect.expect, waited=0)
             elif isinstance(effect, (Receive, Ready)):
+                actor.mailbox.check(effect.expect, actor.name)
                 # Others may still act at this time: answer when all have.
                 actor.waiting = effect
                 self._at(now, _ANSWER, actor)
@@ -272,10 +296,17 @@ class _Simulation:
             elif isinstance(effect, Boundary):
                 if not self._boundary(actor, effect.round):
                     return
+            elif isinstance(effect, Close):
+                account.closed = max(account.closed, effect.before)
+                for late in actor.mailbox.close(effect.before):
+                    self._discard(actor, late)
             elif isinstance(effect, Report):
-                values = dict(effect.values) | {"seconds": now / 1e9}
-                account.history.append(values)
-                self.assignment.on_report(values)
+                stamped = account.report(actor.name, effect.values, now / 1e9)
+                self.assignment.on_report(stamped)
+            elif isinstance(effect, Commit):
+                actor.journal.commit(effect.record)
+            elif isinstance(effect, Recall):
+                answer = actor.journal.notes()
             else:
                 raise LocalProtocolError(f"{actor.name} awaited {effect!r}, which is no effect")
 
@@ -295,7 +326,7 @@ class _Simulation:
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:
-                cut.mail[receiver.name].append((message, arrival))
+                cut.hold(receiver.name, message, arrival)
         return True
 
     def _lane(self, actor: _Actor, send: Send) -> _Lane:
@@ -315,7 +346,8 @@ class _Simulation:
     def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
         waiting = actor.waiting
         if waiting is None:
-            actor.mailbox.put(message, now)
+            if not actor.mailbox.put(message, now):
+                self._discard(actor, message)
             return
         expect = waiting.expect
         sender, _, kind, purpose, round, _, _ = message
@@ -325,13 +357,21 @@ class _Simulation:
             self._note_taken(actor, expect, arrivals, waited=now - actor.account.clock)
             self._resume(actor, arrivals, now)
             return
-        actor.mailbox.put(message, now)
-        if not actor.mailbox.satisfied(expect, actor.account.clock, now):
+        if not actor.mailbox.put(message, now):
+            self._discard(actor, message)
+        elif not actor.mailbox.satisfied(expect, actor.account.clock, now):
             self._set_timer(actor, expect, now)
         elif isinstance(waiting, Receive) and _is_plain(expect):
             self._resume(actor, self._take(actor, expect, waited=now - actor.account.clock), now)
         else:
             self._at(now, _ANSWER, actor)
+
+    def _discard(self, actor: _Actor, message: Message) -> None:
+        """Note that a message came too late for its receiver."""
+        if self.assignment.store is not None:
+            del actor.unread[message.sender, message.sequence]
+        self.ledger.discard(message.sender, message.sequence)
+        self.discarded.append((actor.name, message.sender, message.sequence))
 
     def _set_timer(self, actor: _Actor, expect: Expect, now: int) -> None:
         """Look again at a waiting role when its deadline has come."""
@@ -388,9 +428,10 @@ class _Simulation:
         cut = self.cuts.setdefault(round, Cut(round))
         cut.states[actor.name] = encode_state(actor.role.state_dict())
         cut.accounts[actor.name] = actor.snapshot()
-        cut.mail[actor.name] = [
-            (message, arrival) for message, arrival, epoch in actor.unread.values() if epoch < round
-        ]
+        cut.mail[actor.name] = []
+        for message, arrival, epoch in actor.unread.values():
+            if epoch < round:
+                cut.hold(actor.name, message, arrival)
         if len(cut.states) == len(self.actors):
             del self.cuts[round]
             self._commit(cut)

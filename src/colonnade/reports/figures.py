@@ -20,7 +20,16 @@ from colonnade.wire import Purpose
 __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figures"]
 
 _LOSSES = ("train_loss", "validation_log_loss", "test_log_loss")
-_NO_METRIC = {"round", "epoch", "seconds", "bytes_up", "bytes_down", "learning_rate", "train_loss"}
+_NO_METRIC = {
+    "round",
+    "epoch",
+    "organisation",
+    "seconds",
+    "bytes_up",
+    "bytes_down",
+    "learning_rate",
+    "train_loss",
+}
 _WAIT = "wait"
 
 

@@ -258,7 +258,7 @@ def _evaluations(run: Run) -> Sheet:
     if len(history) > 12:  # the first, the last, and evenly between
         step = (len(history) - 1) / 11
         history = history[sorted({round(i * step) for i in range(12)})]
-    hidden = {"bytes_up", "bytes_down", "seconds"}
+    hidden = {"bytes_up", "bytes_down", "organisation", "seconds"}
     columns = [column for column in history.columns if column not in hidden]
     rows = [
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)

@@ -1,0 +1,98 @@
+"""What a driver keeps about one role besides the role's own state."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from colonnade.wire import Purpose
+
+__all__ = ["Account", "Activity", "Values"]
+
+Values = Mapping[str, float | int | str]
+
+
+@dataclass(slots=True)
+class Activity:
+    """Time that a role spent on one kind of activity, and how often it did."""
+
+    count: int = 0
+    nanoseconds: int = 0
+    cpu_nanoseconds: int = 0
+
+
+@dataclass
+class Account:
+    """What a driver keeps about one role besides the role's own state.
+
+    Parameters
+    ----------
+    sequence
+        The number of its next message.
+    clock
+        Its virtual clock, in nanoseconds.
+    history
+        Its reports.
+    activities
+        Its time by (purpose, kind).
+    occupancy
+        For each receiver, when each message still in the channel has been transmitted.
+    closed
+        The role receives nothing of the rounds before this one any more.
+    """
+
+    sequence: int = 0
+    clock: int = 0
+    history: list[Values] = field(default_factory=list)
+    activities: dict[tuple[Purpose, str], Activity] = field(default_factory=dict)
+    occupancy: dict[str, deque[int]] = field(default_factory=dict)
+    closed: int = 0
+
+    def report(self, name: str, values: Values, seconds: float | None) -> Values:
+        """Enter what the role ``name`` reports, stamped; ``seconds`` is None without a clock."""
+        stamped = dict(values) | {"organisation": name}
+        if seconds is not None:
+            stamped["seconds"] = seconds
+        self.history.append(stamped)
+        return stamped
+
+    def spend(self, purpose: Purpose, kind: str, nanoseconds: int, cpu: int = 0) -> None:
+        """Enter time spent."""
+        key = (purpose, kind)
+        activity = self.activities.get(key)
+        if activity is None:
+            activity = self.activities[key] = Activity()
+        activity.count += 1
+        activity.nanoseconds += nanoseconds
+        activity.cpu_nanoseconds += cpu
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain containers."""
+        return {
+            "sequence": self.sequence,
+            "clock": self.clock,
+            "history": [dict(values) for values in self.history],
+            "activities": [
+                [int(purpose), kind, a.count, a.nanoseconds, a.cpu_nanoseconds]
+                for (purpose, kind), a in self.activities.items()
+            ],
+            "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
+            "closed": self.closed,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Account:
+        """Restore what ``as_json`` returned."""
+        return cls(
+            sequence=data["sequence"],
+            clock=data["clock"],
+            history=data["history"],
+            activities={
+                (Purpose(purpose), kind): Activity(*row)
+                for purpose, kind, *row in data["activities"]
+            },
+            occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
+            closed=data.get("closed", 0),  # absent from older checkpoints
+        )

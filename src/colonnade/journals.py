@@ -1,0 +1,305 @@
+"""Journals: what an organisation must never forget, on disk before it says anything more.
+
+A checkpoint is a state to go back to; a journal is what going back does not undo: which share was
+revealed, how much of a budget is spent. It only grows, a record at a time, each flushed to the disk
+before ``commit`` returns. Its *incarnation* number grows at every start and resume and is written
+down before anybody learns it, so that a secret derived from it is never drawn twice.
+
+A file begins with ``MAGIC``. A record is
+
+    length (4 bytes) | check of the length (4) | digest (16) | payload (msgpack)
+
+Numbers are little endian. The digest continues that of the record before, so records cannot be
+left out or exchanged. A process that is killed while it writes leaves a record that is cut short,
+and it is the last: nobody was told of it, so it is dropped. Any other damage is an error, as what
+follows it was acknowledged; that is why the length has a check of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from colonnade.effects import Notes
+from colonnade.errors import CheckpointError, LocalProtocolError
+
+__all__ = ["MAX_RECORD_BYTES", "Journal", "open_journals"]
+
+MAGIC = b"colonnade journal 1\n"
+MAX_RECORD_BYTES = 2**26
+_HEAD = 24  # bytes before a payload
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+class Journal:
+    """What one organisation committed, and which incarnation of it this is.
+
+    Opening one is what allocates the incarnation number: 0 the first time, then one more each time,
+    also when the one before was killed right after.
+
+    Parameters
+    ----------
+    folder
+        Where the run's journals lie; made when needed. None for one that lives in memory.
+    name
+        The organisation's name.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is damaged anywhere but in a last record that was cut short, or cannot be
+        written.
+
+    Examples
+    --------
+    >>> journal = Journal(None, "bank")
+    >>> journal.commit({"round": 3, "revealed": ["shop"]})
+    >>> journal.notes()
+    Notes(incarnation=0, records=({'round': 3, 'revealed': ['shop']},))
+    """
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self.name = name
+        self.incarnation = 0
+        self._records: list[bytes] = []
+        self._file: BinaryIO | None = None
+        self._broken = False
+        self._digest = _chained(b"", MAGIC)
+        if folder is None:
+            return
+        self.path = folder / _file_name(name)
+        try:
+            self._open(folder)
+            self._append({"incarnation": self.incarnation})
+        except OSError as error:
+            self.close()
+            raise CheckpointError(
+                f"the journal {self.path} cannot be used: {error.strerror}"
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def remembered(cls, name: str, notes: Notes) -> Journal:
+        """Return a journal in memory that holds what another one did."""
+        journal = cls(None, name)
+        journal.incarnation = notes.incarnation
+        journal._records = [_encoded(record) for record in notes.records]
+        return journal
+
+    def commit(self, record: Mapping[str, Any]) -> None:
+        """Add a record; when this returns, it is on the disk.
+
+        Raises
+        ------
+        LocalProtocolError
+            If it is no dict, holds anything but numbers, strings, bytes, booleans, None, lists and
+            dicts of strings or whole numbers, or is larger than ``MAX_RECORD_BYTES``.
+        CheckpointError
+            If it cannot be written.
+        """
+        payload = _encoded(record)
+        if self._file is not None or self._broken:
+            try:
+                self._append({"record": msgspec.Raw(payload)})
+            except OSError as error:
+                raise CheckpointError(
+                    f"the journal {self.path} cannot be written: {error.strerror}"
+                ) from None
+        self._records.append(payload)
+
+    def notes(self) -> Notes:
+        """Return the incarnation number and copies of all records, also of earlier incarnations."""
+        return Notes(self.incarnation, tuple(_decode(record) for record in self._records))
+
+    def close(self) -> None:
+        """Close the file; what was committed is there already."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # The file
+
+    def _open(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: what a failed write leaves must not be written by a later one.
+        self._file = self.path.open("r+b" if self.path.exists() else "x+b", buffering=0)
+        size = os.fstat(self._file.fileno()).st_size
+        head = self._file.read(len(MAGIC))
+        if head == MAGIC:
+            whole = self._read(size)
+        elif size < len(MAGIC) and MAGIC.startswith(head):  # killed while it was made
+            self._file.seek(0)
+            self._write(MAGIC)
+            whole = len(MAGIC)
+        else:
+            raise CheckpointError(
+                f"{self.path} is no journal of this version; restore it from a backup, or start "
+                "the run again in a new folder"
+            )
+        self._file.truncate(whole)
+        self._file.seek(whole)
+        os.fsync(self._file.fileno())
+        _sync(folder)
+        _sync(folder.parent)
+
+    def _read(self, size: int) -> int:
+        """Read all whole records of a file of ``size`` bytes; return where the last one ends."""
+        assert self._file is not None
+        place = len(MAGIC)
+        while size - place >= _HEAD:
+            head = self._file.read(_HEAD)
+            length = int.from_bytes(head[:4], "little")
+            if head[4:8] != _check(head[:4]):
+                if not any(head) and _only_zeros(self._file):
+                    return place  # the disk had made room for a record, and no more
+                raise self._damaged(place)
+            if length > size - place - _HEAD:
+                return place
+            payload = self._file.read(length)
+            digest = _chained(self._digest, payload)
+            if head[8:] != digest:
+                if place + _HEAD + length == size:
+                    return place
+                raise self._damaged(place)
+            self._digest = digest
+            place += _HEAD + length
+            self._take(payload, place)
+        return place
+
+    def _take(self, payload: bytes, place: int) -> None:
+        try:
+            match _decode(payload):
+                case {"incarnation": int(number)}:
+                    self.incarnation = number + 1
+                case {"record": dict(record)}:
+                    self._records.append(_encode(record))
+                case _:
+                    raise self._damaged(place)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise self._damaged(place) from None
+
+    def _damaged(self, place: int) -> CheckpointError:
+        return CheckpointError(
+            f"the journal {self.path} is damaged at byte {place}, before its end: what "
+            f"{self.name!r} committed after that is unknown, and to go on could repeat a secret; "
+            "restore the file from a backup, or start the run again in a new folder"
+        )
+
+    def _append(self, item: dict[str, Any]) -> None:
+        if self._file is None:
+            raise CheckpointError(f"the journal {self.path} failed before and takes no more")
+        payload = _encode(item)
+        digest = _chained(self._digest, payload)
+        length = len(payload).to_bytes(4, "little")
+        place = self._file.tell()
+        try:
+            self._write(length + _check(length) + digest + payload)
+            os.fsync(self._file.fileno())
+        except OSError:
+            # What is on the disk now is unknown; nothing may follow it.
+            self._broken = True
+            with suppress(OSError):
+                self._file.truncate(place)
+            self.close()
+            raise
+        self._digest = digest
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+
+def open_journals(folder: Path | None, names: Iterable[str]) -> dict[str, Journal]:
+    """Open a journal for each of several organisations, or none."""
+    journals: dict[str, Journal] = {}
+    try:
+        for name in names:
+            journals[name] = Journal(folder, name)
+    except BaseException:
+        for journal in journals.values():
+            journal.close()
+        raise
+    return journals
+
+
+def _encoded(record: Mapping[str, Any]) -> bytes:
+    if type(record) is not dict:
+        raise LocalProtocolError(f"a committed record is a {type(record).__name__}, not a dict")
+    try:
+        _check_plain(record)
+        payload = _encode(record)
+    except (OverflowError, UnicodeEncodeError, RecursionError) as error:
+        raise LocalProtocolError(f"a committed record cannot be written: {error}") from None
+    if len(payload) > MAX_RECORD_BYTES:
+        raise LocalProtocolError(
+            f"a committed record has {len(payload)} bytes, at most {MAX_RECORD_BYTES} fit"
+        )
+    return payload
+
+
+def _check_plain(value: Any) -> None:
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str, bytes):
+        return
+    if kind is list:
+        for item in value:
+            _check_plain(item)
+    elif kind is dict:
+        for key, item in value.items():
+            if type(key) not in (str, int):
+                raise LocalProtocolError(
+                    f"a committed record has the key {key!r}; keys are strings and whole numbers"
+                )
+            _check_plain(item)
+    else:
+        raise LocalProtocolError(
+            f"a committed record holds a {kind.__name__}; it may hold numbers, strings, bytes, "
+            "booleans, None, lists and dicts"
+        )
+
+
+def _file_name(name: str) -> str:
+    """Return a file name that is safe everywhere, and another for every organisation.
+
+    >>> _file_name("Bank of A:B")
+    'Bank_of_A_B-25b7566cb5cbabf2.journal'
+    """
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:60]
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{safe}-{digest}.journal"
+
+
+def _check(length: bytes) -> bytes:
+    return hashlib.blake2b(length, digest_size=4, person=b"length").digest()
+
+
+def _chained(before: bytes, payload: bytes) -> bytes:
+    return hashlib.blake2b(before + payload, digest_size=16, person=b"journal").digest()
+
+
+def _only_zeros(file: BinaryIO) -> bool:
+    while chunk := file.read(2**16):
+        if any(chunk):
+            return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

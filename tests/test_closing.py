@@ -1,0 +1,233 @@
+"""Rounds that a role has closed: what comes too late is discarded, everywhere alike, and told."""
+
+from __future__ import annotations
+
+import io
+from typing import ClassVar
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.channels import Channel, Network
+from colonnade.checkpoints import CheckpointStore
+from colonnade.costs import Modelled
+from colonnade.drivers import Assignment, Processes, Replay, Simulate, simulate
+from colonnade.drivers.cut import Cut
+from colonnade.drivers.mailbox import Mailbox
+from colonnade.effects import Boundary, Close, Expect, Ready, Receive, Send, Work
+from colonnade.errors import LocalProtocolError
+from colonnade.ledger import Ledger
+from colonnade.wire import Message, Purpose
+from toys import Late, Scripted
+
+NETWORK = Network(Channel(latency=0.001), {("slow", "hub"): Channel(8e4, 0.05)})
+DRIVER = Simulate(NETWORK, Modelled({"count": 0.002}))
+DRIVERS = [DRIVER, Processes()]
+each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.label)
+
+
+def late(rounds, behind=1):
+    return [Late(name, rounds, behind) for name in ("slow", "hub", "quick")]
+
+
+def outcome(roles, record):
+    return [role.total for role in roles], record.ledger.without_time(), record.discarded
+
+
+def expected(rounds):
+    """All that ``slow`` sends: the hub closes the rounds that it never waits for."""
+    return [("hub", "slow", sequence) for sequence in range(rounds)]
+
+
+# The mailbox
+
+MESSAGES = st.lists(
+    st.builds(
+        lambda sender, kind, purpose, round: Message(sender, "hub", kind, purpose, round, 0, b""),
+        st.sampled_from("ab"),
+        st.sampled_from("xy"),
+        st.sampled_from(Purpose),
+        st.integers(0, 5),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(MESSAGES, MESSAGES, st.integers(0, 6), st.integers(0, 6))
+def test_closing_keeps_what_is_open_and_setup_whenever_it_comes(early, after, before, again):
+    mailbox = Mailbox()
+    kept = [message for message in early if mailbox.put(message, 0)]
+    assert len(kept) == len(early)
+    discarded = mailbox.close(before)
+    discarded += [message for message in after if not mailbox.put(message, 0)]
+    discarded += mailbox.close(again)
+    closed = max(before, again)
+    assert mailbox.closed == closed
+    every = [*early, *after]
+    shut = [m for m in every if m.round < closed and m.purpose is not Purpose.SETUP]
+    assert sorted(discarded) == sorted(shut)
+    assert sorted(m for m, _ in mailbox) == sorted(m for m in every if m not in shut)
+
+
+# Under the drivers
+
+
+def test_all_drivers_discard_the_same():
+    roles = late(30)
+    record = DRIVER.run(roles, Assignment())
+    assert record.completed
+    assert record.discarded == expected(30)
+    assert record.trace.discarded == record.discarded
+    for driver in (Processes(), Replay(record.trace)):
+        others = late(30)
+        other = driver.run(others, Assignment())
+        assert outcome(others, other) == outcome(roles, record)
+        assert other.trace.discarded == record.trace.discarded
+    marked = [entry for entry in record.ledger if entry.discarded]
+    assert {entry.sender for entry in marked} == {"slow"}
+    assert len(marked) == 30
+
+
+@each_driver
+@pytest.mark.parametrize("stop", [0, 1, 7, 19])
+def test_what_is_closed_stays_so_after_a_resume(tmp_path, driver, stop):
+    whole = late(20, behind=3)
+    reference = outcome(whole, DRIVER.run(whole, Assignment()))
+    for other in DRIVERS:
+        store = CheckpointStore(tmp_path / other.label, "fingerprint", keep=100)
+        driver.run(
+            late(20, behind=3), Assignment(store=store, checkpoint_every=4, stop_before=stop)
+        )
+        checkpoint = store.latest()
+        again = late(20, behind=3)
+        record = other.run(again, Assignment(store=store, resume=checkpoint, checkpoint_every=4))
+        assert outcome(again, record) == reference
+        replayed = late(20, behind=3)
+        repeated = Replay(record.trace).run(replayed, Assignment(resume=checkpoint))
+        assert outcome(replayed, repeated) == reference
+
+
+def test_any_checkpoint_tells_what_was_discarded_then_and_leads_to_the_same_end(tmp_path):
+    whole = late(12)
+    store = CheckpointStore(tmp_path, "fingerprint", keep=100)
+    record = DRIVER.run(whole, Assignment(store=store, checkpoint_every=1))
+    reference = outcome(whole, record)
+    while (checkpoint := store.latest()) is not None:
+        cut, ledger = Cut.read(checkpoint, ["hub", "quick", "slow"])
+        closed = cut.accounts["hub"]["closed"]
+        assert closed == max(0, checkpoint.round - 1) or checkpoint.round == 12
+        under_way = {(m.sender, m.sequence) for mail in cut.mail.values() for m, _ in mail}
+        for entry in ledger:
+            if entry.discarded:
+                assert (entry.sender, entry.sequence) not in under_way
+                assert entry.round < closed
+        again = late(12)
+        assert outcome(again, DRIVER.run(again, Assignment(resume=checkpoint))) == reference
+        for file in checkpoint.folder.iterdir():
+            file.unlink()
+        checkpoint.folder.rmdir()
+
+
+@each_driver
+@pytest.mark.parametrize("effect", [Receive, Ready])
+@pytest.mark.parametrize("plain", [True, False])
+def test_to_expect_what_is_closed_is_our_own_mistake(driver, effect, plain):
+    async def waits(role):
+        await Close(3)
+        await effect(Expect("x", 2, ("b",), quorum=None if plain else 1))
+
+    async def silent(role):
+        pass
+
+    with pytest.raises(LocalProtocolError, match=r"a expects x of round 2 .* all rounds before 3"):
+        driver.run([Scripted("a", waits, ["b"]), Scripted("b", silent)], Assignment())
+
+
+@each_driver
+def test_setup_and_later_rounds_are_not_closed_and_closing_less_does_nothing(driver):
+    async def sends(role):
+        for round in range(4):
+            await Send("b", "x", round, b"", Purpose.SETUP)
+            for purpose in (Purpose.TRAINING, Purpose.EVALUATION, Purpose.RELAY):
+                await Send("b", "x", round, b"", purpose)
+
+    async def takes(role):
+        await Receive(Expect("x", 3, ("a",)))  # before which, all others but relay have come
+        await Close(3)
+        await Close(1)
+        for round in range(4):
+            got = await Receive(Expect("x", round, ("a",), Purpose.SETUP))
+            role.seen.append(got.only.sequence)
+        got = await Receive(Expect("x", 3, ("a",), Purpose.RELAY))
+        role.seen.append(got.only.sequence)
+
+    roles = [Scripted("a", sends, ["b"]), Scripted("b", takes)]
+    record = driver.run(roles, Assignment())
+    assert roles[1].seen == [0, 4, 8, 12, 15]
+    discarded = [e for e in record.ledger if e.discarded]
+    assert len(discarded) == 9
+    assert all(e.round < 3 and e.purpose is not Purpose.SETUP for e in discarded)
+
+
+class Watched(Mailbox):
+    """A mailbox that a test can look into afterwards."""
+
+    all: ClassVar[list[Watched]] = []
+
+    def __init__(self, closed=0):
+        super().__init__(closed)
+        self.most = 0
+        self.all.append(self)
+
+    def put(self, message, now):
+        kept = super().put(message, now)
+        self.most = max(self.most, sum(1 for _ in self))
+        return kept
+
+
+class Straggling(Late):
+    """As ``Late``, but ``slow`` waits for nobody, and what it sends comes many rounds too late."""
+
+    async def run(self):
+        while self.round < self._rounds:
+            await Boundary(self.round)
+            await Close(self.round)
+            if self.name == "hub":
+                await Receive(Expect("number", self.round, ("quick", "slow"), quorum=1))
+            else:
+                await Work("count", lambda: None, self.round)
+                await Send("hub", "number", self.round, b"12345678")
+            self.round += 1
+        await Boundary(self.round)
+        await Close(self.round)
+
+
+def test_ten_thousand_rounds_of_what_is_too_late_leave_nothing_behind(tmp_path, monkeypatch):
+    Watched.all.clear()
+    monkeypatch.setattr(simulate, "Mailbox", Watched)
+    rounds = 10_000
+    # A round takes 2 ms, and what slow sends arrives 50 ms after it was sent.
+    network = Network(Channel(latency=0.001), {("slow", "hub"): Channel(1e6, 0.05)})
+    driver = Simulate(network, Modelled({"count": 0.002}))
+    store = CheckpointStore(tmp_path, "fingerprint", keep=100)
+    roles = [Straggling(name, rounds) for name in ("slow", "hub", "quick")]
+    record = driver.run(roles, Assignment(store=store, checkpoint_every=1000))
+    assert record.completed
+    assert record.discarded == expected(rounds)
+    assert max(mailbox.most for mailbox in Watched.all) <= 2
+    assert all(not list(mailbox) for mailbox in Watched.all)
+    sizes, mails = [], []
+    for folder in sorted(tmp_path.iterdir())[:-1]:
+        names = {file.name: file.stat().st_size for file in folder.iterdir()}
+        names.pop("ledger.parquet")  # has a row for every message, discarded or not
+        sizes.append(sum(names.values()))
+        frame = pl.read_parquet(io.BytesIO((folder / "ledger.parquet").read_bytes()))
+        marked = sum(entry.discarded for entry in Ledger.from_frame(frame))
+        sent = frame.filter(sender="slow").height
+        mails.append(sent - marked)
+    assert len(sizes) == 9
+    assert max(sizes) - min(sizes) < 100  # numbers get more digits, and that is all
+    assert max(mails) <= 2  # of slow's messages under way, all but these are known to be too late

@@ -1,0 +1,244 @@
+"""Roles that are cast in their own process: the same run, and nobody else's bytes in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from colonnade.checkpoints import CheckpointStore
+from colonnade.drivers import Assignment, Elsewhere, Processes, Replay, control
+from colonnade.effects import Boundary, Commit, Expect, Receive, Send
+from colonnade.errors import ConfigurationError, LocalProtocolError, RoleFailed
+from test_journals import Careful, reopened
+from test_simulate import DRIVER
+from toys import Counter
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="connects by file descriptors")
+
+
+def write_total(folder: Path, role: Counter) -> None:
+    (folder / role.name).write_text(f"{role.total} {os.getpid()}")
+
+
+def elsewhere(folder, name, peer, rounds=12, ahead=2):
+    cast = partial(Counter, name, peer, rounds, ahead)
+    return Elsewhere(name, (peer,), cast, partial(write_total, folder))
+
+
+def counters():
+    return [Counter("a", "b", 12, 2), Counter("b", "a", 12, 2)]
+
+
+def totals(folder):
+    return [int((folder / name).read_text().split()[0]) for name in "ab"]
+
+
+def untimed(history):
+    return [{**row, "seconds": 0} for row in history]
+
+
+def test_two_roles_cast_elsewhere_play_the_same_run(tmp_path):
+    whole = counters()
+    expected = DRIVER.run(whole, Assignment())
+    roles = [elsewhere(tmp_path, "a", "b"), elsewhere(tmp_path, "b", "a")]
+    record = Processes().run(roles, Assignment())
+    assert totals(tmp_path) == [role.total for role in whole]
+    assert record.ledger.without_time() == expected.ledger.without_time()
+    assert untimed(record.history) == untimed(expected.history)
+    assert (record.completed, record.round) == (True, 12)
+    pids = {int((tmp_path / name).read_text().split()[1]) for name in "ab"}
+    assert len(pids | {os.getpid()}) == 3
+    replayed = counters()
+    Replay(record.trace).run(replayed, Assignment())
+    assert [role.total for role in replayed] == totals(tmp_path)
+
+
+def test_one_elsewhere_and_one_here_stop_and_go_on(tmp_path):
+    whole = counters()
+    expected = DRIVER.run(whole, Assignment())
+    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+
+    def roles():
+        return [elsewhere(tmp_path, "a", "b"), Counter("b", "a", 12, 2)]
+
+    part = Processes().run(roles(), Assignment(store=store, stop_before=5))
+    assert (part.completed, part.round) == (False, 5)
+    assert not (tmp_path / "a").exists()  # it has not finished
+    again = roles()
+    rest = Processes().run(again, Assignment(store=store, resume=store.latest()))
+    assert rest.completed
+    assert again[1].total == whole[1].total
+    assert int((tmp_path / "a").read_text().split()[0]) == whole[0].total
+    assert rest.ledger.without_time() == expected.ledger.without_time()
+
+
+def test_without_a_store_its_state_and_notes_stay_with_it(tmp_path, monkeypatch):
+    heard = []
+    hear = control.hear_child
+
+    def listen(pipe):
+        heard.append(hear(pipe))
+        return heard[-1]
+
+    monkeypatch.setattr(control, "hear_child", listen)
+    journals = tmp_path / "journal"
+    roles = [
+        Elsewhere(name, (peer,), partial(Careful, name, peer, 5))
+        for name, peer in (("a", "b"), ("b", "a"))
+    ]
+    record = Processes().run(roles, Assignment(stop_before=3, journals=journals))
+    assert not record.completed
+    saved = [message for message in heard if isinstance(message, control.Saved)]
+    played = [message for message in heard if isinstance(message, control.Played)]
+    assert len(saved) == len(played) == 2
+    assert [message.state for message in saved + played] == [b""] * 4
+    assert record.trace.notes == {}
+    with pytest.raises(LocalProtocolError, match="stayed with it"):
+        Replay(record.trace).run([Careful("a", "b", 5), Careful("b", "a", 5)], Assignment())
+    assert [len(reopened(journals, name).records) for name in "ab"] == [3, 3]
+
+
+def refuse(role):
+    raise OSError("the disk is full")
+
+
+def test_what_goes_wrong_there_is_raised_here(tmp_path):
+    b = Counter("b", "a", 12, 2)
+    wrong = Elsewhere("a", ("b",), partial(Counter, "c", "b", 12))
+    with pytest.raises(ConfigurationError, match="'a' was described, but 'c' was cast"):
+        Processes().run([wrong, b], Assignment())
+    lonely = Elsewhere("a", (), partial(Counter, "a", "b", 12))
+    with pytest.raises(ConfigurationError, match="cast with the peers b"):
+        Processes().run([lonely, Counter("b", "a", 12)], Assignment())
+    unfinished = Elsewhere("a", ("b",), partial(Counter, "a", "b", 12, 2), refuse)
+    with pytest.raises(RoleFailed, match="a failed: OSError: the disk is full"):
+        Processes().run([unfinished, Counter("b", "a", 12, 2)], Assignment())
+
+
+# Whose bytes are in whose memory. A marker is drawn by a process of its own, which also writes it
+# with one added to each byte: so a process can look for it without ever holding it.
+
+NAMES = ("bank", "hospital", "shop")
+DRAW = (
+    "import os, sys, pathlib; folder = pathlib.Path(sys.argv[1]); marker = os.urandom(24);"
+    "(folder / 'marker').write_bytes(marker);"
+    "(folder / 'shifted').write_bytes(bytes((b + 1) % 256 for b in marker))"
+)
+SHIFT = bytes((byte + 1) % 256 for byte in range(256))
+
+
+def found_in_memory(shifted: dict[str, bytes]) -> dict[str, bool]:
+    """Whose marker is in this process's writable memory; markers are given shifted by one."""
+    found = dict.fromkeys(shifted, False)
+    chunk = 2**20
+    with Path("/proc/self/maps").open() as maps:
+        spans = [line.split()[:2] for line in maps if "[v" not in line]
+    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    try:
+        for span, rights in spans:
+            if not rights.startswith("rw"):
+                continue
+            start, end = (int(part, 16) for part in span.split("-"))
+            for place in range(start, end, chunk):
+                try:
+                    data = os.pread(memory, min(chunk + 23, end - place), place)
+                except OSError:
+                    break
+                moved = data.translate(SHIFT)
+                for name, needle in shifted.items():
+                    found[name] |= needle in moved
+    finally:
+        os.close(memory)
+    return found
+
+
+class Keeper:
+    """Holds a marker, and exchanges what a digest of it tells with two others."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.round = 0
+        self.folder = folder
+        self.marker = (folder / "marker").read_bytes()
+        self.total = hashlib.blake2b(self.marker).digest()
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return tuple(name for name in NAMES if name != self.name)
+
+    async def run(self) -> None:
+        while self.round < 10:
+            await Boundary(self.round)
+            await Commit({"round": self.round})
+            for peer in self.peers:
+                await Send(peer, "digest", self.round, self.total)
+            got = await Receive(Expect("digest", self.round, self.peers))
+            bodies = b"".join(message.body for message in got)
+            self.total = hashlib.blake2b(self.total + bodies).digest()
+            self.round += 1
+        await Boundary(self.round)
+
+    def state_dict(self):
+        return {"round": self.round, "total": self.total, "marker": self.marker}
+
+    def load_state_dict(self, state):
+        self.round, self.total, self.marker = state["round"], state["total"], state["marker"]
+
+
+def look_around(others: dict[str, Path], role: Keeper) -> None:
+    shifted = {name: (folder / "shifted").read_bytes() for name, folder in others.items()}
+    told = {"found": found_in_memory(shifted), "total": role.total.hex()}
+    (role.folder / "told.json").write_text(json.dumps(told))
+
+
+SIMULATED = """
+import json, sys
+from pathlib import Path
+from test_elsewhere import DRIVER, NAMES, Assignment, Keeper
+roles = [Keeper(name, Path(sys.argv[1]) / name) for name in NAMES]
+record = DRIVER.run(roles, Assignment())
+entries = [list(entry) for entry in record.ledger.without_time()]
+print(json.dumps([[role.total.hex() for role in roles], entries]))
+"""
+
+
+def python(program, folder):
+    command = [sys.executable, "-c", program, str(folder)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_process_holds_what_belongs_to_another(tmp_path):
+    folders = {name: tmp_path / name for name in NAMES}
+    for folder in folders.values():
+        folder.mkdir()
+        python(DRAW, folder)
+    roles = [
+        Elsewhere(
+            name,
+            [peer for peer in NAMES if peer != name],
+            partial(Keeper, name, folders[name]),
+            partial(look_around, folders),
+        )
+        for name in NAMES
+    ]
+    record = Processes().run(roles, Assignment(journals=tmp_path / "journal"))
+    shifted = {name: (folder / "shifted").read_bytes() for name, folder in folders.items()}
+    assert found_in_memory(shifted) == dict.fromkeys(NAMES, False)
+    told = {name: json.loads((folders[name] / "told.json").read_text()) for name in NAMES}
+    for name in NAMES:
+        # Its own is found, so the search finds what is there.
+        assert told[name]["found"] == {other: other == name for other in NAMES}
+    simulated, entries = json.loads(python(SIMULATED, tmp_path))
+    assert [told[name]["total"] for name in NAMES] == simulated
+    assert [list(entry) for entry in record.ledger.without_time()] == entries
