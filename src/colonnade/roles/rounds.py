@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colonnade.agreement import VERDICT, Agreement, HolderSeat, PartySeat
-from colonnade.effects import Boundary, Expect, Purpose, Receive, Report, Send, Work
+from colonnade.effects import Boundary, Close, Expect, Purpose, Receive, Report, Send, Work
 from colonnade.errors import Diverged
 from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
@@ -67,6 +67,7 @@ class TrainingParty(ABC):
         await self._uplink.prepare(self._row_sets)
         while not self.done():
             await Boundary(self.round)
+            await Close(self.round)  # nothing that comes late for an earlier round is of use
             await self._train(self._batches.rows(self.round), Moment(self.round))
             self.round += 1
             if self._batches.schedule_due(self.round):
@@ -169,6 +170,7 @@ class TrainingLabelHolder(ABC):
         await self._uplink.prepare(self._row_sets)
         while not self.done():
             await Boundary(self.round)
+            await Close(self.round)  # nothing that comes late for an earlier round is of use
             await self._train(self._batches.rows(self.round), Moment(self.round))
             self.round += 1
             if self._batches.schedule_due(self.round):

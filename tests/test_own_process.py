@@ -1,0 +1,169 @@
+"""An organisation's process starts from its configuration, its own data and the agreement alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from colonnade.agreement import Agreement, HolderSeat, PartySeat
+from colonnade.config import parse_config
+from colonnade.drivers import Assignment, Elsewhere, Processes
+from colonnade.layout import Layout
+from colonnade.metrics import RMSE
+from colonnade.models import parameter_count
+from colonnade.organisations import LabelHolder, Party
+from test_elsewhere import found_in_memory, python
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.usefixtures("no_pictures"),
+]
+
+ROWS, COLUMNS, WIDTH = 64, 6, 4
+PARTIES, HOLDER = ("bank", "shop"), "insurer"
+# Of each organisation's table the first 24 bytes are what others look for, shifted by one.
+DRAW = f"""
+import os, sys, pathlib
+import numpy as np
+folder = pathlib.Path(sys.argv[1])
+shape = ({ROWS},) if folder.name == "{HOLDER}" else ({ROWS}, {COLUMNS})
+table = np.random.default_rng(int.from_bytes(os.urandom(8))).normal(size=shape)
+table = table.astype(np.float32)
+np.save(folder / "table.npy", table)
+marker = table.tobytes()[:24]
+(folder / "shifted").write_bytes(bytes((b + 1) % 256 for b in marker))
+"""
+AGREED = {
+    "method": {"name": "cvfl", "embedding": {"codec": "scalar", "bits": 6}, "fusion": "mean"},
+    "training": {"epochs": 2, "batch_size": 16, "seed": 9, "evaluation_rows": 8},
+}
+
+
+def network(seed, inputs, outputs):
+    with torch.random.fork_rng():
+        torch.random.manual_seed(seed)
+        return nn.Sequential(nn.Linear(inputs, outputs), nn.Tanh())
+
+
+def table(folder):
+    return torch.from_numpy(np.load(folder / "table.npy"))
+
+
+def party(name, folder):
+    bottom = network(PARTIES.index(name), COLUMNS, WIDTH)
+    return Party(name, table(folder), bottom, partial(torch.optim.SGD, lr=0.1))
+
+
+def label_holder(folder):
+    top = nn.Linear(WIDTH, 1)
+    with torch.no_grad():
+        for parameter in top.parameters():
+            parameter.fill_(0.25)
+    return LabelHolder(HOLDER, table(folder), top, optimiser=partial(torch.optim.SGD, lr=0.1))
+
+
+def squared_error(predictions, labels):
+    return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
+
+
+def rmse(outputs, labels):
+    return {"rmse": RMSE(outputs, labels)}
+
+
+def agreement(path):
+    """What is agreed on, from the file that everybody has."""
+    agreed = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config = parse_config(agreed)
+    return Agreement(
+        config.method.build(),
+        config.training.build(),
+        Layout(PARTIES, HOLDER, dict.fromkeys(PARTIES, WIDTH), ROWS, agreed["training"]["seed"]),
+        parameters=WIDTH + 1,
+        train_rows=np.arange(48),
+        validation_rows=np.arange(0),
+        test_rows=np.arange(48, ROWS),
+    )
+
+
+def cast(name, folder, agreed):
+    common = agreement(agreed)
+    exchange = common.method.exchange
+    if name != HOLDER:
+        return exchange.party(common, PartySeat(party(name, folder)))
+    own = label_holder(folder)
+    assert parameter_count(own.top) == common.parameters
+    seat = HolderSeat(own, squared_error, rmse, "test_rmse", greater_is_better=False)
+    return exchange.label_holder(common, seat)
+
+
+def digest(*modules):
+    hashed = hashlib.blake2b(digest_size=16)
+    for module in modules:
+        for key, value in module.state_dict().items():
+            hashed.update(key.encode() + value.numpy().tobytes())
+    return hashed.hexdigest()
+
+
+def finish(name, folders, role):
+    shifted = {other: (folder / "shifted").read_bytes() for other, folder in folders.items()}
+    model = role.top if name == HOLDER else role.bottom
+    told = {"found": found_in_memory(shifted), "model": digest(model.module)}
+    (folders[name] / "told.json").write_text(json.dumps(told))
+
+
+JOINED = """
+import json, sys
+from pathlib import Path
+import test_own_process as t
+from colonnade.drivers import Simulate
+from colonnade.federation import Federation
+folder = Path(sys.argv[1])
+common = t.agreement(folder / "agreed.yaml")
+federation = Federation(
+    [t.party(name, folder / name) for name in t.PARTIES], t.label_holder(folder / t.HOLDER),
+    common.train_rows, common.test_rows,
+)
+run = federation.train(common.method, common.training, Simulate(), report=False)
+models = {name: t.digest(*parts.values()) for name, parts in run.models.items()}
+print(json.dumps([models, [list(entry) for entry in run.ledger.without_time()]]))
+"""
+
+
+def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
+    names = (*PARTIES, HOLDER)
+    folders = {name: tmp_path / name for name in names}
+    for folder in folders.values():
+        folder.mkdir()
+        python(DRAW, folder)
+    agreed = tmp_path / "agreed.yaml"
+    agreed.write_text(yaml.safe_dump(AGREED), encoding="utf-8")
+    roles = [
+        Elsewhere(
+            name,
+            PARTIES if name == HOLDER else (HOLDER,),
+            partial(cast, name, folders[name], agreed),
+            partial(finish, name, folders),
+        )
+        for name in names
+    ]
+    limit = agreement(agreed).max_body_bytes()
+    record = Processes().run(roles, Assignment(seed=9, max_body_bytes=limit))
+    assert record.completed
+    told = {name: json.loads((folders[name] / "told.json").read_text()) for name in names}
+    for name in names:
+        # Its own table is found, so the search finds what is there; nobody else's is.
+        assert told[name]["found"] == {other: other == name for other in names}
+    shifted = {name: (folder / "shifted").read_bytes() for name, folder in folders.items()}
+    assert found_in_memory(shifted) == dict.fromkeys(names, False)
+    # It is the run that a federation with all the data in one place makes, to the bit.
+    models, entries = json.loads(python(JOINED, tmp_path))
+    assert {name: told[name]["model"] for name in names} == models
+    assert [list(entry) for entry in record.ledger.without_time()] == entries
