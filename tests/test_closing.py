@@ -23,7 +23,7 @@ from colonnade.wire import Message, Purpose
 from toys import Late, Scripted
 
 NETWORK = Network(Channel(latency=0.001), {("slow", "hub"): Channel(8e4, 0.05)})
-DRIVER = Simulate(NETWORK, Modelled({"count": 0.002}))
+DRIVER = Simulate(NETWORK, Modelled({"count": 0.002}, otherwise=0.0))
 DRIVERS = [DRIVER, Processes()]
 each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.label)
 
@@ -211,7 +211,7 @@ def test_ten_thousand_rounds_of_what_is_too_late_leave_nothing_behind(tmp_path, 
     rounds = 10_000
     # A round takes 2 ms, and what slow sends arrives 50 ms after it was sent.
     network = Network(Channel(latency=0.001), {("slow", "hub"): Channel(1e6, 0.05)})
-    driver = Simulate(network, Modelled({"count": 0.002}))
+    driver = Simulate(network, Modelled({"count": 0.002}, otherwise=0.0))
     store = CheckpointStore(tmp_path, "fingerprint", keep=100)
     roles = [Straggling(name, rounds) for name in ("slow", "hub", "quick")]
     record = driver.run(roles, Assignment(store=store, checkpoint_every=1000))

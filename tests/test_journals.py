@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -174,6 +175,15 @@ def test_another_file_is_not_overwritten(tmp_path):
     with pytest.raises(CheckpointError, match="no journal of this version"):
         open_journals(tmp_path, ["shop", "bank"])
     assert file.read_bytes() == b"something else entirely"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such locks")
+def test_two_cannot_be_one_incarnation(tmp_path):
+    journal = Journal(tmp_path, "bank")
+    with pytest.raises(CheckpointError, match="is in use"):
+        Journal(tmp_path, "bank")
+    journal.close()
+    assert reopened(tmp_path).incarnation == 1
 
 
 def test_after_a_write_that_failed_nothing_is_taken_any_more(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,9 @@ import msgspec
 
 from colonnade.effects import Notes
 from colonnade.errors import CheckpointError, LocalProtocolError
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["MAX_RECORD_BYTES", "Journal", "open_journals"]
 
@@ -56,8 +60,8 @@ class Journal:
     Raises
     ------
     CheckpointError
-        If the file is damaged anywhere but in a last record that was cut short, or cannot be
-        written.
+        If the file is damaged anywhere but in a last record that was cut short, is in use by
+        another process, or cannot be written.
 
     Examples
     --------
@@ -134,6 +138,7 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         # Unbuffered: what a failed write leaves must not be written by a later one.
         self._file = self.path.open("r+b" if self.path.exists() else "x+b", buffering=0)
+        self._lock(self._file)
         size = os.fstat(self._file.fileno()).st_size
         head = self._file.read(len(MAGIC))
         if head == MAGIC:
@@ -152,6 +157,20 @@ class Journal:
         os.fsync(self._file.fileno())
         _sync(folder)
         _sync(folder.parent)
+
+    def _lock(self, file: BinaryIO) -> None:
+        """Keep other processes away while the file is open: two would be one incarnation."""
+        if sys.platform == "win32":
+            return
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"the journal {self.path} is in use: the run in its folder is still going on in "
+                "another process; wait for it, or choose another folder"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
 
     def _read(self, size: int) -> int:
         """Read all whole records of a file of ``size`` bytes; return where the last one ends."""

@@ -97,7 +97,8 @@ class Watch:
         from colonnade.reports import human_bytes
 
         progress = self.progress
-        leader, tasks, sent = list[str](), list[TaskID](), dict[str, int]()
+        leader, evaluator = list[str](), list[str]()
+        tasks, sent = list[TaskID](), dict[str, int]()
 
         def on_begin(first: int, last: int) -> None:
             # Only now is all input known to be good, and there is something to show.
@@ -116,8 +117,12 @@ class Watch:
                 progress.update(tasks[0], completed=round, sent=total)
 
         def on_report(values: Mapping[str, float | int | str]) -> None:
-            headline = _headline(values)
-            if headline is not None:
+            headline, is_metric = _headline(values)
+            name = str(values.get("organisation"))
+            # Others may report losses of their own; whoever evaluates the model is shown.
+            if is_metric and not evaluator:
+                evaluator.append(name)
+            if headline and name in (evaluator or [name]):
                 progress.update(tasks[0], metric=headline)
 
         return replace(watcher, on_begin=on_begin, on_round=on_round, on_report=on_report)
@@ -139,13 +144,13 @@ class Watch:
         return replace(watcher, on_begin=on_begin, on_round=on_round, on_report=on_report)
 
 
-def _headline(values: Mapping[str, float | int | str]) -> str | None:
-    """Return the first metric of a report, or its loss; None of one with neither."""
+def _headline(values: Mapping[str, float | int | str]) -> tuple[str, bool]:
+    """Return the first metric of a report, or its loss, or nothing; and whether it is a metric."""
     for name, value in values.items():
         kind, _, metric = name.partition("_")
         if kind in ("validation", "test"):
-            return f"{metric.replace('_', ' ')} {value:.3f}"
-    return f"loss {values['train_loss']:.3f}" if "train_loss" in values else None
+            return f"{metric.replace('_', ' ')} {value:.3f}", True
+    return f"loss {values['train_loss']:.3f}" if "train_loss" in values else "", False
 
 
 @contextmanager

@@ -190,7 +190,12 @@ class RunRecord:
             round=min((part.round for part in parts.values()), default=0),
             completed=all(part.finished for part in parts.values()),
             ledger=ledger,
-            history=[dict(values) for part in parts.values() for values in part.account.history],
+            # Older checkpoints do not say who reported.
+            history=[
+                dict(values) if "organisation" in values else {**values, "organisation": name}
+                for name, part in parts.items()
+                for values in part.account.history
+            ],
             trace=Trace(
                 {name: part.decisions for name, part in parts.items()},
                 {name: part.notes for name, part in parts.items() if part.notes is not None},

@@ -22,9 +22,9 @@ class Elsewhere:
     The process that starts the run holds neither the organisation's data nor its model: it passes
     on this description, which names a function and what to call it with, such as a path. The
     role's process is spawned, so it inherits no memory, and is given nothing of the others. What it
-    tells of itself is what it sent, when and how long it worked, and what it reported; its state
-    leaves it for a checkpoint only, where the run keeps any. What it committed stays in its
-    journal, so a trace lacks it.
+    tells of itself is to whom it sent how much, when and how long it worked, what it reported, and
+    its error if it fails; its state leaves it for a checkpoint only, where the run keeps any. What
+    it committed stays in its journal, so a trace lacks it.
 
     Parameters
     ----------

@@ -1,0 +1,285 @@
+"""What every driver must do, whatever time and messages are to it: a kit.
+
+Each function in ``DRIVER_CHECKS`` takes a ``DriverSubject``, a driver and what a test must know of
+it, and asserts one part of what roles may rely on (``colonnade.effects``). With pytest::
+
+    @pytest.mark.parametrize("check", DRIVER_CHECKS)
+    def test_my_driver_conforms(check, tmp_path):
+        check(DriverSubject(MyDriver()), tmp_path)
+
+or, without, ``check_driver(DriverSubject(MyDriver()), Path("somewhere"))``. The roles played here
+are small and use no model, and every outcome is compared with the simulator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.checkpoints import CheckpointStore
+from colonnade.costs import Modelled
+from colonnade.drivers import Assignment, Driver, Replay, RunRecord, Simulate
+from colonnade.effects import (
+    Boundary,
+    Close,
+    Commit,
+    Expect,
+    Purpose,
+    Ready,
+    Recall,
+    Receive,
+    Report,
+    Send,
+    Since,
+    Work,
+)
+from colonnade.errors import ColonnadeError, Diverged
+
+__all__ = ["DRIVER_CHECKS", "DriverSubject", "check_driver"]
+
+_NAMES = ("bank", "hospital", "shop")
+_REFERENCE = Simulate(costs=Modelled(otherwise=0.001))
+
+
+@dataclass(frozen=True)
+class DriverSubject:
+    """A driver, and what a test must know of it.
+
+    Parameters
+    ----------
+    driver
+        The driver.
+    resumes
+        Whether it keeps checkpoints and goes on from them.
+    """
+
+    driver: Driver
+    resumes: bool = True
+
+    def __str__(self) -> str:
+        return self.driver.label
+
+
+class _Talker:
+    """One of three roles that tell each other numbers, some rounds ahead, and note what they hear.
+
+    It awaits every effect that there is: what it becomes depends on every answer.
+    """
+
+    def __init__(self, name: str, rounds: int, ahead: int = 0, fails_in: int = -1) -> None:
+        self.name = name
+        self.round = 0
+        self.total = _NAMES.index(name) + 1
+        self.incarnations: list[int] = []
+        self.remembered: list[int] = []
+        self._rounds = rounds
+        self._ahead = ahead
+        self._sent = 0
+        self._fails_in = fails_in
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return tuple(name for name in _NAMES if name != self.name)
+
+    async def run(self) -> None:
+        notes = await Recall()
+        self.incarnations = [*self.incarnations, notes.incarnation]
+        self.remembered = [record["round"] for record in notes.records]
+        while self.round < self._rounds:
+            await Boundary(self.round)
+            await Close(self.round)
+            await Commit({"round": self.round})
+            while self._sent <= min(self.round + self._ahead, self._rounds - 1):
+                body = await Work("encode", lambda: self.total.to_bytes(8, "little"), self._sent)
+                for peer in self.peers:
+                    await Send(peer, "number", self._sent, body)
+                    await Send(peer, "unread", self._sent, body, Purpose.EVALUATION)
+                self._sent += 1
+            await self._listen()
+            if self.round == self._fails_in:
+                raise Diverged(f"{self.name} failed in round {self.round}")
+            await Report({"round": self.round, "total": self.total})
+            self.round += 1
+        await Boundary(self.round)
+
+    async def _listen(self) -> None:
+        expect = Expect(("number", "other"), self.round, self.peers)
+        got = await Receive(expect)
+        heard = [message.sender for message in got]
+        assert heard == list(self.peers), f"messages came in the order {heard}"
+        assert all(message.round == self.round for message in got), "of another round"
+        assert not await Ready(expect), "a message that was taken is still there"
+        for message in got:
+            self.total = (self.total * 31 + int.from_bytes(message.body, "little")) % 2**61
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "total": self.total,
+            "sent": self._sent,
+            "incarnations": self.incarnations,
+            "remembered": self.remembered,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.round, self.total, self._sent = state["round"], state["total"], state["sent"]
+        self.incarnations, self.remembered = list(state["incarnations"]), list(state["remembered"])
+
+
+class _Impatient:
+    """Waits a moment for two others, of which ``shop`` never sends."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.round = 0
+        self.missing: list[str] = []
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return tuple(name for name in _NAMES if name != self.name)
+
+    async def run(self) -> None:
+        if self.name == "bank":
+            others = ("hospital", "shop")
+            got = await Receive(Expect("x", 0, others, within=0.01, since=Since.FIRST_ARRIVAL))
+            quorum = await Receive(Expect("y", 0, others, quorum=1))
+            self.missing = [*got.missing, *quorum.missing]
+            await Send("shop", "end", 0, b"")
+        elif self.name == "hospital":
+            await Send("bank", "y", 0, b"1")
+            await Send("bank", "x", 0, b"1")
+        else:
+            await Receive(Expect("end", 0, ("bank",)))
+        self.round = 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round, "missing": self.missing}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.round, self.missing = state["round"], list(state["missing"])
+
+
+def _talkers(rounds: int, ahead: int = 0, fails_in: int = -1) -> list[_Talker]:
+    return [_Talker(n, rounds, ahead, fails_in if n == "hospital" else -1) for n in _NAMES]
+
+
+def _outcome(roles: Sequence[_Talker], record: RunRecord) -> tuple[Any, ...]:
+    history = [{**row, "seconds": 0} for row in record.history]
+    return [role.total for role in roles], record.ledger.without_time(), history, record.discarded
+
+
+def _failure(
+    subject: DriverSubject, roles: Sequence[_Talker], assignment: Assignment
+) -> ColonnadeError:
+    """Return the error of a run that must fail."""
+    try:
+        subject.driver.run(roles, assignment)
+    except ColonnadeError as error:
+        return error
+    raise AssertionError("a role failed, and the run went on")
+
+
+def plays_like_the_simulator(subject: DriverSubject, folder: Path) -> None:
+    """Assert the simulator's messages, results and history, and its own replay, to the bit."""
+    for ahead in (0, 3):
+        expected, roles, replayed = (_talkers(30, ahead) for _ in range(3))
+        reference = _REFERENCE.run(expected, Assignment(seed=3))
+        record = subject.driver.run(roles, Assignment(seed=3))
+        assert record.completed
+        assert record.round == 30
+        assert _outcome(roles, record)[:3] == _outcome(expected, reference)[:3]
+        again = Replay(record.trace).run(replayed, Assignment(seed=3))
+        totals, ledger, history, discarded = _outcome(replayed, again)
+        assert (totals, ledger) == _outcome(roles, record)[:2]
+        assert len(history) == len(record.history)
+        assert sorted(discarded) == sorted(record.discarded)
+
+
+def says_who_reported_and_when(subject: DriverSubject, folder: Path) -> None:
+    """Assert that every row of the history names its organisation, and the clock its parts."""
+    record = subject.driver.run(_talkers(5), Assignment())
+    assert {row["organisation"] for row in record.history} == set(_NAMES)
+    assert set(subject.driver.clock) >= {"network", "compute"}
+    assert subject.driver.label
+
+
+def waits_no_longer_than_asked(subject: DriverSubject, folder: Path) -> None:
+    """Assert that a deadline and a quorum end a wait, and say who is missing."""
+    roles = [_Impatient(name) for name in _NAMES]
+    subject.driver.run(roles, Assignment())
+    assert roles[0].missing == ["shop", "shop"]
+
+
+def goes_on_from_its_checkpoints_and_the_simulators(subject: DriverSubject, folder: Path) -> None:
+    """Assert that a stopped run goes on to the same end, here and under the simulator."""
+    if not subject.resumes:
+        return
+    whole = _talkers(30, 2)
+    reference = _REFERENCE.run(whole, Assignment())
+    pairs = [(subject.driver, subject.driver), (subject.driver, _REFERENCE)]
+    pairs.append((_REFERENCE, subject.driver))
+    for number, (first, second) in enumerate(pairs):
+        for stop in (0, 1, 17):
+            store = CheckpointStore(folder / f"{number}-{stop}", "fingerprint")
+            part = first.run(_talkers(30, 2), Assignment(store=store, stop_before=stop))
+            assert (part.completed, part.round) == (False, stop)
+            roles = _talkers(30, 2)
+            rest = second.run(roles, Assignment(store=store, resume=store.latest()))
+            assert rest.completed
+            assert [role.total for role in roles] == [role.total for role in whole]
+            assert rest.ledger.without_time() == reference.ledger.without_time()
+
+
+def remembers_what_was_committed(subject: DriverSubject, folder: Path) -> None:
+    """Assert that going back to a checkpoint forgets no record and repeats no incarnation."""
+    if not subject.resumes:
+        return
+    store = CheckpointStore(folder / "checkpoint", "fingerprint")
+    settings: dict[str, Any] = {"store": store, "journals": folder / "journal"}
+    settings["checkpoint_every"] = 10
+    _failure(subject, _talkers(30, fails_in=14), Assignment(**settings))
+    roles = _talkers(30)
+    subject.driver.run(roles, Assignment(resume=store.latest(), **settings))
+    for role in roles:
+        assert role.incarnations == sorted(set(role.incarnations)), role.incarnations
+        assert len(role.incarnations) == 2
+        assert role.remembered[:11] == list(range(11)), "a record was lost"
+    assert roles[1].remembered == list(range(15))
+
+
+def ends_all_when_one_fails(subject: DriverSubject, folder: Path) -> None:
+    """Assert that an error of a role is raised as it is, and nobody goes on."""
+    error = _failure(subject, _talkers(30, fails_in=7), Assignment())
+    assert isinstance(error, Diverged)
+    assert "hospital failed in round 7" in str(error)
+
+
+DRIVER_CHECKS: Sequence[Callable[[DriverSubject, Path], None]] = (
+    plays_like_the_simulator,
+    says_who_reported_and_when,
+    waits_no_longer_than_asked,
+    goes_on_from_its_checkpoints_and_the_simulators,
+    remembers_what_was_committed,
+    ends_all_when_one_fails,
+)
+"""All parts of the contract."""
+
+
+def check_driver(subject: DriverSubject, folder: Path) -> None:
+    """Run every check; each has a folder of its own under ``folder``.
+
+    Raises
+    ------
+    AssertionError
+        If the driver breaks a part of the contract.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_driver(DriverSubject(Simulate()), Path(folder))
+    """
+    for check in DRIVER_CHECKS:
+        check(subject, folder / check.__name__)
