@@ -26,7 +26,7 @@ def summary(described: Any) -> str:
 
 def first_sentence(described: Any) -> str:
     """Return the summary's first sentence, for lists; code in it without its marks."""
-    return re.split(r"(?<=\w\w[.;])\s", summary(described))[0].replace("``", "").rstrip(";")
+    return re.split(r"(?<=\w\w\.)\s", summary(described))[0].replace("``", "")
 
 
 def about_parameters(described: Any) -> dict[str, str]:

@@ -17,7 +17,7 @@ from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen
 
-__all__ = ["reference"]
+__all__ = ["default_text", "reference"]
 
 _HEAD = """# Configuration
 
@@ -205,6 +205,11 @@ def _default(field: FieldInfo) -> str:
     if value in ([], {}):
         return ""
     return f"`{value}`"
+
+
+def default_text(field: FieldInfo) -> str:
+    """Return a default as a file says it; nothing for null."""
+    return "[]" if field.default == [] else _default(field).strip("`")
 
 
 def _written(value: Chosen) -> str:
