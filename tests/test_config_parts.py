@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -492,3 +494,41 @@ def test_without_packages_there_are_only_ours() -> None:
     for group in GROUPS.values():
         assert names(group) == tuple(group.ours)
         assert unusable(group) == []
+
+
+# The package of the documentation
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "package"
+
+
+def test_the_packages_example_is_what_the_page_says_and_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (EXAMPLE.parent.parent / "docs" / "extending.md").read_text(encoding="utf-8")
+    code = (EXAMPLE / "acme.py").read_text(encoding="utf-8")
+    assert f"```py\n{code}```" in page
+    project = (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
+    assert project.partition("[build-system]")[0].rstrip() in page
+    points = tomllib.loads(project)["project"]["entry-points"]
+    install(
+        tmp_path,
+        "acme",
+        "".join(
+            f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in named.items())
+            for group, named in points.items()
+        ),
+    )
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    small = {
+        "data": {"train_rows": 40, "test_rows": 10},
+        "training": {"epochs": 1, "batch_size": 20},
+    }
+    [written_there] = re.findall(r"```yml\n(.*?)```", page, re.DOTALL)
+    for content in (yaml.safe_load(written_there), {"method": {"name": "clipped", "limit": 2}}):
+        config = parse_config(small | content)
+        assert parse_config(yaml.safe_load(yaml.safe_dump(config.as_dict()))) == config
+        assert config.train().summary["rounds"] == 2
+    assert refused({"embedding": {"codec": "clipped", "limit": 0}}) == (
+        "method.embedding: limit must be above 0, not 0.0"
+    )
