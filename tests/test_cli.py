@@ -775,3 +775,34 @@ def test_the_schema_is_written_for_editors(colonnade: Command, tmp_path: Path) -
     code, _, err = colonnade("schema", tmp_path / "no" / "s.json")
     assert code == 2
     assert "cannot be written" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("codecs", ["top_k", "ratio", "scope: message", "values: float", "by_round"]),
+        ("methods", ["svfl", "fedbcd", "local_steps", "lean", "step: 3.0"]),
+        ("models", ["resnet18", "width: 64", "widths: []"]),
+        ("parts", ["plain", "relay", "replayed", "error_feedback", "concat", "disk"]),
+    ],
+)
+def test_what_can_be_named_is_listed(
+    colonnade: Command, command: str, words: list[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    code, out, _ = colonnade(command)
+    assert code == 0
+    assert [word for word in [*words, "colonnade"] if word not in out] == []
+    groups = json.loads(colonnade(command, "--json").out)
+    assert all(part["about"] for group in groups for part in group["parts"])
+    # A package that cannot be imported is a warning, not the end.
+    info = tmp_path / "broken-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text(
+        "".join(f"[colonnade.{group['group']}]\nnew = not_there:new\n" for group in groups)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code, out, err = colonnade(command)
+    assert code == 0
+    assert [word for word in words if word not in out] == []
+    assert err.count("broken 2.0") == len(groups)

@@ -303,7 +303,8 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method.name: input should be 'svfl', 'fedbcd', 'cvfl', 'efvfl' or 'lean', not 'fedavg'",
+        "method: names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; a composition of your "
+        "own has one of the keys uplink, exchange, local_updates",
     ),
     ({"data": {"name": "cifar"}}, "data: names none of 'mnist5k', 'mnist', 'fashion_mnist', "),
     ({"data": {"partition": "rings"}}, "data.partition: input should be 'quadrants' or 'strips'"),

@@ -267,7 +267,8 @@ def test_the_schema_accepts_what_we_accept(folder):
     for name in ("credit_default", "early_stopping", "leave_out", "scalar"):
         assert f'"{name}"' in text
     # A bare name stands for a codec, and a text with a unit for a number.
-    embedding = schema["$defs"]["MethodConfig"]["properties"]["embedding"]
-    assert "scalar" in json.dumps(embedding)
+    embedding = schema["$defs"]["SvflMethod"]["properties"]["embedding"]
+    assert {"$ref": "#/$defs/codecs"} in embedding["anyOf"]
+    assert {"$ref": "#/$defs/ScalarCodec"} in schema["$defs"]["codecs"]["anyOf"]
     bandwidth = schema["$defs"]["NetworkConfig"]["properties"]["bandwidth"]
     assert {"type": "string"} in bandwidth["anyOf"]

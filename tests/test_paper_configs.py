@@ -404,7 +404,7 @@ REFUSED: list[tuple[Any, str]] = [
         {"model": {"bottom": {"model": "lstm", "dropout": 0.5}}},
         "model.bottom: dropout acts between two layers, and this has one",
     ),
-    ({"model": {"top": {"model": "resnet18"}}}, "model.top.model: input should be 'mlp', not 'res"),
+    ({"model": {"top": {"model": "resnet18"}}}, "model.top: names none of 'mlp'"),
 ]
 
 

@@ -558,7 +558,7 @@ def test_surrogates_in_a_configuration(tmp_path):
     config = parse_config({"method": section})
     assert config.method.build() == efvfl(TopK(0.1), storage=Disk(tmp_path, "float16"))
     assert parse_config(config.as_dict()) == config
-    with pytest.raises(ConfigurationError, match="svfl has no surrogates"):
+    with pytest.raises(ConfigurationError, match=r"method\.surrogates: unknown key; there are"):
         parse_config({"method": {"surrogates": {"storage": "memory", "dtype": "float16"}}})
 
 

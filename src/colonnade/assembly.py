@@ -6,9 +6,10 @@ organisation's is made from its own seed, so that a bottom starts the same whoev
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import torch
 from numpy.typing import NDArray
@@ -39,9 +40,12 @@ __all__ = [
     "Bottom",
     "Layers",
     "LstmBottom",
+    "ModuleBottom",
+    "ModuleTop",
     "MvcnnBottom",
     "ResNet18Bottom",
     "SparseBottom",
+    "Top",
     "VerticalData",
     "assemble",
 ]
@@ -99,6 +103,14 @@ class Bottom(Protocol):
         ConfigurationError
             If the features have another shape than the model takes.
         """
+        ...
+
+
+class Top(Protocol):
+    """A top model without its inputs and outputs, which embeddings and labels decide."""
+
+    def top(self, inputs: int, outputs: int) -> nn.Module:
+        """Return a top model that ends in ``outputs`` plain numbers."""
         ...
 
 
@@ -211,6 +223,68 @@ class LstmBottom:
 
 
 @dataclass(frozen=True)
+class ModuleBottom:
+    """A bottom model that a function of somebody's own makes, without its inputs.
+
+    Parameters
+    ----------
+    make
+        Returns the module. If it has an argument ``inputs`` it is given, as that is annotated, the
+        number of columns (``int``) or the shape of a row (``tuple[int, ...]``).
+    name
+        What messages call it.
+    settings
+        Its other arguments.
+    """
+
+    make: Callable[..., nn.Module]
+    name: str
+    settings: Mapping[str, Any]
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for a tensor of features."""
+        given: dict[str, Any] = {}
+        if "inputs" in inspect.signature(self.make).parameters:
+            hints = get_type_hints(self.make.__init__ if isinstance(self.make, type) else self.make)  # type: ignore[misc]  # of the class that it is
+            if hints.get("inputs") is int:
+                (given["inputs"],) = _axes(self.name, features, "columns")
+            elif isinstance(features, Tensor):
+                given["inputs"] = tuple(features.shape[1:])
+            else:
+                raise ConfigurationError(f"{self.name} takes a tensor, not {shown(features)}")
+        return _module(self.name, self.make(**given, **self.settings))
+
+
+@dataclass(frozen=True)
+class ModuleTop:
+    """A top model that a function of somebody's own makes, without its inputs and outputs.
+
+    Parameters
+    ----------
+    make
+        Returns the module, for ``inputs`` and ``outputs``: how many numbers go in and come out.
+    name
+        What messages call it.
+    settings
+        Its other arguments.
+    """
+
+    make: Callable[..., nn.Module]
+    name: str
+    settings: Mapping[str, Any]
+
+    def top(self, inputs: int, outputs: int) -> nn.Module:
+        """Return a top model that ends in ``outputs`` plain numbers."""
+        return _module(self.name, self.make(inputs=inputs, outputs=outputs, **self.settings))
+
+
+def _module(name: str, made: Any) -> nn.Module:
+    if not isinstance(made, nn.Module):
+        raise ConfigurationError(f"{name} makes no torch.nn.Module, but {made!r}")
+    return made
+
+
+@dataclass(frozen=True)
 class SparseBottom:
     """A bottom model whose embeddings are kept sparse; see ``Sparse``.
 
@@ -263,7 +337,7 @@ class Blueprint:
     holds: str | None = None
     bottom: Bottom = field(default_factory=Layers)
     bottoms: Mapping[str, Bottom | nn.Module] = field(default_factory=dict)
-    top: Layers | nn.Module = field(default_factory=lambda: Layers(widths=()))
+    top: Top | nn.Module = field(default_factory=lambda: Layers(widths=()))
     fusion: Fusion = field(default_factory=Concat)
     optimiser: OptimiserFactory | None = None
     scheduler: SchedulerFactory | None = None

@@ -255,6 +255,31 @@ def datasets(data: _Data = None, json_: _Json = False) -> None:
 
 
 @app.command()
+def codecs(json_: _Json = False) -> None:
+    """List the codecs that a configuration can name, and their settings."""
+    _list_parts(json_, "codecs")
+
+
+@app.command()
+def methods(json_: _Json = False) -> None:
+    """List the methods that a configuration can name, and their settings."""
+    _list_parts(json_, "methods")
+
+
+@app.command()
+def models(json_: _Json = False) -> None:
+    """List the bottom and top models that a configuration can name, and their settings."""
+    _list_parts(json_, "models", "tops")
+
+
+@app.command()
+def parts(json_: _Json = False) -> None:
+    """List what a method can be composed of: uplinks, exchanges, links, fusions and so on."""
+    groups = "uplinks exchanges local_updates stragglers fusions links storages"
+    _list_parts(json_, *groups.split())
+
+
+@app.command()
 def schema(
     file: Annotated[
         Path | None, typer.Argument(help="Where to write it; by default it is printed.")
@@ -272,6 +297,20 @@ def schema(
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from None
     say(out, f"Say in the first line of a configuration: # yaml-language-server: $schema={file}")
+
+
+def _list_parts(as_json: bool, *groups: str) -> None:
+    from colonnade.config.listing import listed
+    from colonnade.console import parts_table
+
+    found = listed(*groups)
+    if as_json:
+        say(out, json.dumps([each.as_dict() for each in found]))
+        return
+    for each in found:
+        out.print(parts_table(each))
+        for problem in each.problems:
+            err.print(f"[yellow]warning:[/] {escape(problem)}")
 
 
 def _parsed(config: Path, set_: list[str] | None, data: Path | None) -> RunConfig:

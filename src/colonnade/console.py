@@ -1,4 +1,4 @@
-"""Tables that commands print: what a run will cost, what partners add, which data there are."""
+"""Tables that commands print: what a run will cost, what partners add, what there is to choose."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Mapping
 
 import polars as pl
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Table
 
+from colonnade.config.listing import Listed
 from colonnade.datasets import DatasetInfo
 from colonnade.experiments import Experiment
 from colonnade.partners import PartnerValues
 from colonnade.planning import Plan
 from colonnade.reports import human_bytes, human_seconds
 
-__all__ = ["datasets_table", "experiments_table", "partners_table", "plan_tables"]
+__all__ = ["datasets_table", "experiments_table", "partners_table", "parts_table", "plan_tables"]
 
 
 def plan_tables(plan: Plan) -> list[Table]:
@@ -140,4 +142,17 @@ def datasets_table(
             + "\n".join(f"  {info.name}: {', '.join(info.files)}" for info in absent)
         )
         table.caption_justify = "left"
+    return table
+
+
+def parts_table(listed: Listed) -> Table:
+    """Return the parts of a kind that a configuration can name, and their settings."""
+    table = _table(f"{listed.title}: {listed.about}", "name", "what it is", "settings", "from")
+    for part in listed.parts:
+        table.add_row(part.name, part.about, escape("\n".join(part.settings)), part.origin)
+    for column in table.columns[1:]:
+        column.justify = "left"
+    table.columns[1].no_wrap = False
+    table.caption = "settings without a default have to be given"
+    table.caption_justify = "left"
     return table

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import pydantic
 import torch
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 from torch.optim import lr_scheduler
 
-from colonnade.assembly import (
-    Bottom,
-    Layers,
-    LstmBottom,
-    MvcnnBottom,
-    ResNet18Bottom,
-    SparseBottom,
-)
-from colonnade.config.sections import Count, Name, Section, Share
+from colonnade.assembly import Bottom, SparseBottom
+from colonnade.config.bottoms import MlpConfig, TopConfig
+from colonnade.config.choices import chosen
+from colonnade.config.sections import Chosen, Count, Name, Section
 from colonnade.errors import ConfigurationError
 from colonnade.metrics import ACCURACY, AUC, F1, LOG_LOSS, MACRO_F1, RMSE, Metric, top_k
 from colonnade.models import OptimiserFactory, SchedulerFactory
@@ -29,13 +24,9 @@ from colonnade.objectives import Classification, Objective, Regression
 
 __all__ = [
     "LabelHolderConfig",
-    "LstmConfig",
-    "MlpConfig",
     "ModelConfig",
-    "MvcnnConfig",
     "ObjectiveConfig",
     "OptimiserConfig",
-    "ResNet18Config",
     "SchedulerConfig",
 ]
 
@@ -48,94 +39,24 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-class MlpConfig(Section):
-    """A multi-layer perceptron; what has a shape is flattened for it."""
-
-    model: Literal["mlp"] = "mlp"
-    widths: list[Count] = [128]
-    activation: Literal["identity", "relu", "sigmoid", "tanh", "gelu"] = "relu"
-    dropout: Share = 0.0
-
-    def build(self) -> Layers:
-        """Return the layers."""
-        return Layers(tuple(self.widths), self.activation, self.dropout)
-
-
-class ResNet18Config(Section):
-    """A residual network for small pictures; see ``ResNet18``."""
-
-    model: Literal["resnet18"] = "resnet18"
-    outputs: Count = Field(128, description="the width of the embedding")
-    width: Count = Field(64, description="channels of the first two blocks")
-
-    def build(self) -> ResNet18Bottom:
-        """Return the bottom model without its inputs."""
-        return ResNet18Bottom(self.outputs, self.width)
-
-
-class MvcnnConfig(Section):
-    """A multi-view convolutional network, for views of an object; see ``Mvcnn``."""
-
-    model: Literal["mvcnn"] = "mvcnn"
-    outputs: Count = Field(128, description="the width of the embedding")
-    grid: Count = Field(6, description="rows and columns left of a view before the linear layer")
-
-    def build(self) -> MvcnnBottom:
-        """Return the bottom model without its inputs."""
-        return MvcnnBottom(self.outputs, self.grid)
-
-
-class LstmConfig(Section):
-    """A long short-term memory, for series in time; see ``Lstm``."""
-
-    model: Literal["lstm"] = "lstm"
-    hidden: Count = Field(16, description="components of the hidden state")
-    outputs: Count | None = Field(
-        None, description="the width of the embedding; by default it is the last hidden state"
-    )
-    layers: Count = Field(1, description="how many are stacked")
-    dropout: Share = Field(0.0, description="between two layers")
-
-    @pydantic.model_validator(mode="after")
-    def _fits(self) -> LstmConfig:
-        if self.dropout and self.layers == 1:
-            raise ValueError("dropout acts between two layers, and this has one")
-        return self
-
-    def build(self) -> LstmBottom:
-        """Return the bottom model without its inputs."""
-        return LstmBottom(self.hidden, self.outputs, self.layers, self.dropout)
-
-
-def _as_bottom(value: Any) -> Any:
-    """Name the kind of model where a user did not: it is a perceptron."""
-    if isinstance(value, str):
-        return {"model": value}
-    if isinstance(value, Mapping) and "model" not in value:
-        return {"model": "mlp"} | dict(value)
-    return value
-
-
-def _has_layers(value: Any) -> Any:
-    if isinstance(value, MlpConfig) and not value.widths:
-        raise ValueError("widths should name a layer or more, not []")
-    return value
-
-
-_Bottom = Annotated[
-    MlpConfig | ResNet18Config | MvcnnConfig | LstmConfig,
-    Field(discriminator="model"),
-    BeforeValidator(_as_bottom),
-    AfterValidator(_has_layers),
-]
+if TYPE_CHECKING:
+    _Bottom: TypeAlias = Chosen
+    _Top: TypeAlias = Chosen
+else:
+    _Bottom = chosen("models")
+    _Top = chosen("tops")
 
 
 class ModelConfig(Section):
     """Each party's bottom model, and the label holder's top model without its output layer."""
 
-    bottom: _Bottom = MlpConfig()
+    bottom: _Bottom = Field(
+        MlpConfig(), description="what each party turns its columns into embeddings by"
+    )
     bottoms: dict[Name, _Bottom] = Field({}, description="bottom models of parties that differ")
-    top: MlpConfig = MlpConfig(widths=[])
+    top: _Top = Field(
+        TopConfig(), description="what the label holder predicts by, from all embeddings"
+    )
     sparsity: float = Field(
         0.0,
         ge=0,

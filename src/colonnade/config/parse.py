@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any
 
 import pydantic
 import yaml
-from pydantic import BaseModel
 
+from colonnade.config.choices import PLACEHOLDER, composition, section, usable
+from colonnade.config.registry import GROUPS
 from colonnade.config.run import RunConfig
 from colonnade.errors import ConfigurationError
 
@@ -19,15 +20,47 @@ __all__ = ["json_schema", "load_config", "override", "parse_config"]
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a configuration file, by which editors complete and check it.
 
+    It covers what other packages add, as far as that can be imported.
+
     >>> json_schema()["title"]
     'Colonnade run'
     """
     schema = RunConfig.model_json_schema(mode="validation")
-    return (
-        {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-        | schema
-        | {"title": "Colonnade run"}
-    )
+    defined = schema["$defs"]
+    for group in GROUPS.values():
+        sections = [section(part) for part in usable(group)]
+        sections += [composition()] if group.name == "methods" else []
+        for each in sections:
+            own = each.model_json_schema(mode="validation")
+            defined |= own.pop("$defs", {})
+            defined[each.__name__] = own
+        bare = [
+            part.name
+            for part in usable(group)
+            if not any(field.is_required() for field in section(part).model_fields.values())
+        ]
+        defined[group.name] = {
+            "description": group.about,
+            "anyOf": [
+                *([{"enum": bare}] if bare else []),
+                *({"$ref": f"#/$defs/{each.__name__}"} for each in sections),
+            ],
+        }
+    whole: dict[str, Any] = _referring(schema)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return head | whole | {"title": "Colonnade run"}
+
+
+def _referring(schema: Any) -> Any:
+    """Return a schema in which every choice refers to the sections of its group."""
+    if isinstance(schema, list):
+        return list(map(_referring, schema))
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _referring(value) for key, value in schema.items() if key != PLACEHOLDER}
+    if PLACEHOLDER in schema:
+        found["$ref"] = f"#/$defs/{schema[PLACEHOLDER]}"
+    return found
 
 
 def parse_config(data: Any, source: str = "configuration") -> RunConfig:
@@ -52,23 +85,25 @@ schedule_every, early_stopping
         data = {}
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{source}: expected keys and values, found {data!r}")
+    _refuse_bombs(data, source)
     try:
         return RunConfig.model_validate(data)
     except pydantic.ValidationError as error:
         # An unknown key first: it is likely why another one is missing.
-        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        path = ".".join(_trail(first["loc"])[0])
+        first = min(error.errors(), key=lambda each: each["type"] != "unknown_key")
+        path = ".".join(_path(first["loc"]))
         more = error.error_count() - 1
         raise ConfigurationError(
             f"{source}: {path}: {_said(first)}" + (f" (and {more} more)" if more else "")
         ) from None
 
 
+_OUR_OWN = ("choice", "secret", "unknown_key")  # types of errors whose message is complete
+
+
 def _said(error: Any) -> str:
     """Return what is wrong with a field, in a few words."""
-    if error["type"] == "extra_forbidden":
-        return f"unknown key; there are {', '.join(_trail(error['loc'][:-1])[1])}"
-    if error["type"] == "secret":
+    if error["type"] in _OUR_OWN:
         return str(error["msg"])
     if error["type"] == "missing":
         return "is required"
@@ -84,59 +119,37 @@ def _said(error: Any) -> str:
     value = error.get("input")
     if isinstance(value, (str, int, float, bool)) and repr(value) not in message:
         message += f", not {value!r}"
-    return message[:1].lower() + message[1:]
+    return message[:1].lower() + message[1:] if message[1:2].islower() else message  # C-VFL
 
 
-def _trail(location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
-    """Return the path to a field as a user writes it, and the keys of the section it leads to."""
-    path: list[str] = []
-    section: type[BaseModel] | None = RunConfig
-    entries: Any = None
-    alternatives: dict[str, type[BaseModel]] = {}
-    for part in map(str, location):
-        if part == "[key]":  # pydantic's note that it is the name of an entry that is wrong
-            continue
-        if part in alternatives:  # pydantic's note of which alternative it took: no key
-            section, alternatives = alternatives[part], {}
-            continue
-        path.append(part)
-        if entries is not None:  # the name of an entry, chosen by the user
-            annotation, entries = entries, None
-        else:
-            field = section.model_fields.get(part) if section is not None else None
-            annotation = None if field is None else field.annotation
-        if get_origin(annotation) is dict:
-            section, entries, alternatives = None, get_args(annotation)[1], {}
-            continue
-        members = _sections(annotation)
-        section = members[0] if len(members) == 1 else None
-        alternatives = {tag: m for m in members[1:] and members for tag in _tags(m)}
-    return path, list(section.model_fields) if section is not None else []
+def _path(location: tuple[int | str, ...]) -> list[str]:
+    """Return the path to a field as a user writes it, without pydantic's notes."""
+    path = [str(part) for part in location if part != "[key]"]  # the name of an entry is wrong
+    if path[0] == "data" and len(path) > 1:  # which kind of data it took: no key
+        del path[1]
+    return path
 
 
-def _sections(annotation: Any) -> list[type[BaseModel]]:
-    """Return the section types that an annotation names."""
-    if get_origin(annotation) is Annotated:
-        return _sections(get_args(annotation)[0])
-    return [
-        member
-        for member in (annotation, *get_args(annotation))
-        if isinstance(member, type) and issubclass(member, BaseModel)
-    ]
+_DEEPEST = 32
+_MOST_VALUES = 10**6
 
 
-def _tags(section: type[BaseModel]) -> tuple[str, ...]:
-    """Return the names that choose this section among its alternatives.
-
-    They are those that the first of its own fields may have: what alternatives have in common
-    comes from a class above them.
-    """
-    literals = [
-        get_args(field.annotation)
-        for field in section.model_fields.values()
-        if get_origin(field.annotation) is Literal and field.default in get_args(field.annotation)
-    ]
-    return tuple(map(str, literals[0]))
+def _refuse_bombs(data: Any, source: str) -> None:
+    """Refuse values that are nested without an end, or that aliases multiply: YAML can do both."""
+    seen, level = 0, [data]
+    for _ in range(_DEEPEST):
+        level = [
+            each
+            for value in level
+            if isinstance(value, Mapping | list)
+            for each in (value.values() if isinstance(value, Mapping) else value)
+        ]
+        seen += len(level)
+        if not level:
+            return
+        if seen > _MOST_VALUES:
+            raise ConfigurationError(f"{source}: more than {_MOST_VALUES:,} values")
+    raise ConfigurationError(f"{source}: nested more than {_DEEPEST} levels deep")
 
 
 # PyYAML lets through what Python says of the date 2024-99-99, and of too deep a nesting.

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from colonnade.assembly import Blueprint, assemble
+from colonnade.config.choices import ours
 from colonnade.config.data import DataConfig, ImagesConfig, Loaded
 from colonnade.config.method import MethodConfig
 from colonnade.config.models import (
@@ -68,7 +69,7 @@ class RunConfig(Section):
     objective: ObjectiveConfig = ObjectiveConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
     label_holder: LabelHolderConfig = LabelHolderConfig()
-    method: MethodConfig = MethodConfig()
+    method: MethodConfig = ours("methods", "svfl")
     training: TrainingConfig = TrainingConfig()
     driver: Literal["simulate", "processes"] = "simulate"
     network: NetworkConfig = NetworkConfig()
@@ -104,7 +105,7 @@ class RunConfig(Section):
             bottom,
             {name: own for name, own in bottoms.items() if name not in self.data.leave_out},
             self.model.top.build(),
-            self.method.fusion.build(),
+            self.method.build().fusion,
             self.optimiser.build(),
             self.optimiser.build_scheduler(self.training.epochs),
             self.model.device,

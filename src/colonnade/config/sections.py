@@ -1,27 +1,26 @@
-"""What sections of a configuration are made of: frozen models, and values with units.
-
-Codecs, fusions and the like are their own configuration: the fields of the frozen class are the
-keys of its section, and what the class refuses is refused at that section.
-"""
+"""What sections of a configuration are made of: frozen models, and values with units."""
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
-from functools import reduce
-from operator import or_
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Self, get_args
 
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["Bandwidth", "Chosen", "Count", "Name", "Seconds", "Section", "Share", "choice"]
+__all__ = ["Bandwidth", "Chosen", "Count", "Name", "Seconds", "Section", "Share"]
 
 # Numbers with units
 
@@ -57,78 +56,48 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
-
-# Sections whose fields are those of a class
+    @pydantic.model_validator(mode="wrap")
+    @classmethod
+    def _says_which_keys(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Add to the error of an unknown key which ones there are: only the section knows."""
+        try:
+            return handler(value)
+        except ValidationError as error:
+            found = error.errors(include_url=False)
+            if all(each["type"] != "extra_forbidden" for each in found):
+                raise
+            keys = ", ".join(cls.model_fields)
+            details = [_detail(each, f"unknown key; there are {keys}") for each in found]
+            raise ValidationError.from_exception_data(error.title, details) from None
 
 
 class Chosen(Section):
-    """A section that stands for a value of a class of ours."""
+    """A section that stands for a value, which it builds."""
 
     def build(self) -> Any:
         """Return the value."""
-        raise AssertionError("every section made by choice has its own")  # pragma: no cover
+        raise AssertionError("every section that is chosen has its own")  # pragma: no cover
 
     @pydantic.model_validator(mode="after")
-    def _accepted(self) -> Chosen:
+    def _accepted(self) -> Self:
+        """Refuse here what the value itself refuses, so that it is said with the path."""
         try:
             self.build()
-        except ConfigurationError as error:
+        except (ConfigurationError, ValueError) as error:
             raise ValueError(str(error)) from None
         return self
 
 
-_SECTIONS: dict[Any, Any] = {}
-"""One section for a class with the same choices inside, wherever it may be chosen."""
+_STANDARD = get_args(ErrorType)
 
 
-def _built(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_built, value))
-    return value.build() if isinstance(value, Chosen) else value
-
-
-def _section(
-    key: str, name: str, cls: Callable[..., Any], inner: Mapping[Any, tuple[Any, Any]]
-) -> Any:
-    """Return the section type of a frozen dataclass: its fields, and ``key: name``."""
-    hints = get_type_hints(cls)
-    choices = {f: inner[hint] for f, hint in hints.items() if hint in inner}
-    chosen = tuple((f, id(annotation)) for f, (annotation, _) in choices.items())
-    if (key, name, cls, chosen) in _SECTIONS:
-        return _SECTIONS[key, name, cls, chosen]
-
-    def build(self: Chosen) -> Any:
-        names = [f.name for f in fields(cls)]  # type: ignore[arg-type]  # a dataclass
-        return cls(**{name: _built(getattr(self, name)) for name in names})
-
-    content: dict[str, Any] = {key: (Literal[name], name)}
-    for f in fields(cls):  # type: ignore[arg-type]  # a dataclass
-        if f.name in choices:
-            content[f.name] = choices[f.name]
-            continue
-        hint = pydantic.StrictInt if hints[f.name] is int else hints[f.name]
-        content[f.name] = (hint, ... if f.default is MISSING else f.default)
-    section = pydantic.create_model(f"{name.title()}Section", __base__=Chosen, **content)
-    section.__doc__ = (inspect.getdoc(cls) or "").split("\n\n")[0]
-    section.build = build  # type: ignore[method-assign]  # each section builds its own class
-    _SECTIONS[key, name, cls, chosen] = section
-    return section
-
-
-def choice(
-    key: str,
-    inner: Mapping[Any, tuple[Any, Any]] = MappingProxyType({}),
-    **classes: Callable[..., Any],
-) -> Any:
-    """Return the type of a section that ``key`` tells from others; a bare name will do for one.
-
-    ``inner`` says for the types of fields that are chosen themselves what they are chosen from, and
-    by default; ... where they must be chosen.
-    """
-    sections = tuple(_section(key, name, cls, inner) for name, cls in classes.items())
-    union: Any = reduce(or_, sections)
-    named = BeforeValidator(
-        lambda value: {key: value} if isinstance(value, str) else value,
-        json_schema_input_type=union | Literal[tuple(classes)],
-    )
-    return Annotated[union, Field(discriminator=key), named]
+def _detail(error: ErrorDetails, unknown_key: str) -> InitErrorDetails:
+    """Return what pydantic raises an error of a section again from."""
+    name, message = error["type"], error["msg"]
+    if name == "extra_forbidden":
+        name, message = "unknown_key", unknown_key
+    kind = name if name in _STANDARD else PydanticCustomError(name, message)
+    detail = InitErrorDetails(type=kind, loc=error["loc"], input=error["input"])
+    if "ctx" in error:
+        detail["ctx"] = error["ctx"]
+    return detail

@@ -1,6 +1,7 @@
 """Exchanges: what travels in a round, and who therefore learns what. One exchange a file."""
 
+from colonnade.agreement import Exchange
 from colonnade.exchanges.relay import Relay
 from colonnade.exchanges.split import Split
 
-__all__ = ["Relay", "Split"]
+__all__ = ["Exchange", "Relay", "Split"]

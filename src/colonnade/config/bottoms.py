@@ -1,0 +1,90 @@
+"""Sections about Colonnade's own models, each without its inputs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pydantic
+from pydantic import Field
+
+from colonnade.assembly import Layers, LstmBottom, MvcnnBottom, ResNet18Bottom
+from colonnade.config.sections import Chosen, Count, Share
+
+__all__ = ["LstmConfig", "MlpConfig", "MvcnnConfig", "ResNet18Config", "TopConfig"]
+
+
+class _Layers(Chosen):
+    """What perceptrons have in common."""
+
+    model: Literal["mlp"] = "mlp"
+    widths: list[Count] = Field([128], description="outputs of each layer")
+    activation: Literal["identity", "relu", "sigmoid", "tanh", "gelu"] = Field(
+        "relu", description="follows every layer"
+    )
+    dropout: Share = Field(0.0, description="chance that a component is dropped between layers")
+
+    def build(self) -> Layers:
+        """Return the layers."""
+        return Layers(tuple(self.widths), self.activation, self.dropout)
+
+
+class MlpConfig(_Layers):
+    """A multi-layer perceptron; what has a shape is flattened for it."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_layers(self) -> MlpConfig:
+        if not self.widths:
+            raise ValueError("widths should name a layer or more, not []")
+        return self
+
+
+class TopConfig(_Layers):
+    """The layers of the label holder's perceptron before its output layer."""
+
+    widths: list[Count] = Field([], description="outputs of each layer; none: a linear model")
+
+
+class ResNet18Config(Chosen):
+    """A residual network for small pictures; see ``ResNet18``."""
+
+    model: Literal["resnet18"] = "resnet18"
+    outputs: Count = Field(128, description="the width of the embedding")
+    width: Count = Field(64, description="channels of the first two blocks")
+
+    def build(self) -> ResNet18Bottom:
+        """Return the bottom model without its inputs."""
+        return ResNet18Bottom(self.outputs, self.width)
+
+
+class MvcnnConfig(Chosen):
+    """A multi-view convolutional network, for views of an object; see ``Mvcnn``."""
+
+    model: Literal["mvcnn"] = "mvcnn"
+    outputs: Count = Field(128, description="the width of the embedding")
+    grid: Count = Field(6, description="rows and columns left of a view before the linear layer")
+
+    def build(self) -> MvcnnBottom:
+        """Return the bottom model without its inputs."""
+        return MvcnnBottom(self.outputs, self.grid)
+
+
+class LstmConfig(Chosen):
+    """A long short-term memory, for series in time; see ``Lstm``."""
+
+    model: Literal["lstm"] = "lstm"
+    hidden: Count = Field(16, description="components of the hidden state")
+    outputs: Count | None = Field(
+        None, description="the width of the embedding; by default it is the last hidden state"
+    )
+    layers: Count = Field(1, description="how many are stacked")
+    dropout: Share = Field(0.0, description="between two layers")
+
+    @pydantic.model_validator(mode="after")
+    def _fits(self) -> LstmConfig:
+        if self.dropout and self.layers == 1:
+            raise ValueError("dropout acts between two layers, and this has one")
+        return self
+
+    def build(self) -> LstmBottom:
+        """Return the bottom model without its inputs."""
+        return LstmBottom(self.hidden, self.outputs, self.layers, self.dropout)

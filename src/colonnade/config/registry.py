@@ -1,0 +1,324 @@
+"""The registry: which object a name in a configuration stands for, and who brought it.
+
+Ours are in the table below. Other packages add theirs by entry points, in a group of the same name:
+
+.. code-block:: toml
+
+    [project.entry-points."colonnade.codecs"]
+    ternary = "acme.codecs:Ternary"
+
+Theirs are looked up when a name is asked for and imported when it is chosen or listed, never
+before. A name has one owner: where two packages, or a package and Colonnade, offer the same, it is
+refused with both their names, and neither takes the place of the other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, get_type_hints
+
+from colonnade import methods
+from colonnade.codecs import (
+    QSGD,
+    ByRound,
+    Codec,
+    Entropy,
+    Float,
+    LargeRows,
+    Lattice,
+    LloydMax,
+    ProductQuantised,
+    Scalar,
+    TopK,
+)
+from colonnade.codecs.quantiser import Quantiser
+from colonnade.config.bottoms import (
+    LstmConfig,
+    MlpConfig,
+    MvcnnConfig,
+    ResNet18Config,
+    TopConfig,
+)
+from colonnade.errors import ConfigurationError
+from colonnade.exchanges import Relay, Split
+from colonnade.links import Direct, ErrorFeedback, Link
+from colonnade.local_updates import Consecutive, Replayed
+from colonnade.method import Method
+from colonnade.models import Additive, Concat, Fusion, Max, Mean, Sum
+from colonnade.stragglers import Wait
+from colonnade.surrogates import Disk, Memory, Storage
+from colonnade.uplinks import Plain
+
+__all__ = ["GROUPS", "OURS", "Group", "Part", "find", "group_of", "names"]
+
+OURS = "colonnade"
+
+
+@dataclass(frozen=True, eq=False)  # one of each: equal is the same
+class Group:
+    """Things of one kind, from which a configuration chooses by name.
+
+    Parameters
+    ----------
+    name
+        In the plural; the entry points of other packages are in ``colonnade.NAME``.
+    key
+        The key of a section that says which one it is.
+    one
+        What messages call one of them.
+    about
+        What they are for.
+    ours
+        What Colonnade has, by name: a class or function whose arguments are the settings, or a
+        section.
+    kinds
+        Annotations of arguments that are chosen from this group.
+    default
+        Which one a section without the key is.
+    keys
+        Keys of settings that are called otherwise than the argument.
+    given
+        Arguments that the program gives: no settings.
+    """
+
+    name: str
+    key: str
+    one: str
+    about: str
+    ours: Mapping[str, Callable[..., Any]]
+    kinds: tuple[Any, ...] = ()
+    default: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+
+    @property
+    def entry_points(self) -> str:
+        """The group of entry points by which other packages add to it."""
+        return f"{OURS}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a name stands for.
+
+    Parameters
+    ----------
+    group
+        What kind of thing it is.
+    name
+        Its name in a configuration.
+    make
+        A class or function whose arguments are the settings, or a section.
+    origin
+        Who brought it: ``colonnade``, or a package with its version.
+    """
+
+    group: Group
+    name: str
+    make: Callable[..., Any]
+    origin: str = OURS
+
+
+GROUPS = {
+    group.name: group
+    for group in (
+        Group(
+            "methods",
+            "name",
+            "method",
+            "ready-made compositions of all the parts below",
+            {
+                "svfl": methods.svfl,
+                "fedbcd": methods.fedbcd,
+                "cvfl": methods.cvfl,
+                "efvfl": methods.efvfl,
+                "lean": methods.lean,
+            },
+            default="svfl",
+            keys={
+                "codec": "embedding",
+                "derivative_codec": "derivative",
+                "top_codec": "top",
+                "storage": "surrogates",
+            },
+        ),
+        Group(
+            "uplinks",
+            "uplink",
+            "uplink",
+            "how a batch's embeddings become the top model's input",
+            {"plain": Plain},
+        ),
+        Group(
+            "exchanges",
+            "exchange",
+            "exchange",
+            "what travels in a round, and who therefore learns what",
+            {"split": Split, "relay": Relay},
+        ),
+        Group(
+            "local_updates",
+            "local_updates",
+            "policy of local updates",
+            "which steps follow an exchange",
+            {"consecutive": Consecutive, "replayed": Replayed},
+        ),
+        Group(
+            "stragglers",
+            "stragglers",
+            "policy for stragglers",
+            "for whom a round waits",
+            {"wait": Wait},
+        ),
+        Group(
+            "fusions",
+            "fusion",
+            "fusion",
+            "how embeddings become the top model's input",
+            {"concat": Concat, "sum": Sum, "mean": Mean, "max": Max},
+            (Fusion, Additive),
+        ),
+        Group(
+            "links",
+            "link",
+            "link",
+            "a stream of embeddings or derivatives through a codec",
+            {"direct": Direct, "error_feedback": ErrorFeedback},
+            (Link,),
+        ),
+        Group(
+            "codecs",
+            "codec",
+            "codec",
+            "numbers to bytes and back",
+            {
+                "float": Float,
+                "scalar": Scalar,
+                "lattice": Lattice,
+                "lloyd_max": LloydMax,
+                "qsgd": QSGD,
+                "product": ProductQuantised,
+                "entropy": Entropy,
+                "top_k": TopK,
+                "large_rows": LargeRows,
+                "by_round": ByRound,
+            },
+            (Codec, Quantiser),
+        ),
+        Group(
+            "storages",
+            "storage",
+            "storage",
+            "where error feedback keeps what is known of each row",
+            {"memory": Memory, "disk": Disk},
+            (Storage,),
+        ),
+        Group(
+            "models",
+            "model",
+            "bottom model",
+            "what a party turns its columns into embeddings by",
+            {
+                "mlp": MlpConfig,
+                "resnet18": ResNet18Config,
+                "mvcnn": MvcnnConfig,
+                "lstm": LstmConfig,
+            },
+            default="mlp",
+            given=("inputs",),
+        ),
+        Group(
+            "tops",
+            "model",
+            "top model",
+            "what the label holder predicts by, from all embeddings",
+            {"mlp": TopConfig},
+            default="mlp",
+            given=("inputs", "outputs"),
+        ),
+    )
+}
+
+
+def group_of(annotation: Any) -> Group | None:
+    """Return the group that an argument so annotated is chosen from, if it is from one.
+
+    >>> group_of(Codec).name
+    'codecs'
+    """
+    for kind, group in _kinds():
+        if kind == annotation:
+            return group
+    return None
+
+
+@cache
+def _kinds() -> list[tuple[Any, Group]]:
+    """Return annotations and their groups; ``Method`` has those of its own parts."""
+    kinds = [(kind, group) for group in GROUPS.values() for kind in group.kinds]
+    hints = get_type_hints(Method)
+    return kinds + [(hints[group.key], group) for group in GROUPS.values() if group.key in hints]
+
+
+def names(group: Group) -> tuple[str, ...]:
+    """Return all names there are, ours first; nothing is imported for it."""
+    return tuple(dict.fromkeys([*group.ours, *_installed(group)]))
+
+
+def find(group: Group, name: str) -> Part:
+    """Return what a name stands for.
+
+    Raises
+    ------
+    ConfigurationError
+        If nobody has it, several have it, or the package that has it cannot be imported.
+    """
+    offered = _installed(group).get(name, [])
+    owners = [OURS] * (name in group.ours) + [_origin(point) for point in offered]
+    if not owners:
+        raise ConfigurationError(f"there is no {group.one} {name!r}")
+    if len(owners) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(owners)} both have a {group.one} called {name!r}, so it is not clear "
+            "which is meant; one of the packages has to rename or to go"
+        )
+    if name in group.ours:
+        return Part(group, name, group.ours[name])
+    return Part(group, name, _loaded(group, offered[0]), owners[0])
+
+
+def _installed(group: Group) -> Mapping[str, list[EntryPoint]]:
+    return _all_installed(tuple(sys.path)).get(group.entry_points, {})
+
+
+@cache
+def _all_installed(path: tuple[str, ...]) -> Mapping[str, Mapping[str, list[EntryPoint]]]:
+    """Return the entry points of other packages, by group and name, that are on this path."""
+    found: dict[str, dict[str, list[EntryPoint]]] = defaultdict(lambda: defaultdict(list))
+    every = entry_points()
+    for group in GROUPS.values():
+        for point in every.select(group=group.entry_points):
+            found[point.group][point.name].append(point)
+    return {group: dict(by_name) for group, by_name in found.items()}
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+
+
+def _loaded(group: Group, point: EntryPoint) -> Callable[..., Any]:
+    where = f"the {group.one} {point.name!r} of {_origin(point)} ({point.value})"
+    try:
+        made = point.load()
+    except (Exception, SystemExit) as error:  # whatever a module of somebody else does
+        raise ConfigurationError(
+            f"{where} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(made):
+        raise ConfigurationError(f"{where} is neither a class nor a function, but {made!r}")
+    return made  # type: ignore[no-any-return]  # callable is all that is known
