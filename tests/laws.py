@@ -25,13 +25,13 @@ from colonnade.uplinks import Uplink
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models",
-    "codecs surrogates links flows disclosures layout organisations",
+    "codecs surrogates links flows disclosures layout metrics organisations",
     "batches ledger checkpoints journals channels costs descriptions tables",
     "local_updates stragglers training uplinks evaluation agreement",
     "roles",
     "exchanges method",
     "drivers",
-    "metrics checks prediction export runs",
+    "checks prediction export runs",
     "reports methods datasets objectives",
     "federation",
     "planning assembly partners progress",

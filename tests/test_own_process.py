@@ -17,7 +17,6 @@ from colonnade.agreement import Agreement, HolderSeat, PartySeat
 from colonnade.config import parse_config
 from colonnade.drivers import Assignment, Elsewhere, Processes
 from colonnade.layout import Layout
-from colonnade.metrics import RMSE
 from colonnade.models import parameter_count
 from colonnade.organisations import LabelHolder, Party
 from test_elsewhere import found_in_memory, python
@@ -70,14 +69,6 @@ def label_holder(folder):
     return LabelHolder(HOLDER, table(folder), top, optimiser=partial(torch.optim.SGD, lr=0.1))
 
 
-def squared_error(predictions, labels):
-    return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
-
-
-def rmse(outputs, labels):
-    return {"rmse": RMSE(outputs, labels)}
-
-
 def agreement(path):
     """What is agreed on, from the file that everybody has."""
     agreed = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -100,8 +91,7 @@ def cast(name, folder, agreed):
         return exchange.party(common, PartySeat(party(name, folder)))
     own = label_holder(folder)
     assert parameter_count(own.top) == common.parameters
-    seat = HolderSeat(own, squared_error, rmse, "test_rmse", greater_is_better=False)
-    return exchange.label_holder(common, seat)
+    return exchange.label_holder(common, HolderSeat(own))
 
 
 def digest(*modules):

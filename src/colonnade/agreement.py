@@ -9,7 +9,7 @@ be cast where its organisation's data are.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol, Self, runtime_checkable
@@ -24,6 +24,7 @@ from colonnade.flows import FixedSize, Flow, largest_body
 from colonnade.layout import Layout
 from colonnade.links import Link, Rows
 from colonnade.local_updates import LocalUpdates
+from colonnade.metrics import Metric
 from colonnade.models import Fusion, Learner
 from colonnade.organisations import LabelHolder, Loss, Party
 from colonnade.stragglers import Stragglers
@@ -36,16 +37,12 @@ __all__ = [
     "Exchange",
     "HolderRole",
     "HolderSeat",
-    "Metrics",
     "PartyRole",
     "PartySeat",
     "Shared",
 ]
 
 VERDICT = "verdict"
-
-Metrics = Callable[[Tensor, Tensor], Mapping[str, float]]
-"""From the top model's outputs and the labels of all held-out rows to named numbers."""
 
 
 class PartyRole(Role, Protocol):
@@ -271,18 +268,10 @@ class HolderSeat:
     ----------
     own
         Its labels and top model, and its columns and bottom model, if any.
-    loss
-        From predictions and labels of a batch to its mean loss.
     metrics
-        What is reported of an evaluation.
-    watched
-        The name of the metric that training is judged by.
-    greater_is_better
-        Its direction.
+        What is reported of an evaluation, the first being the one that training is judged by; none
+        for those that fit the labels (``usual_metrics``).
     """
 
     own: LabelHolder
-    loss: Loss
-    metrics: Metrics
-    watched: str
-    greater_is_better: bool
+    metrics: tuple[Metric, ...] = ()

@@ -41,7 +41,7 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.method import Method
 from colonnade.methods import svfl
-from colonnade.metrics import ACCURACY, LOG_LOSS, RMSE, Metric
+from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import parameter_count, take
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
@@ -112,11 +112,8 @@ class Federation:
         )
         self.test_rows = self._checked_rows("test_rows", [] if test_rows is None else test_rows)
         self._check_disjoint()
-        classes = not label_holder.labels.is_floating_point()
-        self.metrics = tuple(metrics or ((ACCURACY, LOG_LOSS) if classes else (RMSE,)))
-        self.loss = label_holder.loss or (
-            nn.functional.cross_entropy if classes else _squared_error
-        )
+        self.metrics = tuple(metrics or usual_metrics(label_holder.labels))
+        self.loss = label_holder.objective()
         for party in self.parties:
             check_device(party.name, party.device)
         check_device(label_holder.name, label_holder.device)
@@ -245,11 +242,7 @@ class Federation:
             party.name: exchange.party(agreement, PartySeat(party, shared))
             for party in self.parties
         }
-        first = self.metrics[0]
-        watched = f"{agreement.evaluation.watched.name}_{first.name}"
-        seat = HolderSeat(
-            holder, self.loss, _NamedMetrics(self.metrics), watched, first.greater_is_better
-        )
+        seat = HolderSeat(holder, self.metrics)
         return roles | {holder.name: exchange.label_holder(agreement, seat)}
 
     # Telling what happened
@@ -451,22 +444,6 @@ class Federation:
                     f"but it returned {shown(loss)}"
                 )
         self._check_metrics(output)
-
-
-class _NamedMetrics:
-    """Computes metrics, by their names."""
-
-    def __init__(self, metrics: Sequence[Metric]) -> None:
-        self._metrics = metrics
-
-    def __call__(self, outputs: Tensor, labels: Tensor) -> dict[str, float]:
-        return {metric.name: metric(outputs, labels) for metric in self._metrics}
-
-
-def _squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean squared error of predictions ``[B]`` or ``[B, 1]`` for labels ``[B]``."""
-    # Without the common shape, torch would compare every prediction with every label.
-    return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
 
 
 _ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")

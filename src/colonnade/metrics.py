@@ -39,6 +39,7 @@ __all__ = [
     "rmse",
     "top_k",
     "top_k_accuracy",
+    "usual_metrics",
 ]
 
 
@@ -355,3 +356,12 @@ def _diverged(values: Tensor) -> bool:
 
 def _per_class(classes: Tensor, logits: Tensor) -> Tensor:
     return torch.bincount(classes, minlength=logits.shape[1]).double()
+
+
+def usual_metrics(labels: Tensor) -> tuple[Metric, ...]:
+    """Return what is reported where nothing else is asked for: of classes, or of numbers.
+
+    >>> [metric.name for metric in usual_metrics(torch.tensor([0, 1]))]
+    ['accuracy', 'log_loss']
+    """
+    return (RMSE,) if labels.is_floating_point() else (ACCURACY, LOG_LOSS)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from colonnade.errors import ConfigurationError
 from colonnade.models import Features, Learner, OptimiserFactory, SchedulerFactory
 
-__all__ = ["LabelHolder", "Loss", "Party", "Transformer", "check_names"]
+__all__ = ["LabelHolder", "Loss", "Party", "Transformer", "check_names", "squared_error"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From predictions and labels of a batch to its mean loss."""
@@ -111,6 +111,12 @@ class LabelHolder:
     device: str | torch.device = "cpu"
     transformer: Transformer | None = None
 
+    def objective(self) -> Loss:
+        """Return the loss: the one given, or that which fits the labels."""
+        if self.loss is not None:
+            return self.loss
+        return squared_error if self.labels.is_floating_point() else nn.functional.cross_entropy
+
     def learners(self) -> tuple[Learner, Learner | None]:
         """Return copies of the top model and of the bottom model, if any, to be trained."""
         own = self.as_party()
@@ -130,6 +136,16 @@ class LabelHolder:
             self.device,
             self.transformer,
         )
+
+
+def squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean squared error of predictions ``[B]`` or ``[B, 1]`` for labels ``[B]``.
+
+    >>> squared_error(torch.tensor([[1.0], [3.0]]), torch.tensor([1.0, 1.0]))
+    tensor(2.)
+    """
+    # Without the common shape, torch would compare every prediction with every label.
+    return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
 
 
 def check_names(parties: Sequence[Party], holder: LabelHolder) -> None:

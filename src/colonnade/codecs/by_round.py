@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from torch import Tensor
 
-from colonnade.codecs.codec import Bounded, Codec, Contractive, Law
+from colonnade.codecs.codec import Bounded, Codec, Contractive, Exact, Law
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
 
@@ -64,9 +64,13 @@ class ByRound:
         laws = [codec.law(shape) for codec in self.codecs]
         if all(law == laws[0] for law in laws):
             return laws[0]
-        contractions = [law.alpha for law in laws if isinstance(law, Contractive)]
-        if len(contractions) == len(laws):
-            return Contractive(min(contractions))
+        alphas = [
+            1.0 if isinstance(law, Exact) else law.alpha
+            for law in laws
+            if isinstance(law, Exact | Contractive)
+        ]
+        if len(alphas) == len(laws):
+            return Contractive(min(alphas))
         return Bounded(absolute=float("inf"))
 
     @property

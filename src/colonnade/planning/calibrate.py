@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from colonnade.costs import CostModel, Measured
 from colonnade.drivers import Simulate
+from colonnade.errors import LocalProtocolError
 from colonnade.federation import Federation
 from colonnade.method import Method
 from colonnade.training import Training
@@ -56,7 +57,9 @@ class _Calibrated:
                 for (owner, what, r), mean in self.means.items()
                 if (owner, what) == (role, kind)
             ]
-            known = min(near)[1] if near else 0.0
+            if not near:
+                raise LocalProtocolError(f"no round of calibration did {kind!r} work at {role!r}")
+            known = min(near)[1]
         return round(known)
 
 

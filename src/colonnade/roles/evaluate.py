@@ -7,16 +7,16 @@ messages carry the purpose EVALUATION, so that the ledger keeps them apart from 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from colonnade.agreement import Metrics
 from colonnade.effects import Purpose, Work
 from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
+from colonnade.metrics import Metric
 from colonnade.models import Learner
 from colonnade.uplinks import Collected, Collector, Moment, Uploader
 
@@ -68,7 +68,7 @@ async def evaluated(
     own: Own,
     top: Learner,
     labels: Tensor,
-    metrics: Metrics,
+    metrics: Sequence[Metric],
     held_out: HeldOut,
     round: int,
 ) -> dict[str, float]:
@@ -77,7 +77,7 @@ async def evaluated(
     truth = labels[torch.from_numpy(held_out.rows)]
     values = await Work(
         "metrics",
-        lambda: metrics(predictions, truth),
+        lambda: {metric.name: metric(predictions, truth) for metric in metrics},
         round,
         Purpose.EVALUATION,
         rows=len(truth),

@@ -18,6 +18,7 @@ from colonnade.effects import Boundary, Close, Expect, Purpose, Receive, Report,
 from colonnade.errors import Diverged
 from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
+from colonnade.metrics import usual_metrics
 from colonnade.models import Learner, take
 from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
@@ -134,17 +135,16 @@ class TrainingLabelHolder(ABC):
         self.round = 0
         self.top, self.bottom = own.learners()
         self._labels = own.labels
-        self._loss = seat.loss
+        self._loss = own.objective()
         self._features = own.features
         self._parties = layout.parties
         self._row_sets = agreement.row_sets
         self._batches = agreement.batches
         self._evaluation = agreement.evaluation
         self._uplink = method.uplink.collector(layout, method.fusion, method.stragglers)
-        self._metrics = seat.metrics
+        self._metrics = seat.metrics or usual_metrics(own.labels)
         self._seed = layout.seed
-        rule = agreement.evaluation.stopping
-        self._judge = None if rule is None else Judge(rule, seat.watched, seat.greater_is_better)
+        self._judge = self._made_judge()
         # The loss of each row since the last report, summed in double precision.
         self._loss_sum = 0.0
         self._loss_rows = 0
@@ -155,6 +155,12 @@ class TrainingLabelHolder(ABC):
     def peers(self) -> Sequence[str]:
         """Every party."""
         return self._parties
+
+    def _made_judge(self) -> Judge | None:
+        plan, first = self._evaluation, self._metrics[0]
+        if plan.stopping is None:
+            return None
+        return Judge(plan.stopping, f"{plan.watched.name}_{first.name}", first.greater_is_better)
 
     @property
     def best_round(self) -> int | None:
