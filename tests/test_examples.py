@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def needs(name):
 
 
 def test_every_program_is_known():
-    assert set(PRINTED) == {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {*PRINTED, "own_processes"} == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
 @pytest.mark.data
@@ -60,6 +62,19 @@ def test_a_program_prints_what_it_should(name, capsys, tmp_path, monkeypatch):
         assert gains[1] > 0.03  # the bureau's columns are worth most
     if name == "mnist_quadrants":
         assert float(re.search(r"accuracy (0\.\d+)", printed)[1]) > 0.94
+
+
+def test_organisations_train_in_processes_of_their_own(tmp_path):
+    program = [sys.executable, str(EXAMPLES / "own_processes.py")]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, *parts = done.stdout.splitlines()
+    assert re.fullmatch(r"220 messages, accuracy 0\.\d\d", first)
+    assert parts == [
+        "bank/part/bottom.safetensors",
+        "insurer/part/top.safetensors",
+        "shop/part/bottom.safetensors",
+    ]
 
 
 @pytest.mark.data

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from colonnade import codecs, datasets, errors, methods, metrics, reports, tables
+    from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
     from colonnade.channels import Channel, Network
     from colonnade.costs import Measured, Modelled
-    from colonnade.drivers import Processes, Replay, Simulate
+    from colonnade.drivers import Elsewhere, Processes, Replay, Simulate
+    from colonnade.effects import Role
     from colonnade.estimators import VerticalClassifier, VerticalRegressor
     from colonnade.exchanges import Relay, Split
     from colonnade.export import load_part
     from colonnade.federation import Federation
+    from colonnade.layout import Layout
     from colonnade.links import Direct, ErrorFeedback
     from colonnade.local_updates import Consecutive, Replayed
     from colonnade.method import Method
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from colonnade.partners import partner_values
     from colonnade.planning import plan
     from colonnade.runs import Run, load_run
+    from colonnade.stragglers import Wait
     from colonnade.surrogates import Disk, Memory
     from colonnade.training import EarlyStopping, Training, Watcher
     from colonnade.uplinks import Plain
@@ -32,15 +36,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agreement",
     "Channel",
     "Concat",
     "Consecutive",
     "Direct",
     "Disk",
     "EarlyStopping",
+    "Elsewhere",
     "ErrorFeedback",
     "Federation",
+    "HolderSeat",
     "LabelHolder",
+    "Layout",
     "Max",
     "Mean",
     "Measured",
@@ -49,18 +57,22 @@ __all__ = [
     "Modelled",
     "Network",
     "Party",
+    "PartySeat",
     "Plain",
     "Processes",
     "Relay",
     "Replay",
     "Replayed",
+    "Role",
     "Run",
+    "Shared",
     "Simulate",
     "Split",
     "Sum",
     "Training",
     "VerticalClassifier",
     "VerticalRegressor",
+    "Wait",
     "Watcher",
     "codecs",
     "datasets",
@@ -77,13 +89,16 @@ __all__ = [
 
 # Resolved on first use: torch takes seconds to import, and `colonnade --help` needs none of it.
 _HOMES = {
+    "colonnade.agreement": ("Agreement", "HolderSeat", "PartySeat", "Shared"),
     "colonnade.channels": ("Channel", "Network"),
     "colonnade.costs": ("Measured", "Modelled"),
-    "colonnade.drivers": ("Processes", "Replay", "Simulate"),
+    "colonnade.drivers": ("Elsewhere", "Processes", "Replay", "Simulate"),
+    "colonnade.effects": ("Role",),
     "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),
     "colonnade.exchanges": ("Relay", "Split"),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
+    "colonnade.layout": ("Layout",),
     "colonnade.links": ("Direct", "ErrorFeedback"),
     "colonnade.local_updates": ("Consecutive", "Replayed"),
     "colonnade.method": ("Method",),
@@ -92,6 +107,7 @@ _HOMES = {
     "colonnade.partners": ("partner_values",),
     "colonnade.planning": ("plan",),
     "colonnade.runs": ("Run", "load_run"),
+    "colonnade.stragglers": ("Wait",),
     "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("EarlyStopping", "Training", "Watcher"),
     "colonnade.uplinks": ("Plain",),

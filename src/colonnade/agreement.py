@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from colonnade.batches import BatchPlan, pieces
 from colonnade.disclosures import Disclosure
 from colonnade.effects import Purpose, Role
+from colonnade.errors import ConfigurationError
 from colonnade.evaluation import EvaluationPlan, HeldOut
 from colonnade.flows import FixedSize, Flow, largest_body
 from colonnade.layout import Layout
@@ -154,6 +155,11 @@ class Agreement:
         Of the top model.
     train_rows, validation_rows, test_rows
         Row numbers of the aligned table.
+
+    Raises
+    ------
+    ConfigurationError
+        If layout and training disagree about the seed.
     """
 
     method: Composition
@@ -163,6 +169,13 @@ class Agreement:
     train_rows: Rows
     validation_rows: Rows
     test_rows: Rows
+
+    def __post_init__(self) -> None:
+        if self.layout.seed != self.training.seed:
+            raise ConfigurationError(
+                f"the layout has the seed {self.layout.seed}, training {self.training.seed}: all "
+                "draw the same batches from one"
+            )
 
     @cached_property
     def batches(self) -> BatchPlan:

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from colonnade.agreement import VERDICT, Agreement, HolderSeat, PartySeat
 from colonnade.effects import Boundary, Close, Expect, Purpose, Receive, Report, Send, Work
-from colonnade.errors import Diverged
+from colonnade.errors import ConfigurationError, Diverged
 from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
 from colonnade.metrics import usual_metrics
-from colonnade.models import Learner, take
+from colonnade.models import Learner, parameter_count, take
 from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.uplinks import Moment
@@ -41,6 +41,10 @@ class TrainingParty(ABC):
     def __init__(self, agreement: Agreement, seat: PartySeat) -> None:
         layout, uplink = agreement.layout, agreement.method.uplink
         self.name = seat.own.name
+        if self.name not in layout.parties:
+            raise ConfigurationError(
+                f"{self.name!r} is none of the parties agreed on, {', '.join(layout.parties)}"
+            )
         self.round = 0
         self.bottom = seat.own.learner()
         self._features = seat.own.features
@@ -134,6 +138,12 @@ class TrainingLabelHolder(ABC):
         self.name = own.name
         self.round = 0
         self.top, self.bottom = own.learners()
+        parameters = parameter_count(own.top)
+        if (own.name, parameters) != (layout.label_holder, agreement.parameters):
+            raise ConfigurationError(
+                f"agreed on was {layout.label_holder!r} with a top model of "
+                f"{agreement.parameters} parameters, but here is {own.name!r} with {parameters}"
+            )
         self._labels = own.labels
         self._loss = own.objective()
         self._features = own.features
