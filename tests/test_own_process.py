@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,8 @@ from torch import nn
 
 from colonnade.agreement import Agreement, HolderSeat, PartySeat
 from colonnade.config import parse_config
-from colonnade.drivers import Assignment, Elsewhere, Processes
+from colonnade.drivers import Assignment, Elsewhere, Processes, Simulate
+from colonnade.errors import ConfigurationError, DataError
 from colonnade.layout import Layout
 from colonnade.models import parameter_count
 from colonnade.organisations import LabelHolder, Party
@@ -157,3 +159,75 @@ def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
     models, entries = json.loads(python(JOINED, tmp_path))
     assert {name: told[name]["model"] for name in names} == models
     assert [list(entry) for entry in record.ledger.without_time()] == entries
+
+
+def seats():
+    """Roles of three organisations that agree, and what they were made of."""
+    from colonnade.testing.methods import TRAINING, small_federation
+
+    method = parse_config(AGREED).method.build()
+    federation = small_federation(method, holder_has_features=False)
+    return federation, federation.agreement(method, TRAINING)
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda a: replace(
+            a, training=replace(a.training, seed=8), layout=replace(a.layout, seed=8)
+        ),
+        lambda a: replace(a, train_rows=a.train_rows[::-1]),
+        lambda a: replace(a, training=replace(a.training, epochs=3)),
+        lambda a: replace(a, method=parse_config({"method": "lean"}).method.build()),
+    ],
+    ids=["seed", "rows", "epochs", "method"],
+)
+def test_organisations_that_disagree_do_not_train(other, driver):
+    federation, agreed = seats()
+    exchange = agreed.method.exchange
+    different = other(agreed)
+    roles = [exchange.party(agreed, PartySeat(p)) for p in federation.parties[:2]]
+    last = PartySeat(federation.parties[2])
+    roles.append(different.method.exchange.party(different, last))
+    roles.append(exchange.label_holder(agreed, HolderSeat(federation.label_holder)))
+    with pytest.raises(ConfigurationError, match=r"agreements of .* and of 'party_2' differ"):
+        driver.run(roles, Assignment())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "why"),
+    [
+        (lambda f, a: replace(a, layout=replace(a.layout, seed=99)), ConfigurationError, "seed"),
+        (lambda f, a: replace(a, train_rows=np.arange(900)), ConfigurationError, "90 rows are"),
+        (lambda f, a: replace(a, test_rows=np.array([-1])), ConfigurationError, "but row -1"),
+        (
+            lambda f, a: a.method.exchange.party(a, PartySeat(replace(f.parties[0], name="bnak"))),
+            ConfigurationError,
+            "'bnak' is none of the parties",
+        ),
+        (
+            lambda f, a: a.method.exchange.party(
+                a, PartySeat(replace(f.parties[0], features=f.parties[0].features[:30]))
+            ),
+            DataError,
+            "'party_0' has 30 rows, but 90 are aligned",
+        ),
+        (
+            lambda f, a: a.method.exchange.label_holder(
+                replace(a, parameters=99), HolderSeat(f.label_holder)
+            ),
+            ConfigurationError,
+            "99 parameters, but here is 'holder' with 15",
+        ),
+        (
+            lambda f, a: Simulate().run([Elsewhere("bank", (), seats)], Assignment()),
+            ConfigurationError,
+            "is no role",
+        ),
+    ],
+    ids=["seed", "rows", "row", "name", "table", "parameters", "elsewhere"],
+)
+def test_what_cannot_be_is_said(wrong, error, why):
+    with pytest.raises(error, match=why):
+        wrong(*seats())

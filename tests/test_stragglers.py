@@ -87,6 +87,7 @@ def test_what_comes_late_is_discarded_and_told():
     assert discarded
     assert {(e.sender, e.kind) for e in discarded} == {("party_1", "embedding")}
     assert run.summary["messages_discarded"] == len(discarded)
+    assert any("messages that party_1 sent" in w for w in run.summary["warnings"])
     assert run.summary["bytes_discarded"] == sum(e.body_bytes for e in discarded)
 
 

@@ -8,12 +8,14 @@ be cast where its organisation's data are.
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol, Self, runtime_checkable
 
+import numpy as np
 from torch import Tensor, nn
 
 from colonnade.batches import BatchPlan, pieces
@@ -159,7 +161,7 @@ class Agreement:
     Raises
     ------
     ConfigurationError
-        If layout and training disagree about the seed.
+        If layout and training disagree about the seed, or a row is not in the table.
     """
 
     method: Composition
@@ -171,6 +173,12 @@ class Agreement:
     test_rows: Rows
 
     def __post_init__(self) -> None:
+        for rows in self.row_sets:
+            if len(rows) and not 0 <= rows.min() <= rows.max() < self.layout.rows:
+                raise ConfigurationError(
+                    f"{self.layout.rows} rows are aligned, numbered from 0, but row "
+                    f"{rows.max() if rows.max() > 0 else rows.min()} is to be used"
+                )
         if self.layout.seed != self.training.seed:
             raise ConfigurationError(
                 f"the layout has the seed {self.layout.seed}, training {self.training.seed}: all "
@@ -208,6 +216,15 @@ class Agreement:
             self.batches.rounds,
             training.early_stopping,
         )
+
+    @cached_property
+    def digest(self) -> str:
+        """What all organisations' roles must have in common: drivers refuse to run others."""
+        said = (self.method, self.training, self.layout, self.parameters)
+        hashed = hashlib.blake2b(repr(said).encode(), digest_size=16)
+        for rows in self.row_sets:
+            hashed.update(f"{len(rows)}".encode() + np.ascontiguousarray(rows, np.int64).tobytes())
+        return hashed.hexdigest()
 
     @property
     def row_sets(self) -> tuple[Rows, ...]:

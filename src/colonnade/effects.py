@@ -321,7 +321,11 @@ class Recall(Effect[Notes]):
 
 
 class Role(Protocol):
-    """One organisation's part in a protocol."""
+    """One organisation's part in a protocol.
+
+    One that was cast from something that all organisations agreed on has the digest of that as an
+    attribute ``agreed``: a driver runs only roles that have the same.
+    """
 
     name: str
     round: int

@@ -11,10 +11,18 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features, Learner, OptimiserFactory, SchedulerFactory
 
-__all__ = ["LabelHolder", "Loss", "Party", "Transformer", "check_names", "squared_error"]
+__all__ = [
+    "LabelHolder",
+    "Loss",
+    "Party",
+    "Transformer",
+    "check_names",
+    "check_rows",
+    "squared_error",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From predictions and labels of a batch to its mean loss."""
@@ -146,6 +154,13 @@ def squared_error(predictions: Tensor, labels: Tensor) -> Tensor:
     """
     # Without the common shape, torch would compare every prediction with every label.
     return nn.functional.mse_loss(predictions.reshape(labels.shape), labels)
+
+
+def check_rows(name: str, values: Features, rows: int) -> None:
+    """Raise ``DataError`` unless there are as many rows as were aligned."""
+    for part in [values] if isinstance(values, Tensor) else values.values():
+        if len(part) != rows:
+            raise DataError(f"{name!r} has {len(part)} rows, but {rows} are aligned")
 
 
 def check_names(parties: Sequence[Party], holder: LabelHolder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -268,9 +269,25 @@ def summarise(
             for (role, kind_purpose, activity), spent in record.activities.items()
         ],
         "privacy": dict(privacy),
-        "warnings": warnings,
+        "warnings": [*warnings, *_late(ledger)],
         **details,
     }
+
+
+def _late(ledger: Ledger) -> list[str]:
+    """Return a warning for each organisation whose messages of training came too late."""
+    sent: dict[str, int] = defaultdict(int)
+    late: dict[str, int] = defaultdict(int)
+    for entry in ledger:
+        if entry.purpose.trains:
+            sent[entry.sender] += 1
+            late[entry.sender] += entry.discarded
+    return [
+        f"{count} of the {sent[name]} messages that {name} sent for training came too late and "
+        "were discarded: it took no part in those rounds"
+        for name, count in late.items()
+        if count
+    ]
 
 
 def _round_of(history: pl.DataFrame, metric: str, best: float) -> int:

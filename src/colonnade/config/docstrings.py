@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["about_parameters", "first_sentence", "summary"]
@@ -54,7 +55,7 @@ def about_parameters(described: Any) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     names: list[str] = []
     inside = False
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in pairwise([*lines, ""]):
         if _UNDERLINE.fullmatch(following):
             inside = line.strip() == "Parameters"
         elif not inside or _UNDERLINE.fullmatch(line):

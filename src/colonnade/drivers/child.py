@@ -28,7 +28,7 @@ import torch
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
-from colonnade.drivers.driver import Outbox, identities, perform
+from colonnade.drivers.driver import Outbox, agreements, identities, perform
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
@@ -155,6 +155,8 @@ class _Child:
 
     def play(self) -> None:
         finished = True
+        for agreed in agreements([self.role]).values():
+            control.tell(self.parent, control.Cast(agreed))
         coroutine = self.role.run()
         try:
             answer = None

@@ -16,6 +16,7 @@ from colonnade.wire import Message
 
 __all__ = [
     "Abort",
+    "Cast",
     "Failed",
     "FromChild",
     "FromParent",
@@ -80,6 +81,12 @@ class Reported(msgspec.Struct, tag=True):
     values: dict[str, float | int | str]
 
 
+class Cast(msgspec.Struct, tag=True):
+    """The role is there, cast from the agreement with this digest."""
+
+    agreed: str
+
+
 class Saved(msgspec.Struct, tag=True):
     """What the role contributes to the cut at the gate.
 
@@ -127,7 +134,7 @@ class Failed(msgspec.Struct, tag=True):
 
 
 FromParent = Gate | Save | Stop | Abort
-FromChild = Reached | Reported | Saved | Played | Left | Failed
+FromChild = Cast | Reached | Reported | Saved | Played | Left | Failed
 
 _encode = msgspec.msgpack.Encoder().encode
 _from_parent: msgspec.msgpack.Decoder[FromParent] = msgspec.msgpack.Decoder(FromParent)

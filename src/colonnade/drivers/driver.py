@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.effects import Arrivals, Notes, Role, Send, Work
+from colonnade.errors import ConfigurationError
 from colonnade.ledger import Ledger
 from colonnade.streams import work_seed
 from colonnade.wire import MAX_BODY_BYTES, Message, encode_header
@@ -32,8 +33,11 @@ __all__ = [
     "Part",
     "RunRecord",
     "Trace",
+    "agreements",
+    "check_roles",
     "identities",
     "perform",
+    "refuse_disagreement",
     "threads",
 ]
 
@@ -254,6 +258,46 @@ class Driver(Protocol):
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles``; afterwards their attributes hold the final state."""
         ...
+
+
+def refuse_disagreement(agreed: Mapping[str, str]) -> None:
+    """Raise ``ConfigurationError`` unless all roles were cast from the same agreement.
+
+    Parameters
+    ----------
+    agreed
+        The digest of each role's agreement, by its name, of those that have one.
+    """
+    said: dict[str, list[str]] = {}
+    for name, digest in agreed.items():
+        said.setdefault(digest, []).append(name)
+    if len(said) > 1:
+        groups = " and of ".join(" and ".join(map(repr, names)) for names in said.values())
+        raise ConfigurationError(
+            f"the agreements of {groups} differ: method, training, layout, numbers of parameters "
+            "and rows must be the same everywhere"
+        )
+
+
+def check_roles(roles: Iterable[object]) -> None:
+    """Raise ``ConfigurationError`` unless these can be played here, and together."""
+    for role in roles:
+        if not hasattr(role, "run"):
+            raise ConfigurationError(
+                f"{role!r} is no role; Elsewhere describes one that Processes alone can play"
+            )
+    refuse_disagreement(agreements(roles))
+
+
+def agreements(roles: Iterable[object]) -> dict[str, str]:
+    """Return the digests of the agreements that roles were cast from, by their names."""
+    return {role.name: role.agreed for role in roles if isinstance(role, _Agreed)}
+
+
+@runtime_checkable
+class _Agreed(Protocol):
+    name: str
+    agreed: str
 
 
 class Outbox:

@@ -31,7 +31,7 @@ from colonnade.drivers import control
 from colonnade.drivers.account import Account
 from colonnade.drivers.child import ChildTask, play
 from colonnade.drivers.cut import Cut
-from colonnade.drivers.driver import Assignment, Discarded, Part, RunRecord
+from colonnade.drivers.driver import Assignment, Discarded, Part, RunRecord, refuse_disagreement
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.effects import Notes, Role
 from colonnade.errors import RoleFailed
@@ -108,6 +108,7 @@ class _Parent:
         self.sent: dict[str, dict[str, int]] = {}
         self.saving: Cut | None = None
         self.played: dict[str, control.Played] = {}
+        self.agreed: dict[str, str] = {}
         self.child_cpu: dict[str, float] = {}
         self.socket_bytes: dict[tuple[str, str], int] = {}
         self.discarded: list[Discarded] = []
@@ -233,6 +234,9 @@ class _Parent:
 
     def _heed(self, name: str, message: control.FromChild) -> None:
         match message:
+            case control.Cast(agreed):
+                self.agreed[name] = agreed
+                refuse_disagreement(self.agreed)
             case control.Reached(round, sent, sent_bytes):
                 self.reached[name] = round
                 self.sent[name] = sent

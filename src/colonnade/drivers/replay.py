@@ -23,6 +23,7 @@ from colonnade.drivers.driver import (
     Part,
     RunRecord,
     Trace,
+    check_roles,
     perform,
     threads,
 )
@@ -82,6 +83,7 @@ class Replay:
         Deadlock
             If the trace asks for a message that these roles never send: it is of another run.
         """
+        check_roles(roles)
         wall, cpu = time.perf_counter(), time.process_time()
         ledger = Ledger()
         cut = None

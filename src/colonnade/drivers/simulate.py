@@ -31,6 +31,7 @@ from colonnade.drivers.driver import (
     Outbox,
     Part,
     RunRecord,
+    check_roles,
     identities,
     perform,
     threads,
@@ -99,6 +100,7 @@ class Simulate:
         Deadlock
             If every unfinished role waits and no message is under way.
         """
+        check_roles(roles)
         with threads(assignment.threads):
             return _Simulation(self.network, self.costs, roles, assignment).run()
 

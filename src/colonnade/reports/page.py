@@ -214,6 +214,7 @@ def _headlines(run: Run) -> list[_Fact]:
         _Fact("sent up", human_bytes(s["bytes_up"]), "for training"),
         _Fact("sent down", human_bytes(s["bytes_down"]), "for training"),
         _Fact("sent besides", human_bytes(s["bytes_evaluation"]), "to evaluate"),
+        *_discarded(s),
         _Fact(
             _clock(run),
             human_seconds(s["seconds_training"]),
@@ -221,6 +222,15 @@ def _headlines(run: Run) -> list[_Fact]:
         ),
     ]
     return facts
+
+
+def _discarded(summary: Mapping[str, Any]) -> list[_Fact]:
+    """Return how much came too late, where anything did."""
+    count = summary.get("messages_discarded", 0)
+    if not count:
+        return []
+    size = human_bytes(summary["bytes_discarded"])
+    return [_Fact("too late", size, f"in {count:,} messages, discarded")]
 
 
 def _best_place(run: Run) -> str:

@@ -20,6 +20,7 @@ from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
 from colonnade.metrics import usual_metrics
 from colonnade.models import Learner, parameter_count, take
+from colonnade.organisations import check_rows
 from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.uplinks import Moment
@@ -41,6 +42,8 @@ class TrainingParty(ABC):
     def __init__(self, agreement: Agreement, seat: PartySeat) -> None:
         layout, uplink = agreement.layout, agreement.method.uplink
         self.name = seat.own.name
+        self.agreed = agreement.digest
+        check_rows(self.name, seat.own.features, layout.rows)
         if self.name not in layout.parties:
             raise ConfigurationError(
                 f"{self.name!r} is none of the parties agreed on, {', '.join(layout.parties)}"
@@ -136,6 +139,10 @@ class TrainingLabelHolder(ABC):
     def __init__(self, agreement: Agreement, seat: HolderSeat) -> None:
         layout, method, own = agreement.layout, agreement.method, seat.own
         self.name = own.name
+        self.agreed = agreement.digest
+        check_rows(self.name, own.labels, layout.rows)
+        if own.features is not None:
+            check_rows(self.name, own.features, layout.rows)
         self.round = 0
         self.top, self.bottom = own.learners()
         parameters = parameter_count(own.top)

@@ -7,7 +7,7 @@ betray data, and the summary of a run says that this protection is off.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -86,11 +86,12 @@ class Plain(Uplink):
 
     def with_links(self, change: Callable[[Link], Link]) -> Plain:
         """Return it with both links changed."""
-        return Plain(change(self.link), change(self._through(Purpose.EVALUATION)))
+        held_out = change(self._through(Purpose.EVALUATION))
+        return replace(self, link=change(self.link), held_out=held_out)
 
     def of_new_rows(self) -> Plain:
         """Return the uplink with the link of held-out rows alone."""
-        return Plain(self._through(Purpose.PREDICTION))
+        return replace(self, link=self._through(Purpose.PREDICTION), held_out=None)
 
     def uploader(self, layout: Layout, party: Party) -> _Uploader:
         """Make the half of ``party``."""
