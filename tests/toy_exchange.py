@@ -24,11 +24,11 @@ KIND = "common"
 class Common(Exchange):
     """The derivative of the fused embedding goes to every party, in float32."""
 
+    takes_local_steps = True
+
     def check(self, method):
         if not isinstance(method.fusion, Additive):
             raise ConfigurationError("one derivative is right for fusion by sum or mean alone")
-        if method.local_updates.memory or method.stragglers.drops:
-            raise ConfigurationError("a common derivative is for Consecutive(...) and Wait()")
 
     def flows(self, agreement):
         layout, rows = agreement.layout, agreement.batches.batch_size
@@ -45,7 +45,7 @@ class Common(Exchange):
         )
         return (flow,)
 
-    def disclosures(self):
+    def disclosures(self, layout):
         return (Disclosure("labels", "stay with the label holder; derivatives tell of them"),)
 
     def party(self, agreement, seat):

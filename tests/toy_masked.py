@@ -48,7 +48,7 @@ class MaskedWords:
 class Masked(Uplink):
     """Only the sum of the parties' embeddings reaches the label holder."""
 
-    def check(self, fusion):
+    def check(self, fusion, stragglers):
         if not isinstance(fusion, Additive):
             raise ConfigurationError("a masked sum is all that fusion by sum or mean needs")
 
@@ -73,7 +73,7 @@ class Masked(Uplink):
             )
         )
 
-    def disclosures(self):
+    def disclosures(self, layout):
         return (
             Disclosure(
                 "embeddings",

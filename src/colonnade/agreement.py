@@ -104,13 +104,29 @@ class Composition(Protocol):
 class Exchange(Protocol):
     """What travels in a round besides the uplink, and which roles the organisations play.
 
-    A frozen value. One that inherits from this class has the answers that fit most exchanges.
+    A frozen value. One that inherits from this class has the answers that promise least: what it
+    does not say that it takes is refused.
     """
 
     @property
     def labels(self) -> Literal["private", "shared"]:
         """Whether every party has the labels; then each seat is given them."""
         return "private"
+
+    @property
+    def takes_local_steps(self) -> bool:
+        """Whether everybody may take more steps on the batch of a round: ``repeats``."""
+        return False
+
+    @property
+    def takes_replays(self) -> bool:
+        """Whether the label holder may go on with earlier batches: ``memory``."""
+        return False
+
+    @property
+    def takes_absences(self) -> bool:
+        """Whether a round can do without a party, which is told so."""
+        return False
 
     def check(self, method: Composition) -> None:
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""
@@ -122,7 +138,7 @@ class Exchange(Protocol):
         ...
 
     @abstractmethod
-    def disclosures(self) -> tuple[Disclosure, ...]:
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return who learns what by it, of the labels at least."""
         ...
 

@@ -261,6 +261,7 @@ class Federation:
         holder = self.label_holder.name
         history = history_frame(record, holder)
         watched = "validation" if len(self.validation_rows) else "test"
+        disclosures = method.disclosures(self.agreement(method, training).layout)
         summary = summarise(
             record,
             history,
@@ -269,8 +270,8 @@ class Federation:
             metric=f"{watched}_{self.metrics[0].name}",
             greater_is_better=self.metrics[0].greater_is_better,
             clock=driver.clock,
-            privacy=privacy_statement((*method.disclosures(), _ALIGNMENT)),
-            warnings=privacy_warnings(method.disclosures()),
+            privacy=privacy_statement((*disclosures, _ALIGNMENT)),
+            warnings=privacy_warnings(disclosures),
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,

@@ -9,6 +9,7 @@ from colonnade.agreement import Exchange
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Split
+from colonnade.layout import Layout
 from colonnade.links import Delivery, Link
 from colonnade.local_updates import Consecutive, LocalUpdates
 from colonnade.models import Concat, Fusion
@@ -56,9 +57,23 @@ class Method:
             value = getattr(self, part)
             if not isinstance(value, protocol) or isinstance(value, type):
                 raise ConfigurationError(_what_is_missing(part, value, protocol))
-        self.uplink.check(self.fusion)
+        self.uplink.check(self.fusion, self.stragglers)
         self.exchange.check(self)
-        policy = type(self.stragglers).__name__
+        policy, exchange = type(self.stragglers).__name__, type(self.exchange).__name__
+        if self.local_updates.repeats and not self.exchange.takes_local_steps:
+            raise ConfigurationError(
+                f"the exchange {exchange} takes one step a round, not {self.local_updates!r}"
+            )
+        if self.local_updates.memory and not self.exchange.takes_replays:
+            raise ConfigurationError(
+                f"replaying is for the split exchange, where the label holder alone has what it "
+                f"needs; {exchange} cannot: take Split(...), or Consecutive(...)"
+            )
+        if self.stragglers.drops and not self.exchange.takes_absences:
+            raise ConfigurationError(
+                f"{policy} lets a round go on without a party, but the exchange {exchange} waits "
+                "for everybody: say Wait(), or take the split exchange"
+            )
         if self.stragglers.drops and self.uplink.delivery is Delivery.EVERY_IN_ORDER:
             raise ConfigurationError(
                 f"{policy} lets embeddings that come too late be lost, but this uplink needs every "
@@ -80,9 +95,9 @@ class Method:
             exchange=self.exchange.with_links(change),
         )
 
-    def disclosures(self) -> tuple[Disclosure, ...]:
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return who learns what: all that uplink and exchange say."""
-        return (*self.exchange.disclosures(), *self.uplink.disclosures())
+        return (*self.exchange.disclosures(layout), *self.uplink.disclosures(layout))
 
 
 _PARTS: dict[str, type] = {

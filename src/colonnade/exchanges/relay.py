@@ -10,6 +10,7 @@ from colonnade.agreement import Agreement, Composition, Exchange, HolderSeat, Pa
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
 from colonnade.flows import Bundle, Flow
+from colonnade.layout import Layout
 from colonnade.links import Direct, Link
 from colonnade.models import Additive
 from colonnade.roles.relay import TOP, RelayLabelHolder, RelayParty
@@ -74,6 +75,11 @@ exchange
         if self.others not in ("codes", "total"):
             raise ConfigurationError(f"others is codes or total, not {self.others!r}")
 
+    @property
+    def takes_local_steps(self) -> bool:
+        """Everybody has what it needs to follow a gradient of its own."""
+        return True
+
     def check(self, method: Composition) -> None:
         """Refuse what needs a label holder that knows more than the parties."""
         if not isinstance(method.uplink, Relayable):
@@ -81,16 +87,6 @@ exchange
                 "the relay exchange passes on what each party sent, but "
                 f"{type(method.uplink).__name__} does not show the label holder each embedding: "
                 "take the split exchange"
-            )
-        if method.local_updates.memory:
-            raise ConfigurationError(
-                "replaying is for the split exchange, where the label holder alone has what it "
-                "needs; in the relay exchange everybody may take several steps: Consecutive(...)"
-            )
-        if method.stragglers.drops:
-            raise ConfigurationError(
-                "in the relay exchange every party needs to hear of all others, so a round waits "
-                "for everybody: say Wait(), or take the split exchange"
             )
         if self.others == "total" and not isinstance(method.fusion, Additive):
             raise ConfigurationError(
@@ -121,7 +117,7 @@ exchange
             flows.append(Flow(holder, receivers, EMBEDDING, training, link, rows, width, table))
         return tuple(flows)
 
-    def disclosures(self) -> tuple[Disclosure, ...]:
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return that every party learns all but the others' columns."""
         known, every = "known to every party", "every party"
         others = "those of the others" if self.others == "codes" else "the sum of the others'"

@@ -10,6 +10,7 @@ from colonnade.agreement import Agreement, Exchange, HolderSeat, PartySeat
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
 from colonnade.flows import FixedSize, Flow
+from colonnade.layout import Layout
 from colonnade.links import Direct, Link
 from colonnade.roles.split import DERIVATIVE, SKIPPED, SplitLabelHolder, SplitParty
 from colonnade.wire import Purpose
@@ -49,6 +50,21 @@ class Split(Exchange):
         if not 0 <= self.correction < math.inf:
             raise ConfigurationError(f"correction must be 0 or more, not {self.correction!r}")
 
+    @property
+    def takes_local_steps(self) -> bool:
+        """A party repeats the derivative that it got (FedBCD)."""
+        return True
+
+    @property
+    def takes_replays(self) -> bool:
+        """The label holder alone has what it needs for a step of its own."""
+        return True
+
+    @property
+    def takes_absences(self) -> bool:
+        """A party that was not waited for gets no derivative."""
+        return True
+
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return a derivative for each party, or the word that there is none."""
         layout, rows = agreement.layout, agreement.batches.batch_size
@@ -61,7 +77,7 @@ class Split(Exchange):
             flows.append(Flow(holder, layout.parties, SKIPPED, training, FixedSize(0), 0, 0, 0))
         return tuple(flows)
 
-    def disclosures(self) -> tuple[Disclosure, ...]:
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return that labels stay where they are, and what tells of them."""
         return (
             Disclosure(

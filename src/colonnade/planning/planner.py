@@ -189,7 +189,7 @@ def plan(
         whole = played(epochs)
         sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
         epoch = seconds / epochs
-    why = _why_bound(flows, training, -(-epochs * rounds // every))
+    why = _why_bound(method, flows, training, -(-epochs * rounds // every))
     return Plan(
         method=method.name,
         rounds=epochs * rounds,
@@ -205,10 +205,14 @@ def plan(
     )
 
 
-def _why_bound(flows: Sequence[Flow], training: Training, evaluations: int) -> tuple[str, ...]:
+def _why_bound(
+    method: Method, flows: Sequence[Flow], training: Training, evaluations: int
+) -> tuple[str, ...]:
     reasons = []
     if not all(flow.format.fixed_size for flow in flows):
         reasons.append("the size of a message depends on the values in it")
+    if method.stragglers.drops:
+        reasons.append("for whom a round waits depends on time")
     rule = training.early_stopping
     if rule is not None and rule.patience is not None and rule.patience < evaluations:
         reasons.append("training may stop early")

@@ -87,6 +87,7 @@ class TrainingParty(ABC):
                 self._best.put_back()
                 await self._upload(self._evaluation.final)
         await Boundary(self.round)
+        await Close(self.round)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
@@ -210,6 +211,7 @@ class TrainingLabelHolder(ABC):
             if values or self.done():
                 await self._report(values)
         await Boundary(self.round)
+        await Close(self.round)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:

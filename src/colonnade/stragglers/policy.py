@@ -1,8 +1,9 @@
 """What a straggler policy decides: which embeddings suffice, and what stands for the others.
 
 A policy is a frozen value and part of a ``Method``. The label holder's half of an uplink asks it
-what to wait for, and hands it what has come; the exchange tells a party whose embedding was not
-waited for, so that this party takes no step in the round.
+what to wait for in training, and hands it what has come; the exchange tells a party whose embedding
+was not waited for, so that this party takes no step in the round. Evaluations and predictions are
+of the whole model: they wait for everybody.
 """
 
 from __future__ import annotations

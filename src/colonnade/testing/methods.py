@@ -133,7 +133,8 @@ class MethodSubject:
 
 def says_who_learns_what(subject: MethodSubject) -> None:
     """Assert that the summary tells of embeddings and labels, and warns of what is unprotected."""
-    disclosures = subject.method.disclosures()
+    layout = subject.federation(subject.method, True).agreement(subject.method, TRAINING).layout
+    disclosures = subject.method.disclosures(layout)
     said = {disclosure.what for disclosure in disclosures}
     assert {"embeddings", "labels"} <= said, f"nothing is said of who learns what: {said}"
     assert all(disclosure.statement for disclosure in disclosures)

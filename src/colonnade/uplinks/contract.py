@@ -192,16 +192,16 @@ class Collector(Protocol):
 class Uplink(Protocol):
     """How embeddings reach the label holder; a frozen value.
 
-    Some questions have an answer that fits most uplinks; one that inherits from this class has it.
+    One that inherits from this class has the answers that promise least.
     """
 
     @property
     def delivery(self) -> Delivery:
-        """What it needs of the messages it is made of."""
-        return Delivery.ANY
+        """What it needs of the messages it is made of; by default each of them, in order."""
+        return Delivery.EVERY_IN_ORDER
 
-    def check(self, fusion: Fusion) -> None:
-        """Raise ``ConfigurationError`` if what it brings is not enough for ``fusion``."""
+    def check(self, fusion: Fusion, stragglers: Stragglers) -> None:
+        """Raise ``ConfigurationError`` if it cannot serve this fusion, or live with this policy."""
         return
 
     def peers(self, layout: Layout, party: str) -> tuple[str, ...]:
@@ -218,8 +218,8 @@ class Uplink(Protocol):
         ...
 
     @abstractmethod
-    def disclosures(self) -> tuple[Disclosure, ...]:
-        """Return who learns what of the embeddings."""
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
+        """Return who learns what of the embeddings: of a sum of one, say, that one."""
         ...
 
     def with_links(self, change: Callable[[Link], Link]) -> Self:

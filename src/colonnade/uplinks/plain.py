@@ -54,7 +54,7 @@ class Plain(Uplink):
 
     @property
     def delivery(self) -> Delivery:
-        """As the link of training."""
+        """As the link of training; nothing that is held out is lost."""
         return self.link.delivery
 
     def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
@@ -73,7 +73,7 @@ class Plain(Uplink):
             for party, width in layout.party_widths.items()
         )
 
-    def disclosures(self) -> tuple[Disclosure, ...]:
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return that nothing hides embeddings from the label holder."""
         return (
             Disclosure(
@@ -203,19 +203,20 @@ class _Collector:
         stragglers: Stragglers,
     ) -> None:
         self._seed = layout.seed
+        self._parties = layout.parties
         self._links = links
         self._held_out = held_out
         self._fusion = fusion
         self._stragglers = stragglers
-        # Rows that are trained on and others have nothing to do with each other.
-        self._absences = {training: stragglers.absences(layout) for training in (True, False)}
+        self._absences = stragglers.absences(layout)
 
     async def prepare(self, row_sets: Sequence[Rows]) -> None:
         """Nothing has to be prepared."""
 
     def expect(self, moment: Moment) -> Expect:
-        everything = Expect(KIND, moment.round, tuple(self._links), moment.purpose)
-        return self._stragglers.expect(everything)
+        everything = Expect(KIND, moment.round, self._parties, moment.purpose)
+        training = moment.purpose is Purpose.TRAINING
+        return self._stragglers.expect(everything) if training else everything
 
     async def collect(self, rows: Rows, moment: Moment) -> _Collected:
         arrivals = await Receive(self.expect(moment))
@@ -240,7 +241,7 @@ class _Collector:
             )
             for message in arrivals
         }
-        fused = self._absences[training].filled(embeddings, rows)
+        fused = self._absences.filled(embeddings, rows) if training else embeddings
         bodies = {message.sender: message.body for message in arrivals}
         return _Collected(self._fusion, fused, tuple(embeddings), bodies)
 
@@ -250,14 +251,13 @@ class _Collector:
     def state_dict(self) -> dict[str, Any]:
         return {
             "links": {party: link.state_dict() for party, link in self._links.items()},
-            "absences": [absences.state_dict() for absences in self._absences.values()],
+            "absences": self._absences.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for party, link in self._links.items():
             link.load_state_dict(state["links"][party])
-        for absences, one in zip(self._absences.values(), state["absences"], strict=True):
-            absences.load_state_dict(one)
+        self._absences.load_state_dict(state["absences"])
 
 
 @dataclass(frozen=True, eq=False)
