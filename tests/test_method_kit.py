@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
+from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Relay, Split
 from colonnade.links import Direct, ErrorFeedback
 from colonnade.local_updates import Consecutive, Replayed
@@ -18,6 +19,13 @@ from toy_exchange import Common
 from toy_masked import Masked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+class Deaf(Common):
+    """Says of nothing that it takes it."""
+
+    takes_local_steps = False
+
 
 SUBJECTS = {
     "svfl": MethodSubject(svfl(), like=fedbcd(1)),
@@ -40,11 +48,23 @@ SUBJECTS = {
         )
     ),
     "deadline that nobody misses": MethodSubject(
-        Method("deadline", Mean(), stragglers=Deadline(10)),
+        Method("deadline", Mean(), stragglers=Deadline(60)),
         like=Method("plain", Mean()),
     ),
+    "deadline, steps": MethodSubject(
+        Method(
+            "deadline",
+            Sum(),
+            Plain(Direct(Scalar(6))),
+            local_updates=Consecutive(2),
+            stragglers=Deadline(60),
+        )
+    ),
+    "deadline, replayed": MethodSubject(
+        Method("deadline", Mean(), local_updates=Replayed(2, 3), stragglers=Stale(60))
+    ),
     "stale, never late": MethodSubject(
-        Method("stale", Concat(), stragglers=Stale(10)), like=Method("plain", Concat())
+        Method("stale", Concat(), stragglers=Stale(60)), like=Method("plain", Concat())
     ),
     "masked": MethodSubject(
         Method("masked", Sum(), Masked()), like=Method("plain", Sum()), tolerance=1e-5
@@ -73,13 +93,19 @@ def test_a_method_conforms(subject, check):
 
 
 def test_what_cannot_be_composed_is_refused():
-    from colonnade.errors import ConfigurationError
-
     for make, why in (
         (lambda: Method("x", Sum(), Masked(), Relay("shared")), "does not show the label holder"),
         (lambda: Method("x", Concat(), Masked()), "masked sum is all"),
         (lambda: Method("x", Concat(), stragglers=Deadline(1)), "needs one of each party"),
         (lambda: Method("x", Concat(), exchange=Common()), "right for fusion by sum"),
+        (
+            lambda: Method("x", Sum(), exchange=Common(), local_updates=Replayed()),
+            "replaying is for the split exchange",
+        ),
+        (lambda: Method("x", Sum(), exchange=Common(), stragglers=Deadline(1)), "without a party"),
+        (lambda: Method("x", Sum(), exchange=Deaf(), local_updates=Consecutive(2)), "one step a"),
+        (lambda: Method("x", Sum(), Masked(), stragglers=Deadline(1)), "every message in order"),
+        (lambda: Plain(held_out=ErrorFeedback(TopK(0.1))), "cannot remember them"),
         (
             lambda: Method("x", Mean(), Plain(ErrorFeedback(TopK(0.1))), stragglers=Deadline(1)),
             "needs every message in order",

@@ -596,3 +596,17 @@ def test_methods_that_cannot_be(method, message):
 
 def test_direct_links_remember_nothing():
     assert Direct().bytes_remembered(10, 10) == 0
+
+
+@pytest.mark.parametrize("rows", [2, 3, 40])
+@pytest.mark.parametrize("below", [0.3, 0.6, 0.9])
+def test_large_rows_leave_out_as_much_as_their_law_allows_and_no_more(rows, below):
+    """All rows but one just under the bound: the largest error that there can be."""
+    small = below**2 * (1 - 1e-4)  # squared norm of a row, where the mean is 1
+    squares = torch.tensor([small] * (rows - 1) + [rows - (rows - 1) * small])
+    x = torch.zeros(rows, 4)
+    x[:, 1] = squares.sqrt()
+    codec, key = LargeRows(below), StreamKey(0, "bank", "training/derivative", 0)
+    left = float((codec.decode(codec.encode(x, key), (rows, 4), key) - x).square().sum())
+    allowed = (1 - codec.law((rows, 4)).alpha) * float(x.square().sum())
+    assert 0.999 * allowed <= left <= allowed

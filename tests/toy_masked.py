@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from colonnade.disclosures import Disclosure
-from colonnade.effects import Expect, Receive, Send, Work
+from colonnade.effects import Expect, Recall, Receive, Send, Work
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.flows import FixedSize, Flow
 from colonnade.models import Additive, take
@@ -98,12 +98,11 @@ class MaskedUploader:
         self.keys = {}
 
     async def prepare(self, row_sets):
-        if self.keys:
-            return
-        layout = self.layout
-        own = StreamKey(layout.seed, self.party.name, "key", 0).words()[0].to_bytes(BYTES, "little")
-        await Send(layout.label_holder, KEY, 0, own, Purpose.SETUP)
-        expect = Expect(KEYS, 0, (layout.label_holder,), Purpose.SETUP)
+        layout, start = self.layout, (await Recall()).incarnation
+        key = StreamKey(layout.seed, self.party.name, "key", start)  # no mask is used twice
+        own = key.words()[0].to_bytes(BYTES, "little")
+        await Send(layout.label_holder, KEY, start, own, Purpose.SETUP)
+        expect = Expect(KEYS, start, (layout.label_holder,), Purpose.SETUP)
         body = (await Receive(expect)).only.body
         parts = [body[start : start + BYTES] for start in range(0, len(body), BYTES)]
         self.keys = dict(zip(layout.parties, parts, strict=True))
@@ -143,26 +142,23 @@ class MaskedUploader:
         return torch.from_numpy(self.sent.view(np.int64) / SCALE).float()
 
     def state_dict(self):
-        return {"keys": self.keys}
+        return {}
 
     def load_state_dict(self, state):
-        self.keys = state["keys"]
+        pass
 
 
 class MaskedCollector:
     def __init__(self, layout, fusion):
         self.layout = layout
         self.fusion = fusion
-        self.prepared = False
 
     async def prepare(self, row_sets):
-        if self.prepared:
-            return
-        got = await Receive(Expect(KEY, 0, self.layout.parties, Purpose.SETUP))
+        start = (await Recall()).incarnation
+        got = await Receive(Expect(KEY, start, self.layout.parties, Purpose.SETUP))
         keys = b"".join(message.body for message in got)
         for party in self.layout.parties:
-            await Send(party, KEYS, 0, keys, Purpose.SETUP)
-        self.prepared = True
+            await Send(party, KEYS, start, keys, Purpose.SETUP)
 
     def expect(self, moment):
         return Expect(MASKED, moment.round, self.layout.parties, moment.purpose)
@@ -185,10 +181,10 @@ class MaskedCollector:
         return MaskedSum(self.fusion, state["total"], tuple(state["present"]))
 
     def state_dict(self):
-        return {"prepared": self.prepared}
+        return {}
 
     def load_state_dict(self, state):
-        self.prepared = state["prepared"]
+        pass
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.agreement import Composition
+from colonnade.channels import Channel, Network
+from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Processes, Replay, Simulate
 from colonnade.effects import Boundary, Ready, Work
 from colonnade.federation import Federation
@@ -101,12 +103,16 @@ class MethodSubject:
         How closely, relative to the norm of a parameter; 0 for the same bits.
     federation
         Makes the federation to train, for a method and with or without columns at the label holder.
+    timed
+        Whether its course depends on when messages arrive, as that of asynchronous methods does;
+        it then repeats under a replay, and not between drivers.
     """
 
     method: Method
     like: Method | None = None
     tolerance: float = 0.0
     federation: Callable[[Composition, bool], Federation] = small_federation
+    timed: bool = False
 
     def __str__(self) -> str:
         return self.method.name
@@ -121,13 +127,15 @@ class MethodSubject:
         """Train the federation by the method, or by another."""
         method = method or self.method
         settings.setdefault("training", TRAINING)
+        driver = driver or Simulate(costs=Modelled(otherwise=0.001))
         federation = self.federation(method, holder_has_features)
         return federation.train(method, driver=driver, report=False, **settings)
 
     def variants(self) -> Iterator[Method]:
         """Yield the method, and with three local steps where the exchange takes them."""
         yield self.method
-        if self.method.local_updates == Consecutive(1):
+        once = self.method.local_updates == Consecutive(1)
+        if once and self.method.exchange.takes_local_steps:
             yield replace(self.method, local_updates=Consecutive(3))
 
 
@@ -152,18 +160,8 @@ def lists_every_flow(subject: MethodSubject) -> None:
     for method in subject.variants():
         for has_features in (True, False):
             federation = subject.federation(method, has_features)
-            flows = federation.agreement(method, training).flows()
-            listed = {
-                (flow.sender, receiver, flow.kind, flow.purpose): flow
-                for flow in flows
-                for receiver in flow.receivers
-            }
             run = subject.train(method, holder_has_features=has_features, training=training)
-            for entry in run.ledger:
-                flow = listed.get((entry.sender, entry.receiver, entry.kind, entry.purpose))
-                assert flow is not None, f"no flow is listed for {entry}"
-                most = flow.format.at(entry.round).bytes_at_most(flow.rows, flow.width)
-                assert entry.body_bytes <= most, f"at most {most} bytes are listed for {entry}"
+            _assert_listed(run, federation, method, training)
 
 
 def is_planned(subject: MethodSubject) -> None:
@@ -190,24 +188,61 @@ def is_planned(subject: MethodSubject) -> None:
 def has_the_same_bits_under_every_driver(subject: MethodSubject) -> None:
     """Assert that simulator, processes and replay send and learn the same, to the bit."""
     for method in subject.variants():
-        simulated = subject.train(method)
-        drivers: list[Driver] = [Processes()]
-        if simulated.record is not None:
-            drivers.append(Replay(simulated.record.trace))
-        for driver in drivers:
-            _assert_same(subject.train(method, driver), simulated)
+        simulated, real = subject.train(method), subject.train(method, Processes())
+        if not subject.timed:
+            _assert_same(real, simulated)
+        for run in (simulated, real):
+            assert run.record is not None
+            _assert_same(subject.train(method, Replay(run.record.trace)), run)
+
+
+def takes_the_steps_that_it_accepts(subject: MethodSubject) -> None:
+    """Assert that local steps change the model, where the exchange says that it takes them."""
+    some, *more = [_states(subject.train(method)) for method in subject.variants()]
+    for other in more:
+        same = [torch.equal(one, two) for (_, one), (_, two) in zip(some, other, strict=True)]
+        assert not all(same), "three local steps train as one does"
 
 
 def goes_on_from_any_round(subject: MethodSubject) -> None:
-    """Assert that a run that was stopped and resumed is the uninterrupted one, to the bit."""
+    """Assert that a run that was stopped and resumed is the uninterrupted one, to the bit.
+
+    What is sent to set up may be sent again: keys are new at every start.
+    """
     for method in subject.variants():
-        whole = subject.train(method)
-        for stop in (1, 4, whole.summary["rounds"] - 1):
-            with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder) / "run"
-                part = subject.train(method, out=out, stop_before=stop)
-                assert not part.summary["completed"]
-                _assert_same(subject.train(method, out=out, resume=True), whole)
+        _assert_goes_on(subject, method, None, TRAINING)
+
+
+def lives_with_the_late(subject: MethodSubject) -> None:
+    """Assert, where a policy drops messages, that a late party is left out and nothing else is.
+
+    It is told so, every message is of a listed flow, the plan is called a bound, the course repeats
+    under a replay and after a resume, and evaluations are of the whole model.
+    """
+    method = subject.method
+    if not method.stragglers.drops:
+        return
+    line = {("party_1", "holder"): Channel(latency=3600.0)}
+    late = Simulate(Network(pairs=line), Modelled(otherwise=0.001))
+    # An evaluation waits for everybody, and who was late is then on time again.
+    training = replace(TRAINING, evaluate_every=100)
+    run = subject.train(driver=late, training=training)
+    federation = subject.federation(method, True)
+    own = federation.parties[1].bottom.state_dict()
+    for key, value in run.models["party_1"]["bottom"].state_dict().items():
+        assert torch.equal(value, own[key]), "a party that was never waited for took a step"
+    discarded = [entry for entry in run.ledger if entry.discarded]
+    assert {entry.sender for entry in discarded} == {"party_1"}
+    assert {entry.purpose for entry in discarded} == {Purpose.TRAINING}
+    sent = [e for e in run.ledger if e.sender == "party_1" and e.purpose is Purpose.TRAINING]
+    assert len(discarded) == len(sent), "something late was used, or is kept for ever"
+    _assert_listed(run, federation, method, training)
+    costs = plan(federation, method, training)
+    assert not costs.exact, "the plan is called exact, though time decides what is sent"
+    assert run.record is not None
+    _assert_same(subject.train(driver=Replay(run.record.trace), training=training), run)
+    _assert_goes_on(subject, method, late, training)
+    _assert_predicts(subject, run)
 
 
 def agrees_with_another(subject: MethodSubject) -> None:
@@ -232,18 +267,7 @@ def agrees_with_another(subject: MethodSubject) -> None:
 
 def predicts_as_it_evaluates(subject: MethodSubject) -> None:
     """Assert that predictions of the test rows have the accuracy that the run reports."""
-    run = subject.train()
-    federation = subject.federation(subject.method, True)
-    rows = torch.from_numpy(federation.test_rows)
-    tables = {name: x[rows] for name, x in _features(federation).items()}
-    for driver in (Simulate(), Processes()):
-        prediction = run.predict(tables, driver, rows_per_message=4)
-        assert {entry.purpose for entry in prediction.ledger} <= {
-            Purpose.PREDICTION,
-            Purpose.SETUP,
-        }
-        right = prediction.classes() == federation.label_holder.labels[rows]
-        assert abs(float(right.float().mean()) - run.summary["test"]["accuracy"]) < 1e-6
+    _assert_predicts(subject, subject.train())
 
 
 def collects_values_that_can_be_kept(subject: MethodSubject) -> None:
@@ -267,7 +291,9 @@ METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
     lists_every_flow,
     is_planned,
     has_the_same_bits_under_every_driver,
+    takes_the_steps_that_it_accepts,
     goes_on_from_any_round,
+    lives_with_the_late,
     agrees_with_another,
     predicts_as_it_evaluates,
     collects_values_that_can_be_kept,
@@ -343,7 +369,9 @@ class _KeepingHolder:
         assert set(expect.sources) <= set(self._layout.parties)
         collected = await self._collector.collect(rows, Moment(0))
         assert not await Ready(expect), "what was collected is still expected"
-        own = torch.arange(9.0 * WIDTH).view(9, WIDTH) / 9
+        width = self._layout.own_width
+        assert width is not None
+        own = torch.arange(9.0 * width).view(9, width) / 9
         await Work("top", lambda: self._check(collected, own), 0)
         self.checked = True
         self.round = 1
@@ -381,12 +409,64 @@ def _states(run: Run) -> list[tuple[str, Tensor]]:
     ]
 
 
-def _assert_same(one: Run, other: Run) -> None:
+def _assert_listed(run: Run, federation: Federation, method: Method, training: Training) -> None:
+    listed = {
+        (flow.sender, receiver, flow.kind, flow.purpose): flow
+        for flow in federation.agreement(method, training).flows()
+        for receiver in flow.receivers
+    }
+    for entry in run.ledger:
+        flow = listed.get((entry.sender, entry.receiver, entry.kind, entry.purpose))
+        assert flow is not None, f"no flow is listed for {entry}"
+        most = flow.format.at(entry.round).bytes_at_most(flow.rows, flow.width)
+        assert entry.body_bytes <= most, f"at most {most} bytes are listed for {entry}"
+
+
+def _assert_goes_on(
+    subject: MethodSubject, method: Method, driver: Driver | None, training: Training
+) -> None:
+    whole = subject.train(method, driver, training=training)
+    for stop in (1, 4, whole.summary["rounds"] - 1):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "run"
+            part = subject.train(method, driver, training=training, out=out, stop_before=stop)
+            assert not part.summary["completed"]
+            rest = subject.train(method, driver, training=training, out=out, resume=True)
+        _assert_same_models(rest, whole)
+        assert _trained(rest) == _trained(whole), f"other messages after a stop before {stop}"
+
+
+def _assert_predicts(subject: MethodSubject, run: Run) -> None:
+    federation = subject.federation(subject.method, True)
+    rows = torch.from_numpy(federation.test_rows)
+    tables = {name: x[rows] for name, x in _features(federation).items()}
+    for driver in (Simulate(), Processes()):
+        prediction = run.predict(tables, driver, rows_per_message=4)
+        purposes = {entry.purpose for entry in prediction.ledger}
+        assert purposes <= {Purpose.PREDICTION, Purpose.SETUP}, purposes
+        right = prediction.classes() == federation.label_holder.labels[rows]
+        predicted, told = float(right.float().mean()), run.summary["test"]["accuracy"]
+        assert abs(predicted - told) < 1e-6, f"predicts at {predicted}, and reports {told}"
+
+
+def _trained(run: Run) -> list[tuple[Any, ...]]:
+    """Return all messages but those that set up, without their numbers and times."""
+    entries = [entry for entry in run.ledger if entry.purpose is not Purpose.SETUP]
+    return [
+        tuple(entry._replace(sequence=0, framed_bytes=0, nanoseconds=None)) for entry in entries
+    ]
+
+
+def _assert_same_models(one: Run, other: Run) -> None:
     for (place, mine), (_, expected) in zip(_states(one), _states(other), strict=True):
         assert torch.equal(mine, expected), f"{place} differs"
-    assert one.ledger.without_time() == other.ledger.without_time()
-    history = (run.history.drop("seconds", strict=False).rows() for run in (one, other))
-    assert next(history) == next(history)
+
+
+def _assert_same(one: Run, other: Run) -> None:
+    _assert_same_models(one, other)
+    assert one.ledger.without_time() == other.ledger.without_time(), "other messages were sent"
+    history = [run.history.drop("seconds", strict=False).rows() for run in (one, other)]
+    assert history[0] == history[1], "the history differs"
 
 
 def _assert_close(one: Tensor, expected: Tensor, tolerance: float, place: str) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from colonnade.disclosures import Disclosure
 from colonnade.effects import Arrivals, Expect, Purpose, Receive, Send, Work
-from colonnade.errors import LocalProtocolError
+from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery, Direct, Link, LinkReceiver, LinkSender, Rows
@@ -43,6 +43,11 @@ class Plain(Uplink):
         but exactly where that one remembers each row, as error feedback does: of held-out rows
         there is nothing to remember.
 
+    Raises
+    ------
+    ConfigurationError
+        If ``held_out`` is a link that remembers.
+
     Examples
     --------
     >>> from colonnade.codecs import Scalar
@@ -51,6 +56,13 @@ class Plain(Uplink):
 
     link: Link = field(default_factory=Direct)
     held_out: Link | None = None
+
+    def __post_init__(self) -> None:
+        if self.held_out is not None and self.held_out.delivery is not Delivery.ANY:
+            raise ConfigurationError(
+                f"rows that are held out travel one by one and now and then, so {self.held_out} "
+                "cannot remember them: take a link that remembers nothing"
+            )
 
     @property
     def delivery(self) -> Delivery:
