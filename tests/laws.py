@@ -65,6 +65,13 @@ NEVER_FILES = {
 }
 """Rooms that cannot be on that list: what they do must be the same under every driver."""
 
+PURE = {
+    *("__future__", "abc", "bisect", "collections", "colonnade", "constriction", "copy"),
+    *("dataclasses", "difflib", "enum", "functools", "hashlib", "itertools", "llvmlite", "math"),
+    *("numba", "numpy", "scipy", "struct", "torch", "typing", "warnings"),
+}
+"""What those rooms may import besides Colonnade itself: nothing there knows of a world."""
+
 CHANCE = {
     "colonnade.surrogates.disk": "a mark tells two files of a table apart; no result depends on it",
 }
@@ -73,12 +80,19 @@ CHANCE = {
 _WORLD = {
     *("asyncio", "concurrent", "ftplib", "http", "httpx", "multiprocessing", "requests", "sched"),
     *("select", "selectors", "signal", "socket", "socketserver", "ssl", "subprocess", "threading"),
-    *("time", "urllib.request"),
+    *("_socket", "_thread", "aiohttp", "anyio", "curio", "queue", "smtplib", "time", "timeit"),
+    *("torch.distributed", "trio", "urllib.request", "urllib3"),
 }
 _CLOCKS = {"now", "today", "utcnow"}  # of datetime, date, and whoever is like them
-_CHANCE = {"numpy.random", "os.getrandom", "os.urandom", "random", "secrets", "uuid.getnode"} | {
-    f"uuid.uuid{version}" for version in (1, 4, 6, 7, 8)
-}
+_CHANCE = {
+    "cryptography",
+    "numpy.random",
+    "os.getrandom",
+    "os.urandom",
+    "random",
+    "secrets",
+    "uuid.getnode",
+} | {f"uuid.uuid{version}" for version in (1, 4, 6, 7, 8)}
 _FILES = {
     *("builtins.open", "fcntl", "fileinput", "glob", "gzip", "io.FileIO", "io.open", "mmap"),
     *("numpy.fromfile", "numpy.load", "numpy.loadtxt", "numpy.memmap", "numpy.save"),
@@ -168,6 +182,10 @@ class Module:
                     if isinstance(target, ast.Name):
                         local.setdefault(target.id, name)
         return local
+
+    def stands_for(self, name: str) -> str:
+        """What a local name was imported as, or the name itself."""
+        return self._local.get(name, name)
 
     @cached_property
     def used(self) -> list[str]:
@@ -308,6 +326,14 @@ def touches_files(module: Module) -> list[str]:
     return module.uses(_FILES) + module.reads(_FILE_METHODS)
 
 
+def imports_beyond_its_needs(module: Module) -> list[str]:
+    """What is the same under every driver needs arithmetic and words: a list says which modules."""
+    if module.room not in NEVER_FILES:
+        return []
+    roots = {name.split(".")[0] for name, _, _ in module.imported}
+    return sorted(roots - PURE)
+
+
 def data_becomes_code(module: Module) -> list[str]:
     """Nowhere can data become code."""
     return module.uses(_CODE)
@@ -323,12 +349,19 @@ def peeks_into_parts(module: Module) -> list[str]:
         if isinstance(node, ast.Attribute):
             of = node.value
             name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
-            if name in _PARTS and node.attr not in _answers(name):
+            own = node.attr in _own_fields(module)
+            if name in _PARTS and node.attr not in _answers(name) and not own:
                 found.append(f"{ast.unparse(node)} is no answer of {_PARTS[name].__name__}")
         for kind in _told_apart(node):
-            home = _homes().get(kind)
+            meant = module.stands_for(kind).split(".")[-1]
+            home = _homes().get(meant)
             if home not in (None, module.name):
-                found.append(f"{kind} of {home} is told from others")
+                found.append(f"{meant} of {home} is told from others")
+        match node:
+            case ast.Call(ast.Name("getattr" | "hasattr" | "vars"), [of, *_]):
+                name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
+                if name in _PARTS:
+                    found.append(f"{ast.unparse(node)} asks what nobody promised")
     return found
 
 
@@ -344,6 +377,17 @@ def _answers(part: str) -> set[str]:
     return {name for name in dir(_PARTS[part]) if not name.startswith("_")}
 
 
+def _own_fields(module: Module) -> set[str]:
+    """Names of the fields of dataclasses that a module defines: a part may read its own."""
+    return {
+        field.target.id
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+
+
 def _told_apart(node: ast.AST) -> Iterator[str]:
     """Names of classes that a node tells values apart by: match, isinstance, type(x) is."""
     named: list[ast.AST] = []
@@ -353,7 +397,7 @@ def _told_apart(node: ast.AST) -> Iterator[str]:
         case ast.Call(ast.Name("isinstance" | "issubclass"), [_, kinds]):
             named = list(ast.walk(kinds))
         case ast.Compare(ast.Call(ast.Name("type")), _, kinds):
-            named = list(kinds)
+            named = [name for kind in kinds for name in ast.walk(kind)]
     for name in named:
         if isinstance(name, ast.Name):
             yield name.id

@@ -38,6 +38,7 @@ LAWS = [
     laws.hidden_chance,
     laws.touches_files,
     laws.data_becomes_code,
+    laws.imports_beyond_its_needs,
     laws.peeks_into_parts,
     laws.wrong_exports,
     laws.undocumented,
@@ -161,7 +162,21 @@ PLANTED = {
         ("colonnade.cli", "import joblib"),
         ("colonnade.cli", "def f():\n    import marshal"),
     ],
+    laws.imports_beyond_its_needs: [
+        (ROLE, "import logging"),
+        (ROLE, "from safetensors.torch import save_file"),
+        ("colonnade.uplinks.planted", "def f():\n    import polars"),
+        (
+            "colonnade.codecs.planted",
+            "from cryptography.hazmat import primitives",
+        ),
+        ("colonnade.exchanges.planted", "import trio, torch"),
+    ],
     laws.peeks_into_parts: [
+        (ROLE, "from colonnade.uplinks import Plain as P\ndef f(x):\n    return isinstance(x, P)"),
+        (ROLE, "def f(x):\n    return type(x) in (int, Plain)"),
+        (ROLE, "def f(method):\n    return getattr(method.uplink, 'link')"),
+        (ROLE, "def f(uplink):\n    return hasattr(uplink, 'link')"),
         ("colonnade.planning.planted", "def f(method):\n    return method.uplink.link"),
         ("colonnade.planning.planted", "def f(method):\n    u = 1\n    return method.exchange.top"),
         ("colonnade.federation", "def f(uplink):\n    return uplink.held_out"),
@@ -219,7 +234,15 @@ KEPT = {
     laws.data_becomes_code: [
         ("colonnade.cli", "import yaml\nyaml.safe_load('1')\ndef f(model):\n    model.eval()"),
     ],
+    laws.imports_beyond_its_needs: [
+        ("colonnade.drivers.planted", "import logging"),
+        (ROLE, "import math, torch.nn\nfrom colonnade import links"),
+    ],
     laws.peeks_into_parts: [
+        (
+            "colonnade.exchanges.planted",
+            "class Mine:\n    share: float\ndef f(exchange: Mine):\n    return exchange.share",
+        ),
         ("colonnade.planning.planted", "def f(m, l):\n    return m.uplink.flows(l, 1, 2)"),
         ("colonnade.exchanges.split", "def f(x):\n    return isinstance(x, Split)"),
         (ROLE, "def f(x):\n    return isinstance(x, int | str)"),
