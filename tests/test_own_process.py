@@ -14,13 +14,17 @@ import torch
 import yaml
 from torch import nn
 
-from colonnade.agreement import Agreement, HolderSeat, PartySeat
+from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
+from colonnade.codecs import Scalar, TopK
 from colonnade.config import parse_config
 from colonnade.drivers import Assignment, Elsewhere, Processes, Simulate
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.layout import Layout
-from colonnade.models import parameter_count
+from colonnade.methods import cvfl, efvfl, svfl
+from colonnade.models import Mean, parameter_count
 from colonnade.organisations import LabelHolder, Party
+from colonnade.testing.methods import TRAINING, small_federation
+from colonnade.training import EarlyStopping
 from test_elsewhere import found_in_memory, python
 
 pytestmark = [
@@ -163,8 +167,6 @@ def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
 
 def seats():
     """Roles of three organisations that agree, and what they were made of."""
-    from colonnade.testing.methods import TRAINING, small_federation
-
     method = parse_config(AGREED).method.build()
     federation = small_federation(method, holder_has_features=False)
     return federation, federation.agreement(method, TRAINING)
@@ -231,3 +233,37 @@ def test_organisations_that_disagree_do_not_train(other, driver):
 def test_what_cannot_be_is_said(wrong, error, why):
     with pytest.raises(error, match=why):
         wrong(*seats())
+
+
+@pytest.mark.parametrize("has_columns", [True, False])
+@pytest.mark.parametrize(
+    "method",
+    [
+        svfl(Scalar(5)),
+        cvfl(Scalar(5), 2, Mean(), "shared"),
+        efvfl(TopK(0.4), None, Mean(), "shared", 2, others="total"),
+    ],
+    ids=["split", "relay, codes", "relay, total"],
+)
+def test_roles_cast_from_seats_are_those_of_a_federation(method, has_columns):
+    federation = small_federation(method, has_columns)
+    training = replace(TRAINING, early_stopping=EarlyStopping(2))
+    agreed, exchange, holder = (
+        federation.agreement(method, training),
+        method.exchange,
+        federation.label_holder,
+    )
+    shared = None
+    if exchange.labels == "shared":
+        shared = Shared(holder.labels, holder.objective(), holder.top)
+    roles = [exchange.party(agreed, PartySeat(own, shared)) for own in federation.parties]
+    roles.append(exchange.label_holder(agreed, HolderSeat(holder)))
+    record = Simulate().run(roles, Assignment(seed=training.seed))
+    run = federation.train(method, training)
+    for role in roles:
+        for part, module in run.models[role.name].items():
+            assert digest(getattr(role, part).module) == digest(module)
+    assert record.ledger.without_time() == run.ledger.without_time()
+    if shared is not None:
+        with pytest.raises(ConfigurationError, match="needs the labels"):
+            exchange.party(agreed, PartySeat(federation.parties[0]))
