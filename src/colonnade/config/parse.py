@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pydantic
 import yaml
+from pydantic.fields import FieldInfo
 
-from colonnade.config.choices import PLACEHOLDER, composition, section, usable
-from colonnade.config.registry import GROUPS
+from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
+from colonnade.config.foreign import plain
+from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
+from colonnade.config.sections import Chosen
 from colonnade.errors import ConfigurationError
 
 __all__ = ["json_schema", "load_config", "override", "parse_config"]
@@ -28,27 +32,41 @@ def json_schema() -> dict[str, Any]:
     schema = RunConfig.model_json_schema(mode="validation")
     defined = schema["$defs"]
     for group in GROUPS.values():
-        sections = [section(part) for part in usable(group)]
-        sections += [composition()] if group.name == "methods" else []
-        for each in sections:
-            own = each.model_json_schema(mode="validation")
-            defined |= own.pop("$defs", {})
-            defined[each.__name__] = own
-        bare = [
-            part.name
-            for part in usable(group)
-            if not any(field.is_required() for field in section(part).model_fields.values())
-        ]
+        bare, refs = [], []
+        for part, of, own in _schemas(group):
+            for name, each in own.pop("$defs", {}).items():
+                defined.setdefault(name, each)
+            name, number = re.sub(r"\W", "_", of.__name__), 2
+            while name in defined:
+                name, number = f"{name}{number}", number + 1
+            defined[name] = own
+            refs.append({"$ref": f"#/$defs/{name}"})
+            if part is not None and not any(each.is_required() for each in _fields(of)):
+                bare.append(part.name)
         defined[group.name] = {
             "description": group.about,
-            "anyOf": [
-                *([{"enum": bare}] if bare else []),
-                *({"$ref": f"#/$defs/{each.__name__}"} for each in sections),
-            ],
+            "anyOf": [*([{"enum": bare}] if bare else []), *refs],
         }
     whole: dict[str, Any] = _referring(schema)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return head | whole | {"title": "Colonnade run"}
+
+
+def _schemas(group: Group) -> Iterator[tuple[Part | None, type[Chosen], dict[str, Any]]]:
+    """Yield the sections of a group with their schemas; None is the part of a composition."""
+    for part in usable(group):
+        of = section(part)
+        try:
+            own = schema_of(part, of)
+        except ConfigurationError:  # the package has changed its mind
+            continue
+        yield part, of, own
+    if group.name == "methods":
+        yield None, composition(), composition().model_json_schema(mode="validation")
+
+
+def _fields(of: type[Chosen]) -> Iterable[FieldInfo]:
+    return of.model_fields.values()
 
 
 def _referring(schema: Any) -> Any:
@@ -93,9 +111,8 @@ schedule_every, early_stopping
         first = min(error.errors(), key=lambda each: each["type"] != "unknown_key")
         path = ".".join(_path(first["loc"]))
         more = error.error_count() - 1
-        raise ConfigurationError(
-            f"{source}: {path}: {_said(first)}" + (f" (and {more} more)" if more else "")
-        ) from None
+        said = plain(_said(first)) + (f" (and {more} more)" if more else "")
+        raise ConfigurationError(f"{source}: {plain(path)}: {said}") from None
 
 
 _OUR_OWN = ("choice", "secret", "unknown_key")  # types of errors whose message is complete
