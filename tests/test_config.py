@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -519,6 +520,61 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     path.write_text("# nothing\n", encoding="utf-8")
     assert load_config(path) == RunConfig()
     assert load_config(path, ["training.epochs=3"]).training.epochs == 3
+
+
+def bombs(size: int, deep: int) -> dict[str, str]:
+    """Return texts that are short and mean much."""
+    inside = ", ".join(["x"] * size)
+    merges = "\n".join(
+        f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, deep)
+    )
+    return {
+        "aliases": f"a: &x [{inside}]\nb: [{', '.join(['*x'] * size)}]",
+        "aliases in a list": f"- &x [{inside}]\n- [{', '.join(['*x'] * size)}]",
+        "merges": f"a0: &a0 {{b: 1, c: 2}}\n{merges}",
+    }
+
+
+@pytest.mark.parametrize(("size", "deep"), [(1100, 7), (30000, 20)])
+@pytest.mark.parametrize("kind", bombs(1, 1))
+def test_short_texts_that_mean_very_much(tmp_path: Path, size: int, deep: int, kind: str) -> None:
+    path = tmp_path / "bomb.yaml"
+    path.write_text(bombs(size, deep)[kind], encoding="utf-8")
+    began = time.process_time()
+    with pytest.raises(ConfigurationError, match=r"bomb\.yaml: .*more than 1[0,]+ (values|keys)"):
+        load_config(path)
+    assert time.process_time() - began < 20  # of seconds, where it was for ever
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("training: {epochs: 1}\ntraining: {epochs: 2}", "line 2: the key 'training' is there tw"),
+        ("training: {epochs: 1, epochs: 1}", "line 1: the key 'epochs' is there twice"),
+        ("training: {<<: [3]}", "line 1: << takes keys and values"),
+    ],
+)
+def test_keys_are_there_once(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=rf"twice\.yaml: {message}"):
+        load_config(path)
+    with pytest.raises(
+        ConfigurationError, match=r"^--set a=\{b: 1, b: 2\}: line 1: the key 'b' is"
+    ):
+        override({}, ["a={b: 1, b: 2}"])
+
+
+def test_what_is_merged_gives_way_to_own_keys(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text(
+        "network: {parties: {a: &y {up: {latency: 1}}, b: {<<: *y, down: {latency: 2}},"
+        " c: {<<: [{up: {latency: 3}}, *y], down: {latency: 4}}}}\n",
+        encoding="utf-8",
+    )
+    parties = load_config(path).network.parties
+    assert parties["b"].up == parties["a"].up
+    assert (parties["c"].up.latency, parties["c"].down.latency) == (3, 4)  # type: ignore[union-attr]
 
 
 # --set

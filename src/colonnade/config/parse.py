@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
-import yaml
 from pydantic.fields import FieldInfo
 
 from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
-from colonnade.config.foreign import plain
+from colonnade.config.foreign import plain, shown
 from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen
+from colonnade.config.text import NOT_YAML, read_yaml
 from colonnade.errors import ConfigurationError
 
 __all__ = ["json_schema", "load_config", "override", "parse_config"]
@@ -101,9 +101,9 @@ schedule_every, early_stopping
     """
     if data is None:
         data = {}
-    if not isinstance(data, Mapping):
-        raise ConfigurationError(f"{source}: expected keys and values, found {data!r}")
     _refuse_bombs(data, source)
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{source}: expected keys and values, found {shown(data)}")
     try:
         return RunConfig.model_validate(data)
     except pydantic.ValidationError as error:
@@ -155,22 +155,17 @@ def _refuse_bombs(data: Any, source: str) -> None:
     """Refuse values that are nested without an end, or that aliases multiply: YAML can do both."""
     seen, level = 0, [data]
     for _ in range(_DEEPEST):
-        level = [
-            each
-            for value in level
-            if isinstance(value, Mapping | list)
-            for each in (value.values() if isinstance(value, Mapping) else value)
-        ]
-        seen += len(level)
-        if not level:
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping | list | tuple | set):
+                seen += len(value)
+                if seen > _MOST_VALUES:  # before they are there
+                    raise ConfigurationError(f"{source}: more than {_MOST_VALUES:,} values")
+                deeper += value.values() if isinstance(value, Mapping) else value
+        if not deeper:
             return
-        if seen > _MOST_VALUES:
-            raise ConfigurationError(f"{source}: more than {_MOST_VALUES:,} values")
+        level = deeper
     raise ConfigurationError(f"{source}: nested more than {_DEEPEST} levels deep")
-
-
-# PyYAML lets through what Python says of the date 2024-99-99, and of too deep a nesting.
-_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 
 def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
@@ -182,12 +177,14 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
         If the file is missing, is not YAML, or does not validate.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is not valid YAML (not text in UTF-8)") from None
-    except _NOT_YAML as error:
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    except NOT_YAML as error:
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where else ""
         raise ConfigurationError(f"{path} is not valid YAML{line}") from None
@@ -216,7 +213,9 @@ def override(data: Any, overrides: list[str]) -> Any:
         if not isinstance(section, dict):
             raise ConfigurationError(f"--set {text}: {'.'.join(parents)} is not a section")
         try:
-            section[last] = yaml.safe_load(value)
-        except _NOT_YAML:
+            section[last] = read_yaml(value)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--set {text}: {error}") from None
+        except NOT_YAML:
             raise ConfigurationError(f"--set {text}: {value!r} is not a valid value") from None
     return data
