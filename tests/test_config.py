@@ -291,23 +291,30 @@ REFUSED: list[tuple[Any, str]] = [
     # an unknown key is said before what is missing because of it
     (
         {"method": {"embedding": {"codec": "scalar", "bit": 4}}},
-        "method.embedding.bit: unknown key; there are codec, bits, low, high, dither (and 1 more)",
+        "method.embedding.bit: unknown key; there are codec, bits, low, high, dither; 'bits' is "
+        "near (and 1 more)",
     ),
     # choices
-    ({"method": {"embedding": "zip"}}, "method.embedding: names none of 'float', 'scalar'"),
-    ({"method": {"embedding": {"codec": 3}}}, "method.embedding: names none of 'float', 'scalar'"),
+    ({"method": {"embedding": "zip"}}, "method.embedding: 'zip' names none of 'float', 'scalar'"),
+    (
+        {"method": {"embedding": {"codec": 3}}},
+        "method.embedding: 3 names none of 'float', 'scalar'",
+    ),
     ({"method": {"embedding": {"bits": 3}}}, "method.embedding: the key 'codec' is missing"),
     ({"method": {"fusion": {}}}, "method.fusion: the key 'fusion' is missing"),
     (
         {"method": {"fusion": "median"}},
-        "method.fusion: names none of 'concat', 'sum', 'mean', 'max'",
+        "method.fusion: 'median' names none of 'concat', 'sum', 'mean', 'max'",
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method: names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; a composition of your "
-        "own has one of the keys uplink, exchange, local_updates",
+        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; a composition "
+        "of your own has one of the keys uplink, exchange, local_updates",
     ),
-    ({"data": {"name": "cifar"}}, "data: names none of 'mnist5k', 'mnist', 'fashion_mnist', "),
+    (
+        {"data": {"name": "cifar"}},
+        "data: 'cifar' names none of 'mnist5k', 'mnist', 'fashion_mnist', ",
+    ),
     ({"data": {"partition": "rings"}}, "data.partition: input should be 'quadrants' or 'strips'"),
     ({"optimiser": {"name": "lion"}}, "optimiser.name: input should be 'sgd', 'adam', "),
     ({"model": {"top": {"activation": "elu"}}}, "model.top.activation: input should be 'identity'"),
@@ -329,7 +336,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"network": {"parties": ["bank"]}}, "network.parties: input should be a valid dictionary"),
     (
         {"method": {"embedding": 5}},
-        "method.embedding: input should be a valid dictionary of keys and values, not 5",
+        "method.embedding: expected a name or keys and values, not 5",
     ),
     ({1: 2}, "1: keys should be strings, not 1"),
     ({"training": {1: 2}}, "training.1: keys should be strings, not 1"),
@@ -397,7 +404,8 @@ REFUSED: list[tuple[Any, str]] = [
     # several at once
     (
         {"optimiser": {"lr": -1}, "model": {"bottm": {}}, "driver": 3},
-        "model.bottm: unknown key; there are bottom, bottoms, top, sparsity, device (and 2 more)",
+        "model.bottm: unknown key; there are bottom, bottoms, top, sparsity, device; "
+        "'bottom' is near (and 2 more)",
     ),
 ]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from difflib import get_close_matches
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
@@ -24,7 +23,6 @@ import pydantic
 from pydantic import Field, StrictInt
 from pydantic_core import (
     PydanticCustomError,
-    PydanticKnownError,
     PydanticSerializationError,
     core_schema,
     to_jsonable_python,
@@ -34,7 +32,7 @@ from colonnade.assembly import ModuleBottom, ModuleTop
 from colonnade.config.docstrings import about_parameters, summary
 from colonnade.config.foreign import guarded, plain, shown
 from colonnade.config.registry import GROUPS, OURS, Group, Part, find, group_of, names
-from colonnade.config.sections import Chosen, Name
+from colonnade.config.sections import Chosen, Name, Number, near
 from colonnade.errors import ConfigurationError
 from colonnade.method import Method
 
@@ -44,6 +42,7 @@ __all__ = [
     "MethodChoice",
     "MethodSection",
     "chosen",
+    "composing",
     "composition",
     "schema_of",
     "section",
@@ -82,6 +81,10 @@ class MethodSection(MadeSection):
     """A section that stands for a method."""
 
     name: str
+
+    @classmethod
+    def _near(cls) -> list[str]:
+        return [*cls.model_fields, *composing()]
 
     def build(self) -> Method:
         """Return the method."""
@@ -127,6 +130,12 @@ def _check_section(part: Part, of: type[Chosen]) -> None:
     """Refuse a package's section that cannot be named, written to a file or put in the schema."""
     if part.group.key not in of.model_fields:
         raise _useless(part, f"is a section without the key {part.group.key!r}")
+    if part.group.name == "methods":
+        if part.name == _CUSTOM:
+            raise _useless(part, "is called like a composition without a name")
+        for key in composing():
+            if key in of.model_fields:
+                raise _useless(part, f"has a setting {key!r}, which only a composition has")
     for key, field in of.model_fields.items():
         if field.is_required():
             continue
@@ -240,6 +249,8 @@ def _annotation(hint: Any) -> Any:
         return chosen(group.name)
     if hint is int:
         return StrictInt  # yes is not 1
+    if hint is float:
+        return Number
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return Annotated[(_annotation(inside[0]), *hint.__metadata__)]
@@ -397,15 +408,21 @@ class Choice:
         if isinstance(value, str):
             value = {key: value}
         if not isinstance(value, Mapping):
-            raise PydanticKnownError("dict_type")
+            raise _refused(f"expected a name or keys and values, not {shown(value)}")
         name = value.get(key, group.default)
+        if group.name == "codecs" and (name is None or str(name) not in names(group)):
+            link = name if key in value else value.get("link")
+            if isinstance(link, str) and link in names(GROUPS["links"]):
+                raise _refused(
+                    f"a codec is expected here, and {link!r} is a link; a link belongs into a "
+                    "composition, as in uplink: {uplink: plain, link: ...}"
+                )
         if name is None:
             raise _refused(f"the key {key!r} is missing, which says what it is")
         known = names(group)
         if not isinstance(name, str) or name not in known:
-            close = get_close_matches(str(name), known, n=1)
-            there = ", ".join(map(repr, known)) + (f"; {close[0]!r} is near" if close else "")
-            raise _refused(f"names none of {there}{self._otherwise()}")
+            there = ", ".join(map(repr, known)) + near(str(name), known)
+            raise _refused(f"{shown(name)} names none of {there}{self._otherwise()}")
         return name, {key: name} | dict(value)
 
     def _otherwise(self) -> str:
@@ -424,6 +441,11 @@ class LinkChoice(Choice):
 
     def _named(self, value: Any) -> tuple[str, dict[Any, Any]]:
         codecs = GROUPS["codecs"]
+        if isinstance(value, str) and value in names(self.group) and value in names(codecs):
+            raise _refused(
+                f"there is a link and a codec called {value!r}, so it is not clear which is meant; "
+                f"say {{link: {value}}} or {{codec: {value}}}"
+            )
         bare = isinstance(value, str) and value not in names(self.group) and value in names(codecs)
         within = isinstance(value, Mapping) and self.group.key not in value and codecs.key in value
         return super()._named(
@@ -442,14 +464,22 @@ class MethodChoice(Choice):
         """Return the section that a value from a file means."""
         if isinstance(value, Mapping) and not isinstance(value.get("name"), str):
             value = {key: each for key, each in value.items() if key != "name" or each is not None}
-        if isinstance(value, Mapping) and any(part in value for part in _composing()):
+        here = [key for key in composing() if key in value] if isinstance(value, Mapping) else []
+        if here:
             name = value.get("name", _CUSTOM)
             if name == _CUSTOM or name not in names(self.group):
                 return self._section(composition(), dict(value))
+            said = [key for key in here if value[key] is not None]
+            if said:
+                raise _refused(
+                    f"{name!r} is a method there is, and a composition, which has the key "
+                    f"{said[0]!r}, may not carry a method's name; call it otherwise, or leave out "
+                    f"{' and '.join(said)}"
+                )
         return super().validate(value)
 
     def _otherwise(self) -> str:
-        return f"; a composition of your own has one of the keys {', '.join(_composing())}"
+        return f"; a composition of your own has one of the keys {', '.join(composing())}"
 
     def _section(self, of: type[Chosen], content: dict[Any, Any]) -> Chosen:
         # So that a key can be taken back on the command line: --set method.top=null
@@ -470,7 +500,7 @@ def composition() -> type[MadeSection]:
     )
 
 
-def _composing() -> list[str]:
+def composing() -> list[str]:
     """Return the keys that only a composition has."""
     return [key for key in composition().model_fields if key not in ("name", "fusion")]
 

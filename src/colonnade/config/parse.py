@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from colonnade.config.choices import PLACEHOLDER, composition, schema_of, sectio
 from colonnade.config.foreign import plain, shown
 from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
-from colonnade.config.sections import Chosen
+from colonnade.config.sections import Chosen, near
 from colonnade.config.text import NOT_YAML, read_yaml
 from colonnade.errors import ConfigurationError
 
@@ -39,6 +40,8 @@ def json_schema() -> dict[str, Any]:
             name, number = re.sub(r"\W", "_", of.__name__), 2
             while name in defined:
                 name, number = f"{name}{number}", number + 1
+            if part is not None and part.name != group.default:
+                own["required"] = sorted({group.key, *own.get("required", [])})
             defined[name] = own
             refs.append({"$ref": f"#/$defs/{name}"})
             if part is not None and not any(each.is_required() for each in _fields(of)):
@@ -47,6 +50,7 @@ def json_schema() -> dict[str, Any]:
             "description": group.about,
             "anyOf": [*([{"enum": bare}] if bare else []), *refs],
         }
+    defined["links"]["anyOf"].append({"$ref": "#/$defs/codecs"})  # a codec in a link's place
     whole: dict[str, Any] = _referring(schema)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return head | whole | {"title": "Colonnade run"}
@@ -75,7 +79,11 @@ def _referring(schema: Any) -> Any:
         return list(map(_referring, schema))
     if not isinstance(schema, dict):
         return schema
-    found = {key: _referring(value) for key, value in schema.items() if key != PLACEHOLDER}
+    found = {
+        key: _referring(value)
+        for key, value in schema.items()
+        if key != PLACEHOLDER and not (isinstance(value, float) and not math.isfinite(value))
+    }
     if PLACEHOLDER in schema:
         found["$ref"] = f"#/$defs/{schema[PLACEHOLDER]}"
     return found
@@ -97,7 +105,7 @@ def parse_config(data: Any, source: str = "configuration") -> RunConfig:
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: configuration: training.epoch: unknown key; \
 there are epochs, batch_size, seed, threads, evaluate_every, evaluation_rows, checkpoint_every, \
-schedule_every, early_stopping
+schedule_every, early_stopping; 'epochs' is near
     """
     if data is None:
         data = {}
@@ -127,7 +135,9 @@ def _said(error: Any) -> str:
     if error["type"] == "union_tag_not_found":
         return f"the key {error['ctx']['discriminator']} is missing, which says what it is"
     if error["type"] == "union_tag_invalid":
-        return f"names none of {error['ctx']['expected_tags']}"
+        tag, expected = error["ctx"]["tag"], error["ctx"]["expected_tags"]
+        close = near(tag, expected.replace("'", "").split(", "))
+        return f"{shown(tag)} names none of {expected}{close}"
     if error["type"] == "string_pattern_mismatch":
         return f"a name is made of letters, digits and . _ -, not {error['input']!r}"
     message = str(error["msg"]).removeprefix("Value error, ")
