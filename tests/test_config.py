@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -290,23 +291,30 @@ REFUSED: list[tuple[Any, str]] = [
     # an unknown key is said before what is missing because of it
     (
         {"method": {"embedding": {"codec": "scalar", "bit": 4}}},
-        "method.embedding.bit: unknown key; there are codec, bits, low, high, dither (and 1 more)",
+        "method.embedding.bit: unknown key; there are codec, bits, low, high, dither; 'bits' is "
+        "near (and 1 more)",
     ),
     # choices
-    ({"method": {"embedding": "zip"}}, "method.embedding: names none of 'float', 'scalar'"),
-    ({"method": {"embedding": {"codec": 3}}}, "method.embedding: names none of 'float', 'scalar'"),
+    ({"method": {"embedding": "zip"}}, "method.embedding: 'zip' names none of 'float', 'scalar'"),
+    (
+        {"method": {"embedding": {"codec": 3}}},
+        "method.embedding: 3 names none of 'float', 'scalar'",
+    ),
     ({"method": {"embedding": {"bits": 3}}}, "method.embedding: the key 'codec' is missing"),
     ({"method": {"fusion": {}}}, "method.fusion: the key 'fusion' is missing"),
     (
         {"method": {"fusion": "median"}},
-        "method.fusion: names none of 'concat', 'sum', 'mean', 'max'",
+        "method.fusion: 'median' names none of 'concat', 'sum', 'mean', 'max'",
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method: names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; a composition of your "
-        "own has one of the keys uplink, exchange, local_updates",
+        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; a composition "
+        "of your own has one of the keys uplink, exchange, local_updates",
     ),
-    ({"data": {"name": "cifar"}}, "data: names none of 'mnist5k', 'mnist', 'fashion_mnist', "),
+    (
+        {"data": {"name": "cifar"}},
+        "data: 'cifar' names none of 'mnist5k', 'mnist', 'fashion_mnist', ",
+    ),
     ({"data": {"partition": "rings"}}, "data.partition: input should be 'quadrants' or 'strips'"),
     ({"optimiser": {"name": "lion"}}, "optimiser.name: input should be 'sgd', 'adam', "),
     ({"model": {"top": {"activation": "elu"}}}, "model.top.activation: input should be 'identity'"),
@@ -328,7 +336,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"network": {"parties": ["bank"]}}, "network.parties: input should be a valid dictionary"),
     (
         {"method": {"embedding": 5}},
-        "method.embedding: input should be a valid dictionary of keys and values, not 5",
+        "method.embedding: expected a name or keys and values, not 5",
     ),
     ({1: 2}, "1: keys should be strings, not 1"),
     ({"training": {1: 2}}, "training.1: keys should be strings, not 1"),
@@ -396,7 +404,8 @@ REFUSED: list[tuple[Any, str]] = [
     # several at once
     (
         {"optimiser": {"lr": -1}, "model": {"bottm": {}}, "driver": 3},
-        "model.bottm: unknown key; there are bottom, bottoms, top, sparsity, device (and 2 more)",
+        "model.bottm: unknown key; there are bottom, bottoms, top, sparsity, device; "
+        "'bottom' is near (and 2 more)",
     ),
 ]
 
@@ -519,6 +528,61 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     path.write_text("# nothing\n", encoding="utf-8")
     assert load_config(path) == RunConfig()
     assert load_config(path, ["training.epochs=3"]).training.epochs == 3
+
+
+def bombs(size: int, deep: int) -> dict[str, str]:
+    """Return texts that are short and mean much."""
+    inside = ", ".join(["x"] * size)
+    merges = "\n".join(
+        f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, deep)
+    )
+    return {
+        "aliases": f"a: &x [{inside}]\nb: [{', '.join(['*x'] * size)}]",
+        "aliases in a list": f"- &x [{inside}]\n- [{', '.join(['*x'] * size)}]",
+        "merges": f"a0: &a0 {{b: 1, c: 2}}\n{merges}",
+    }
+
+
+@pytest.mark.parametrize(("size", "deep"), [(1100, 7), (30000, 20)])
+@pytest.mark.parametrize("kind", bombs(1, 1))
+def test_short_texts_that_mean_very_much(tmp_path: Path, size: int, deep: int, kind: str) -> None:
+    path = tmp_path / "bomb.yaml"
+    path.write_text(bombs(size, deep)[kind], encoding="utf-8")
+    began = time.process_time()
+    with pytest.raises(ConfigurationError, match=r"bomb\.yaml: .*more than 1[0,]+ (values|keys)"):
+        load_config(path)
+    assert time.process_time() - began < 20  # of seconds, where it was for ever
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("training: {epochs: 1}\ntraining: {epochs: 2}", "line 2: the key 'training' is there tw"),
+        ("training: {epochs: 1, epochs: 1}", "line 1: the key 'epochs' is there twice"),
+        ("training: {<<: [3]}", "line 1: << takes keys and values"),
+    ],
+)
+def test_keys_are_there_once(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=rf"twice\.yaml: {message}"):
+        load_config(path)
+    with pytest.raises(
+        ConfigurationError, match=r"^--set a=\{b: 1, b: 2\}: line 1: the key 'b' is"
+    ):
+        override({}, ["a={b: 1, b: 2}"])
+
+
+def test_what_is_merged_gives_way_to_own_keys(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text(
+        "network: {parties: {a: &y {up: {latency: 1}}, b: {<<: *y, down: {latency: 2}},"
+        " c: {<<: [{up: {latency: 3}}, *y], down: {latency: 4}}}}\n",
+        encoding="utf-8",
+    )
+    parties = load_config(path).network.parties
+    assert parties["b"].up == parties["a"].up
+    assert (parties["c"].up.latency, parties["c"].down.latency) == (3, 4)  # type: ignore[union-attr]
 
 
 # --set

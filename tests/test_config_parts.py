@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
@@ -172,12 +173,15 @@ REFUSED: list[tuple[Any, str]] = [
         {"name": "svfl", "local_steps": 3},
         "method.local_steps: unknown key; there are name, embedding, derivative, fusion, correc",
     ),
-    ({"name": "lean", "exchange": "split"}, "method.exchange: unknown key; there are name, step"),
+    ({"name": "lean", "exchange": "split"}, "method: 'lean' is a method there is, and a compo"),
     ({"name": "efvfl"}, "method.embedding: is required"),
-    ({"name": "efvlf"}, "method: names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; 'efvfl'"),
-    ({"name": "mine", "fusion": "sum"}, "method: names none of 'svfl'"),
-    ({"name": ["svfl"]}, "method: names none of 'svfl'"),
-    (3, "method: input should be a valid dictionary of keys and values, not 3"),
+    (
+        {"name": "efvlf"},
+        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; 'efvfl' is near",
+    ),
+    ({"name": "mine", "fusion": "sum"}, "method: 'mine' names none of 'svfl'"),
+    ({"name": ["svfl"]}, "method: ['svfl'] names none of 'svfl'"),
+    (3, "method: expected a name or keys and values, not 3"),
     ({"name": "lean", "replayed": True}, "method.replayed: input should be a valid integer, not T"),
     ({"name": "lean", "replayed": 0}, "method: steps to replay are 1 or more, not 0"),
     ({"name": "svfl", "correction": -1}, "method: correction must be 0 or more, not -1"),
@@ -196,7 +200,7 @@ REFUSED: list[tuple[Any, str]] = [
     (
         {"exchange": {"exchange": "split", "downlink": {"link": "error_feedback", "codec": "float",
                                                         "storage": "tape"}}},
-        "method.exchange.downlink.storage: names none of 'memory', 'disk'",
+        "method.exchange.downlink.storage: 'tape' names none of 'memory', 'disk'",
     ),
     (
         {"uplink": {"uplink": "plain", "link": "error_feedback"}},
@@ -211,6 +215,16 @@ REFUSED: list[tuple[Any, str]] = [
                                                 {"codec": "scalar", "bits": 4}}}},
         "method.uplink.link: error feedback needs a codec that contracts",
     ),
+    ({"straglers": "wait"}, "method.straglers: unknown key; there are name, embedding, derivative, "
+     "fusion, correction; 'stragglers' is near"),
+    ({"name": "lean", "stp": 2}, "method.stp: unknown key; there are name, step, below"),
+    ({"name": "svfl", "local_updates": "replayed"}, "method: 'svfl' is a method there is, and a "
+     "composition, which has the key 'local_updates', may not carry a method's name"),
+    ({"embedding": {"link": "error_feedback"}}, "method.embedding: a codec is expected here, and "
+     "'error_feedback' is a link; a link belongs into a composition, as in uplink: {uplink: plain"),
+    ({"embedding": "direct"}, "method.embedding: a codec is expected here, and 'direct' is a link"),
+    ({"name": "svfl", "correction": True}, "method.correction: input should be a valid number"),
+    ({"name": "svfl", "correction": "2"}, "method.correction: input should be a valid number"),
     ({"exchange": "split", "name": "../x"}, "method.name: a name is made of letters"),
     ({"exchange": "split", "steps": 3}, "method.steps: unknown key; there are name, fusion, upli"),
     (
@@ -347,6 +361,14 @@ def no_method(size: int = 1) -> Method:
     return size
 
 
+def uplinked(uplink: int = 1) -> Method:
+    """Have an argument that only a composition has."""
+
+
+def custom() -> Method:
+    """Be called like any composition."""
+
+
 def private(build: int = 1) -> Method:
     """Have an argument that a section cannot have."""
 
@@ -367,6 +389,10 @@ untyped = acme_parts:untyped
 fails = acme_parts:fails
 no_method = acme_parts:no_method
 private = acme_parts:private
+uplinked = acme_parts:uplinked
+custom = acme_parts:custom
+[colonnade.links]
+float = acme_parts:halved
 [colonnade.models]
 net = acme_parts:net
 [colonnade.tops]
@@ -400,7 +426,9 @@ def test_a_packages_codec_is_a_codec(acme: Path) -> None:
     at = "method.embedding"
     assert refused({"embedding": {"codec": "halved", "times": 0}}).startswith(f"{at}.times: input")
     assert refused({"embedding": {"codec": "halved", "times": 10}}) == f"{at}: nine times at most"
-    assert refused({"embedding": {"codec": "halved", "inner": "zip"}}).startswith(f"{at}.inner: na")
+    assert refused({"embedding": {"codec": "halved", "inner": "zip"}}).startswith(
+        f"{at}.inner: 'zip' na"
+    )
     assert "'by_round', 'halved'" in refused({"embedding": "zip"})
 
 
@@ -453,11 +481,48 @@ def test_a_packages_models_are_made_for_their_features(acme: Path) -> None:
         ("untyped", "method: the method 'untyped' of acme-parts 1.5 does not say of which type"),
         ("fails", "method: the method 'fails' of acme-parts 1.5 failed: KeyError: 'oh'"),
         ("no_method", "method: the method 'no_method' of acme-parts 1.5 makes no Method, but 1"),
+        ("uplinked", "method: the method 'uplinked' of acme-parts 1.5 has a setting 'uplink'"),
+        ("custom", "method: the method 'custom' of acme-parts 1.5 is called like a composition"),
+        ({"name": "twice", "exchange": "split"}, "method: 'twice' is a method there is, and a co"),
+        ({"uplink": {"uplink": "plain", "link": "float"}}, "method.uplink.link: there is a link and"
+         " a codec called 'float', so it is not clear which is meant; say {link: float} or {codec"),
         ("private", "method: the method 'private' of acme-parts 1.5 has an argument 'build'"),
     ],
 )  # fmt: skip
 def test_what_a_package_got_wrong_names_the_package(acme: Path, content: Any, message: str) -> None:
     assert refused(content).startswith(message)
+
+
+def test_a_composition_needs_no_name_whatever_packages_have(acme: Path) -> None:
+    assert method({"exchange": "split"}) == Method("custom")
+    plain = {"uplink": {"uplink": "plain", "link": {"codec": "float"}}}
+    assert method(plain).uplink == Plain(Direct(Float()))
+
+
+def test_the_schema_demands_what_the_command_does() -> None:
+    schema = json_schema()["$defs"]
+    assert schema["ScalarCodec"]["required"] == ["bits", "codec"]
+    assert schema["FedbcdMethod"]["required"] == ["local_steps", "name"]
+    assert "required" not in schema["SvflMethod"]
+    assert "required" not in schema["MlpConfig"]
+    assert {"$ref": "#/$defs/codecs"} in schema["links"]["anyOf"]
+    json.dumps(json_schema(), allow_nan=False)
+
+
+def test_numbers_are_numbers() -> None:
+    assert parse_config({"optimiser": {"lr": "1e-3"}}).optimiser.lr == 0.001  # YAML's 1e-3
+    assert parse_config({"optimiser": {"lr": 1}}).optimiser.lr == 1.0
+    wrong: list[Any] = [
+        {"optimiser": {"lr": True}},
+        {"optimiser": {"lr": "2"}},
+        {"model": {"sparsity": True}},
+        {"network": {"latency": True}},
+        {"costs": {"slowdown": {"a": "2"}}},
+        {"data": {"validation": "0.5"}},
+    ]
+    for each in wrong:
+        with pytest.raises(ConfigurationError, match="should be a valid number"):
+            parse_config(each)
 
 
 def test_what_is_not_asked_for_does_no_harm(acme: Path) -> None:

@@ -310,7 +310,8 @@ def _list_parts(as_json: bool, *groups: str) -> None:
     for each in found:
         out.print(parts_table(each))
         for problem in each.problems:
-            err.print(f"[yellow]warning:[/] {escape(problem)}")
+            err.print("[yellow]warning:[/] ", end="")
+            say(err, problem)
 
 
 def _parsed(config: Path, set_: list[str] | None, data: Path | None) -> RunConfig:

@@ -9,7 +9,9 @@ import polars as pl
 from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from colonnade.config.foreign import plain
 from colonnade.config.listing import Listed
 from colonnade.datasets import DatasetInfo
 from colonnade.experiments import Experiment
@@ -147,12 +149,20 @@ def datasets_table(
 
 def parts_table(listed: Listed) -> Table:
     """Return the parts of a kind that a configuration can name, and their settings."""
-    table = _table(f"{listed.title}: {listed.about}", "name", "what it is", "settings", "from")
+    table = _table(
+        escape(f"{listed.title}: {listed.about}"), "name", "what it is", "settings", "from"
+    )
     for part in listed.parts:
-        table.add_row(part.name, part.about, escape("\n".join(part.settings)), part.origin)
+        settings = Text("\n".join(map(plain, part.settings)))
+        table.add_row(_text(part.name), _text(part.about), settings, _text(part.origin))
     for column in table.columns[1:]:
         column.justify = "left"
     table.columns[1].no_wrap = False
     table.caption = "settings without a default have to be given"
     table.caption_justify = "left"
     return table
+
+
+def _text(words: str) -> Text:
+    """Return what somebody else wrote, which is shown as it is and does nothing."""
+    return Text(plain(words))

@@ -14,18 +14,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from difflib import get_close_matches
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from warnings import catch_warnings, simplefilter
 
 import pydantic
 from pydantic import Field, StrictInt
-from pydantic_core import PydanticCustomError, PydanticKnownError, core_schema
+from pydantic_core import (
+    PydanticCustomError,
+    PydanticSerializationError,
+    core_schema,
+    to_jsonable_python,
+)
 
 from colonnade.assembly import ModuleBottom, ModuleTop
 from colonnade.config.docstrings import about_parameters, summary
+from colonnade.config.foreign import guarded, plain, shown
 from colonnade.config.registry import GROUPS, OURS, Group, Part, find, group_of, names
-from colonnade.config.sections import Chosen, Name
+from colonnade.config.sections import Chosen, Name, Number, near
 from colonnade.errors import ConfigurationError
 from colonnade.method import Method
 
@@ -35,7 +42,9 @@ __all__ = [
     "MethodChoice",
     "MethodSection",
     "chosen",
+    "composing",
     "composition",
+    "schema_of",
     "section",
     "unusable",
     "usable",
@@ -73,6 +82,10 @@ class MethodSection(MadeSection):
 
     name: str
 
+    @classmethod
+    def _near(cls) -> list[str]:
+        return [*cls.model_fields, *composing()]
+
     def build(self) -> Method:
         """Return the method."""
         method: Method = super().build()
@@ -92,16 +105,60 @@ def section(part: Part) -> type[Chosen]:
     >>> list(section(find(GROUPS["codecs"], "top_k")).model_fields)
     ['codec', 'ratio', 'scope', 'by', 'values']
     """
+    made, at = part.make, (part.group.name, part.name)
+    known, of = _SECTIONS.get(at, (None, Chosen))
+    if known is not made:
+        if part.origin == OURS:
+            of = _section_of(part)
+        else:
+            with guarded(_whose(part), "cannot be described"):
+                of = _section_of(part)
+                _check_section(part, of)
+        _SECTIONS[at] = made, of
+    return of
+
+
+_SECTIONS: dict[tuple[str, str], tuple[Any, type[Chosen]]] = {}
+
+
+def _section_of(part: Part) -> type[Chosen]:
     made = part.make
-    if isinstance(made, type) and issubclass(made, Chosen):
-        return made
-    known = _SECTIONS.get((part.group.name, part.name))
-    if known is None or known.part.make is not made:
-        known = _SECTIONS[part.group.name, part.name] = _made(part)
-    return known
+    return made if isinstance(made, type) and issubclass(made, Chosen) else _made(part)
 
 
-_SECTIONS: dict[tuple[str, str], type[MadeSection]] = {}
+def _check_section(part: Part, of: type[Chosen]) -> None:
+    """Refuse a package's section that cannot be named, written to a file or put in the schema."""
+    if part.group.key not in of.model_fields:
+        raise _useless(part, f"is a section without the key {part.group.key!r}")
+    if part.group.name == "methods":
+        if part.name == _CUSTOM:
+            raise _useless(part, "is called like a composition without a name")
+        for key in composing():
+            if key in of.model_fields:
+                raise _useless(part, f"has a setting {key!r}, which only a composition has")
+    for key, field in of.model_fields.items():
+        if field.is_required():
+            continue
+        try:
+            to_jsonable_python(field.get_default(call_default_factory=True))
+        except PydanticSerializationError:
+            raise _useless(part, f"has a default of {key!r} that no file can say") from None
+    schema_of(part, of)
+
+
+def schema_of(part: Part, of: type[Chosen]) -> dict[str, Any]:
+    """Return the JSON schema of a part's section.
+
+    Raises
+    ------
+    ConfigurationError
+        If a package's part takes what no file can say.
+    """
+    if part.origin == OURS:
+        return of.model_json_schema(mode="validation")
+    with guarded(_whose(part), "has a setting that no schema describes"), catch_warnings():
+        simplefilter("ignore")  # of defaults that are left out
+        return of.model_json_schema(mode="validation")
 
 
 def _made(part: Part, tag: tuple[Any, Any] | None = None) -> type[MadeSection]:
@@ -132,7 +189,7 @@ def _made(part: Part, tag: tuple[Any, Any] | None = None) -> type[MadeSection]:
     try:
         made = _created(name.replace(" ", ""), base, summary(part.make), content)
     except Exception as error:  # whatever pydantic says of annotations of somebody else
-        why = str(error).splitlines()[0]
+        why = (str(error) or type(error).__name__).splitlines()[0]
         raise _useless(part, f"has annotations that no section can have: {why}") from error
     made.part, made.arguments, made.left_out = part, arguments, frozenset(left_out)
     return made
@@ -151,7 +208,7 @@ def _arguments(part: Part) -> dict[str, tuple[Any, Any]]:
     try:
         hints = get_type_hints(make.__init__ if plain_class else make, include_extras=True)
         parameters = inspect.signature(make).parameters
-    except (NameError, TypeError, ValueError) as error:
+    except (NameError, SyntaxError, TypeError, ValueError) as error:
         raise _useless(part, f"has annotations that say nothing: {error}") from error
     factories = {}
     if is_dataclass(make):
@@ -171,7 +228,11 @@ def _arguments(part: Part) -> dict[str, tuple[Any, Any]]:
 
 
 def _useless(part: Part, why: str) -> ConfigurationError:
-    return ConfigurationError(f"the {part.group.one} {part.name!r} of {part.origin} {why}")
+    return ConfigurationError(f"{_whose(part)} {plain(why)}")
+
+
+def _whose(part: Part) -> str:
+    return f"the {part.group.one} {part.name!r} of {part.origin}"
 
 
 def _bare(hint: Any) -> Any:
@@ -188,6 +249,8 @@ def _annotation(hint: Any) -> Any:
         return chosen(group.name)
     if hint is int:
         return StrictInt  # yes is not 1
+    if hint is float:
+        return Number
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return Annotated[(_annotation(inside[0]), *hint.__metadata__)]
@@ -213,13 +276,9 @@ def _built(value: Any) -> Any:
 def _call(part: Part, given: Mapping[str, Any]) -> Any:
     if part.origin == OURS:
         return part.make(**given)
-    try:
+    with guarded(_whose(part), "failed", (ConfigurationError, ValueError)):
         made = part.make(**given)
-    except (ConfigurationError, ValueError):
-        raise
-    except Exception as error:  # whatever the code of somebody else does
-        raise _useless(part, f"failed: {type(error).__name__}: {error}") from error
-    _check(part, made)
+        _check(part, made)
     return made
 
 
@@ -228,17 +287,22 @@ def _check(part: Part, made: Any) -> None:
     expected: tuple[Any, ...] = (Method,) if part.group.name == "methods" else part.group.kinds[:1]
     for kind in expected:
         if getattr(kind, "_is_runtime_protocol", True) and not isinstance(made, kind):
-            raise _useless(part, f"makes no {kind.__name__}, but {made!r}")
+            raise _useless(part, f"makes no {kind.__name__}, but {shown(made)}")
+
+
+def _has(part: Part, method: str) -> bool:
+    with guarded(_whose(part), "failed"):
+        return hasattr(part.make, method)
 
 
 def _bottom(part: Part, given: Mapping[str, Any]) -> Any:
-    if hasattr(part.make, "bottom"):
+    if _has(part, "bottom"):
         return _call(part, given)
     return ModuleBottom(part.make, part.name, given)
 
 
 def _top(part: Part, given: Mapping[str, Any]) -> Any:
-    if hasattr(part.make, "top"):
+    if _has(part, "top"):
         return _call(part, given)
     return ModuleTop(part.make, part.name, given)
 
@@ -268,7 +332,7 @@ def _sorted_out(group: Group) -> tuple[list[Part], list[str]]:
             part = find(group, name)
             section(part)
         except ConfigurationError as error:
-            bad.append(str(error))
+            bad.append(plain(str(error)))
         else:
             good.append(part)
     return good, bad
@@ -326,10 +390,14 @@ class Choice:
             return value
         name, content = self._named(value)
         try:
-            of = section(find(self.group, name))
+            part = find(self.group, name)
+            of = section(part)
+            if part.origin == OURS:
+                return self._section(of, content)
+            with guarded(_whose(part), "failed", (ValueError,)):  # what pydantic says is one
+                return self._section(of, content)
         except ConfigurationError as error:
-            raise PydanticCustomError("choice", str(error)) from None
-        return self._section(of, content)
+            raise _refused(str(error)) from None
 
     def _section(self, of: type[Chosen], content: dict[Any, Any]) -> Chosen:
         return of.model_validate(content)
@@ -340,15 +408,21 @@ class Choice:
         if isinstance(value, str):
             value = {key: value}
         if not isinstance(value, Mapping):
-            raise PydanticKnownError("dict_type")
+            raise _refused(f"expected a name or keys and values, not {shown(value)}")
         name = value.get(key, group.default)
+        if group.name == "codecs" and (name is None or str(name) not in names(group)):
+            link = name if key in value else value.get("link")
+            if isinstance(link, str) and link in names(GROUPS["links"]):
+                raise _refused(
+                    f"a codec is expected here, and {link!r} is a link; a link belongs into a "
+                    "composition, as in uplink: {uplink: plain, link: ...}"
+                )
         if name is None:
             raise _refused(f"the key {key!r} is missing, which says what it is")
         known = names(group)
         if not isinstance(name, str) or name not in known:
-            close = get_close_matches(str(name), known, n=1)
-            there = ", ".join(map(repr, known)) + (f"; {close[0]!r} is near" if close else "")
-            raise _refused(f"names none of {there}{self._otherwise()}")
+            there = ", ".join(map(repr, known)) + near(str(name), known)
+            raise _refused(f"{shown(name)} names none of {there}{self._otherwise()}")
         return name, {key: name} | dict(value)
 
     def _otherwise(self) -> str:
@@ -367,6 +441,11 @@ class LinkChoice(Choice):
 
     def _named(self, value: Any) -> tuple[str, dict[Any, Any]]:
         codecs = GROUPS["codecs"]
+        if isinstance(value, str) and value in names(self.group) and value in names(codecs):
+            raise _refused(
+                f"there is a link and a codec called {value!r}, so it is not clear which is meant; "
+                f"say {{link: {value}}} or {{codec: {value}}}"
+            )
         bare = isinstance(value, str) and value not in names(self.group) and value in names(codecs)
         within = isinstance(value, Mapping) and self.group.key not in value and codecs.key in value
         return super()._named(
@@ -385,14 +464,22 @@ class MethodChoice(Choice):
         """Return the section that a value from a file means."""
         if isinstance(value, Mapping) and not isinstance(value.get("name"), str):
             value = {key: each for key, each in value.items() if key != "name" or each is not None}
-        if isinstance(value, Mapping) and any(part in value for part in _composing()):
+        here = [key for key in composing() if key in value] if isinstance(value, Mapping) else []
+        if here:
             name = value.get("name", _CUSTOM)
             if name == _CUSTOM or name not in names(self.group):
                 return self._section(composition(), dict(value))
+            said = [key for key in here if value[key] is not None]
+            if said:
+                raise _refused(
+                    f"{name!r} is a method there is, and a composition, which has the key "
+                    f"{said[0]!r}, may not carry a method's name; call it otherwise, or leave out "
+                    f"{' and '.join(said)}"
+                )
         return super().validate(value)
 
     def _otherwise(self) -> str:
-        return f"; a composition of your own has one of the keys {', '.join(_composing())}"
+        return f"; a composition of your own has one of the keys {', '.join(composing())}"
 
     def _section(self, of: type[Chosen], content: dict[Any, Any]) -> Chosen:
         # So that a key can be taken back on the command line: --set method.top=null
@@ -403,19 +490,17 @@ class MethodChoice(Choice):
 _CUSTOM = "custom"
 
 
+@cache
 def composition() -> type[MadeSection]:
     """Return the section of a method composed of parts: the fields of ``Method``."""
     part = Part(GROUPS["methods"], "composition", Method)
-    if (part.group.name, "") not in _SECTIONS:
-        name = (
-            Name,
-            Field(_CUSTOM, description="what tables call it; no name of a method there is"),
-        )
-        _SECTIONS[part.group.name, ""] = _made(part, name)
-    return _SECTIONS[part.group.name, ""]
+    return _made(
+        part,
+        (Name, Field(_CUSTOM, description="what tables call it; no name of a method there is")),
+    )
 
 
-def _composing() -> list[str]:
+def composing() -> list[str]:
     """Return the keys that only a composition has."""
     return [key for key in composition().model_fields if key not in ("name", "fusion")]
 

@@ -14,7 +14,7 @@ import pydantic
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from colonnade.config.sections import Count, Name, Section, Share
+from colonnade.config.sections import Count, Name, Number, Section, Share
 from colonnade.datasets import (
     EmnistSplit,
     PartitionName,
@@ -48,6 +48,8 @@ __all__ = ["DataConfig", "Loaded", "as_data_section"]
 Loaded: TypeAlias = VerticalDataset | VerticalTables
 
 _IMAGES = {"mnist5k": mnist5k, "mnist": mnist, "fashion_mnist": fashion_mnist}
+
+_Finite = Annotated[Number, pydantic.AllowInfNan(False)]
 
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$)[^/@]+@")
 
@@ -117,13 +119,13 @@ class _Cut(_Data):
 class _Grey(_Data):
     """Pictures of one channel."""
 
-    normalise: tuple[pydantic.FiniteFloat, pydantic.FiniteFloat] | None = Field(
+    normalise: tuple[_Finite, _Finite] | None = Field(
         None, description="mean and deviation that pixels are normalised by"
     )
 
 
 _Levels = Annotated[
-    list[pydantic.FiniteFloat],
+    list[_Finite],
     BeforeValidator(
         lambda value: [value] if isinstance(value, (int, float)) else value,
         json_schema_input_type=float | list[float],

@@ -9,8 +9,10 @@ from pydantic.fields import FieldInfo
 
 from colonnade.config.choices import section, unusable, usable
 from colonnade.config.docstrings import first_sentence
+from colonnade.config.foreign import guarded, plain
 from colonnade.config.reference import default_text
 from colonnade.config.registry import GROUPS, Part
+from colonnade.errors import ConfigurationError
 
 __all__ = ["Listed", "ListedPart", "listed"]
 
@@ -75,21 +77,33 @@ origin='colonnade')
     found = []
     for name in groups:
         group = GROUPS[name]
-        parts = tuple(_listed(part) for part in usable(group))
-        problems = tuple(unusable(group))
+        parts, problems = [], unusable(group)
+        for part in usable(group):
+            try:
+                parts.append(_listed(part))
+            except ConfigurationError as error:
+                problems.append(plain(str(error)))
         if parts or problems:
             found.append(
-                Listed(name, name.replace("_", " "), group.about, group.key, parts, problems)
+                Listed(
+                    name,
+                    name.replace("_", " "),
+                    group.about,
+                    group.key,
+                    tuple(parts),
+                    tuple(problems),
+                )
             )
     return found
 
 
 def _listed(part: Part) -> ListedPart:
     of = section(part)
-    settings = tuple(
-        _setting(key, field) for key, field in of.model_fields.items() if key != part.group.key
-    )
-    return ListedPart(part.name, first_sentence(of), settings, part.origin)
+    with guarded(f"the {part.group.one} {part.name!r} of {part.origin}", "cannot be described"):
+        settings = tuple(
+            _setting(key, field) for key, field in of.model_fields.items() if key != part.group.key
+        )
+        return ListedPart(part.name, first_sentence(part.make), settings, part.origin)
 
 
 def _setting(key: str, field: FieldInfo) -> str:

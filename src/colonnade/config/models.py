@@ -16,7 +16,7 @@ from torch.optim import lr_scheduler
 from colonnade.assembly import Bottom, SparseBottom
 from colonnade.config.bottoms import MlpConfig, TopConfig
 from colonnade.config.choices import chosen
-from colonnade.config.sections import Chosen, Count, Name, Section
+from colonnade.config.sections import Chosen, Count, Name, Number, Section
 from colonnade.errors import ConfigurationError
 from colonnade.metrics import ACCURACY, AUC, F1, LOG_LOSS, MACRO_F1, RMSE, Metric, top_k
 from colonnade.models import OptimiserFactory, SchedulerFactory
@@ -57,7 +57,7 @@ class ModelConfig(Section):
     top: _Top = Field(
         TopConfig(), description="what the label holder predicts by, from all embeddings"
     )
-    sparsity: float = Field(
+    sparsity: Number = Field(
         0.0,
         ge=0,
         lt=math.inf,
@@ -81,10 +81,10 @@ class SchedulerConfig(Section):
 
     name: Literal["cosine", "step", "milestones", "exponential"]
     epochs: Count | None = Field(None, description="cosine: until the lowest; all by default")
-    lowest: float = Field(0.0, ge=0, lt=math.inf, description="cosine: the rate it ends with")
+    lowest: Number = Field(0.0, ge=0, lt=math.inf, description="cosine: the rate it ends with")
     every: Count | None = Field(None, description="step: epochs between two steps")
     milestones: list[Count] = Field([], description="milestones: epochs after which it changes")
-    factor: float = Field(0.1, gt=0, le=1, description="what a step multiplies the rate by")
+    factor: Number = Field(0.1, gt=0, le=1, description="what a step multiplies the rate by")
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> SchedulerConfig:
@@ -118,9 +118,9 @@ class OptimiserConfig(Section):
     """The optimiser that every organisation uses; settings left out are torch's."""
 
     name: Literal["sgd", "adam", "adamw", "adagrad", "rmsprop"] = "adam"
-    lr: float = Field(1e-3, gt=0, lt=math.inf)
-    momentum: float | None = Field(None, ge=0, lt=math.inf)
-    weight_decay: float | None = Field(None, ge=0, lt=math.inf)
+    lr: Number = Field(1e-3, gt=0, lt=math.inf)
+    momentum: Number | None = Field(None, ge=0, lt=math.inf)
+    weight_decay: Number | None = Field(None, ge=0, lt=math.inf)
     scheduler: SchedulerConfig | None = Field(None, description="a constant rate by default")
 
     @pydantic.model_validator(mode="after")
@@ -172,10 +172,10 @@ class ObjectiveConfig(Section):
     metrics: list[Annotated[str, AfterValidator(_known_metric)]] = Field(
         [], description="the deciding one first; the usual ones by default"
     )
-    class_weights: Literal["balanced"] | list[float] | None = Field(
+    class_weights: Literal["balanced"] | list[Number] | None = Field(
         None, description="what a row of each class counts in the loss; equal by default"
     )
-    threshold: float | None = Field(
+    threshold: Number | None = Field(
         None, gt=0, lt=1, description="the probability from which class 1 of two is predicted"
     )
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pydantic
-import yaml
+from pydantic.fields import FieldInfo
 
-from colonnade.config.choices import PLACEHOLDER, composition, section, usable
-from colonnade.config.registry import GROUPS
+from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
+from colonnade.config.foreign import plain, shown
+from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
+from colonnade.config.sections import Chosen, near
+from colonnade.config.text import NOT_YAML, read_yaml
 from colonnade.errors import ConfigurationError
 
 __all__ = ["json_schema", "load_config", "override", "parse_config"]
@@ -28,27 +33,44 @@ def json_schema() -> dict[str, Any]:
     schema = RunConfig.model_json_schema(mode="validation")
     defined = schema["$defs"]
     for group in GROUPS.values():
-        sections = [section(part) for part in usable(group)]
-        sections += [composition()] if group.name == "methods" else []
-        for each in sections:
-            own = each.model_json_schema(mode="validation")
-            defined |= own.pop("$defs", {})
-            defined[each.__name__] = own
-        bare = [
-            part.name
-            for part in usable(group)
-            if not any(field.is_required() for field in section(part).model_fields.values())
-        ]
+        bare, refs = [], []
+        for part, of, own in _schemas(group):
+            for name, each in own.pop("$defs", {}).items():
+                defined.setdefault(name, each)
+            name, number = re.sub(r"\W", "_", of.__name__), 2
+            while name in defined:
+                name, number = f"{name}{number}", number + 1
+            if part is not None and part.name != group.default:
+                own["required"] = sorted({group.key, *own.get("required", [])})
+            defined[name] = own
+            refs.append({"$ref": f"#/$defs/{name}"})
+            if part is not None and not any(each.is_required() for each in _fields(of)):
+                bare.append(part.name)
         defined[group.name] = {
             "description": group.about,
-            "anyOf": [
-                *([{"enum": bare}] if bare else []),
-                *({"$ref": f"#/$defs/{each.__name__}"} for each in sections),
-            ],
+            "anyOf": [*([{"enum": bare}] if bare else []), *refs],
         }
+    defined["links"]["anyOf"].append({"$ref": "#/$defs/codecs"})  # a codec in a link's place
     whole: dict[str, Any] = _referring(schema)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return head | whole | {"title": "Colonnade run"}
+
+
+def _schemas(group: Group) -> Iterator[tuple[Part | None, type[Chosen], dict[str, Any]]]:
+    """Yield the sections of a group with their schemas; None is the part of a composition."""
+    for part in usable(group):
+        of = section(part)
+        try:
+            own = schema_of(part, of)
+        except ConfigurationError:  # the package has changed its mind
+            continue
+        yield part, of, own
+    if group.name == "methods":
+        yield None, composition(), composition().model_json_schema(mode="validation")
+
+
+def _fields(of: type[Chosen]) -> Iterable[FieldInfo]:
+    return of.model_fields.values()
 
 
 def _referring(schema: Any) -> Any:
@@ -57,7 +79,11 @@ def _referring(schema: Any) -> Any:
         return list(map(_referring, schema))
     if not isinstance(schema, dict):
         return schema
-    found = {key: _referring(value) for key, value in schema.items() if key != PLACEHOLDER}
+    found = {
+        key: _referring(value)
+        for key, value in schema.items()
+        if key != PLACEHOLDER and not (isinstance(value, float) and not math.isfinite(value))
+    }
     if PLACEHOLDER in schema:
         found["$ref"] = f"#/$defs/{schema[PLACEHOLDER]}"
     return found
@@ -79,13 +105,13 @@ def parse_config(data: Any, source: str = "configuration") -> RunConfig:
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: configuration: training.epoch: unknown key; \
 there are epochs, batch_size, seed, threads, evaluate_every, evaluation_rows, checkpoint_every, \
-schedule_every, early_stopping
+schedule_every, early_stopping; 'epochs' is near
     """
     if data is None:
         data = {}
-    if not isinstance(data, Mapping):
-        raise ConfigurationError(f"{source}: expected keys and values, found {data!r}")
     _refuse_bombs(data, source)
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{source}: expected keys and values, found {shown(data)}")
     try:
         return RunConfig.model_validate(data)
     except pydantic.ValidationError as error:
@@ -93,9 +119,8 @@ schedule_every, early_stopping
         first = min(error.errors(), key=lambda each: each["type"] != "unknown_key")
         path = ".".join(_path(first["loc"]))
         more = error.error_count() - 1
-        raise ConfigurationError(
-            f"{source}: {path}: {_said(first)}" + (f" (and {more} more)" if more else "")
-        ) from None
+        said = plain(_said(first)) + (f" (and {more} more)" if more else "")
+        raise ConfigurationError(f"{source}: {plain(path)}: {said}") from None
 
 
 _OUR_OWN = ("choice", "secret", "unknown_key")  # types of errors whose message is complete
@@ -110,7 +135,9 @@ def _said(error: Any) -> str:
     if error["type"] == "union_tag_not_found":
         return f"the key {error['ctx']['discriminator']} is missing, which says what it is"
     if error["type"] == "union_tag_invalid":
-        return f"names none of {error['ctx']['expected_tags']}"
+        tag, expected = error["ctx"]["tag"], error["ctx"]["expected_tags"]
+        close = near(tag, expected.replace("'", "").split(", "))
+        return f"{shown(tag)} names none of {expected}{close}"
     if error["type"] == "string_pattern_mismatch":
         return f"a name is made of letters, digits and . _ -, not {error['input']!r}"
     message = str(error["msg"]).removeprefix("Value error, ")
@@ -138,22 +165,17 @@ def _refuse_bombs(data: Any, source: str) -> None:
     """Refuse values that are nested without an end, or that aliases multiply: YAML can do both."""
     seen, level = 0, [data]
     for _ in range(_DEEPEST):
-        level = [
-            each
-            for value in level
-            if isinstance(value, Mapping | list)
-            for each in (value.values() if isinstance(value, Mapping) else value)
-        ]
-        seen += len(level)
-        if not level:
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping | list | tuple | set):
+                seen += len(value)
+                if seen > _MOST_VALUES:  # before they are there
+                    raise ConfigurationError(f"{source}: more than {_MOST_VALUES:,} values")
+                deeper += value.values() if isinstance(value, Mapping) else value
+        if not deeper:
             return
-        if seen > _MOST_VALUES:
-            raise ConfigurationError(f"{source}: more than {_MOST_VALUES:,} values")
+        level = deeper
     raise ConfigurationError(f"{source}: nested more than {_DEEPEST} levels deep")
-
-
-# PyYAML lets through what Python says of the date 2024-99-99, and of too deep a nesting.
-_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 
 def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
@@ -165,12 +187,14 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
         If the file is missing, is not YAML, or does not validate.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is not valid YAML (not text in UTF-8)") from None
-    except _NOT_YAML as error:
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    except NOT_YAML as error:
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where else ""
         raise ConfigurationError(f"{path} is not valid YAML{line}") from None
@@ -199,7 +223,9 @@ def override(data: Any, overrides: list[str]) -> Any:
         if not isinstance(section, dict):
             raise ConfigurationError(f"--set {text}: {'.'.join(parents)} is not a section")
         try:
-            section[last] = yaml.safe_load(value)
-        except _NOT_YAML:
+            section[last] = read_yaml(value)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--set {text}: {error}") from None
+        except NOT_YAML:
             raise ConfigurationError(f"--set {text}: {value!r} is not a valid value") from None
     return data

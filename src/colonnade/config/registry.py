@@ -44,6 +44,7 @@ from colonnade.config.bottoms import (
     ResNet18Config,
     TopConfig,
 )
+from colonnade.config.foreign import guarded, plain, shown
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Relay, Split
 from colonnade.links import Direct, ErrorFeedback, Link
@@ -308,17 +309,18 @@ def _all_installed(path: tuple[str, ...]) -> Mapping[str, Mapping[str, list[Entr
 
 
 def _origin(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+    try:
+        said = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+    except Exception:  # a package whose metadata are damaged
+        said = point.value
+    return plain(said)
 
 
 def _loaded(group: Group, point: EntryPoint) -> Callable[..., Any]:
-    where = f"the {group.one} {point.name!r} of {_origin(point)} ({point.value})"
-    try:
+    where = f"the {group.one} {point.name!r} of {_origin(point)} ({plain(point.value)})"
+    with guarded(where, "cannot be imported"):
         made = point.load()
-    except (Exception, SystemExit) as error:  # whatever a module of somebody else does
-        raise ConfigurationError(
-            f"{where} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    if not callable(made):
-        raise ConfigurationError(f"{where} is neither a class nor a function, but {made!r}")
+        useful = callable(made)
+    if not useful:
+        raise ConfigurationError(f"{where} is neither a class nor a function, but {shown(made)}")
     return made  # type: ignore[no-any-return]  # callable is all that is known

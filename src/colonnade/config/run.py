@@ -19,7 +19,7 @@ from colonnade.config.models import (
     ObjectiveConfig,
     OptimiserConfig,
 )
-from colonnade.config.sections import Count, Section
+from colonnade.config.sections import Count, Number, Section
 from colonnade.config.world import CostConfig, NetworkConfig
 from colonnade.drivers import Driver, Processes, Simulate
 from colonnade.errors import ConfigurationError
@@ -35,7 +35,7 @@ class EarlyStoppingConfig(Section):
     """When to end training before its last epoch; see ``EarlyStopping``."""
 
     patience: Count | None = Field(5, description="evaluations without improvement; null for ever")
-    min_delta: float = Field(0.0, ge=0, lt=math.inf)
+    min_delta: Number = Field(0.0, ge=0, lt=math.inf)
 
 
 class TrainingConfig(Section):

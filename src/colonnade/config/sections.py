@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Annotated, Any, Self, get_args
 
 import pydantic
@@ -20,7 +22,7 @@ from pydantic_core.core_schema import ErrorType
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["Bandwidth", "Chosen", "Count", "Name", "Seconds", "Section", "Share"]
+__all__ = ["Bandwidth", "Chosen", "Count", "Name", "Number", "Seconds", "Section", "Share", "near"]
 
 # Numbers with units
 
@@ -41,20 +43,48 @@ def _quantity(**units: float) -> Any:
     return BeforeValidator(read, json_schema_input_type=float | str)
 
 
+_SCIENTIFIC = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+
+
+def _scientific(value: Any) -> Any:
+    """Return the number that 1e-3 is, which YAML 1.1 takes for a text."""
+    scientific = isinstance(value, str) and len(value) < 32 and _SCIENTIFIC.fullmatch(value)
+    return float(value) if scientific else value
+
+
+Number = Annotated[float, Field(strict=True), BeforeValidator(_scientific)]  # yes is not 1.0
+
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
-Bandwidth = Annotated[float, Field(gt=0), _quantity(**_RATES)]
-Seconds = Annotated[float, Field(ge=0, lt=math.inf), _quantity(us=1e-6, ms=1e-3, s=1.0, min=60.0)]
+Bandwidth = Annotated[float, Field(gt=0, strict=True), _quantity(**_RATES)]
+Seconds = Annotated[
+    float, Field(ge=0, lt=math.inf, strict=True), _quantity(us=1e-6, ms=1e-3, s=1.0, min=60.0)
+]
 Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: yes is not 1
 
 
-Share = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[Number, Field(ge=0, lt=1)]
+
+
+def near(said: object, known: Iterable[str]) -> str:
+    """Return a clause about which of the known words may be meant, if one may.
+
+    >>> near("codex", ["codec", "bits"])
+    "; 'codec' is near"
+    """
+    close = get_close_matches(str(said)[:64], list(known), n=1)
+    return f"; {close[0]!r} is near" if close else ""
 
 
 class Section(BaseModel):
     """A part of a configuration: keys it does not know are errors, and it does not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @classmethod
+    def _near(cls) -> list[str]:
+        """Return the keys that may be meant by one that there is not."""
+        return list(cls.model_fields)
 
     @pydantic.model_validator(mode="wrap")
     @classmethod
@@ -67,7 +97,10 @@ class Section(BaseModel):
             if all(each["type"] != "extra_forbidden" for each in found):
                 raise
             keys = ", ".join(cls.model_fields)
-            details = [_detail(each, f"unknown key; there are {keys}") for each in found]
+            details = [
+                _detail(each, f"unknown key; there are {keys}{near(each['loc'][-1], cls._near())}")
+                for each in found
+            ]
             raise ValidationError.from_exception_data(error.title, details) from None
 
 

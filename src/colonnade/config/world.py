@@ -9,7 +9,7 @@ import pydantic
 from pydantic import AfterValidator, Field
 
 from colonnade.channels import Channel, Network
-from colonnade.config.sections import Bandwidth, Count, Name, Seconds, Section
+from colonnade.config.sections import Bandwidth, Count, Name, Number, Seconds, Section
 from colonnade.costs import CostModel, Measured, Modelled
 from colonnade.effects import KINDS_OF_WORK
 from colonnade.errors import ConfigurationError
@@ -67,7 +67,7 @@ class CostConfig(Section):
     kind: Literal["measured", "modelled"] = "measured"
     seconds: dict[_Work, Seconds] = {}
     seconds_per_row: dict[_Work, Seconds] = {}
-    slowdown: dict[Name, Annotated[float, Field(ge=0, lt=math.inf)]] = {}
+    slowdown: dict[Name, Annotated[Number, Field(ge=0, lt=math.inf)]] = {}
     otherwise: Seconds | None = Field(
         None, description="of each kind of work that neither names; without it all must be named"
     )
