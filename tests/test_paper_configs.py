@@ -390,7 +390,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"model": {"bottom": {"model": "vgg"}}},
-        "model.bottom: names none of 'mlp', 'resnet18', 'mvcnn', 'lstm'",
+        "model.bottom: 'vgg' names none of 'mlp', 'resnet18', 'mvcnn', 'lstm'",
     ),
     (
         {"model": {"bottom": {"model": "resnet18", "widths": [3]}}},
@@ -404,7 +404,7 @@ REFUSED: list[tuple[Any, str]] = [
         {"model": {"bottom": {"model": "lstm", "dropout": 0.5}}},
         "model.bottom: dropout acts between two layers, and this has one",
     ),
-    ({"model": {"top": {"model": "resnet18"}}}, "model.top: names none of 'mlp'"),
+    ({"model": {"top": {"model": "resnet18"}}}, "model.top: 'resnet18' names none of 'mlp'"),
 ]
 
 
