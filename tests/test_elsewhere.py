@@ -15,7 +15,7 @@ import pytest
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Elsewhere, Processes, Replay, control
 from colonnade.effects import Boundary, Commit, Expect, Receive, Send
-from colonnade.errors import ConfigurationError, LocalProtocolError, RoleFailed
+from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolError, RoleFailed
 from test_journals import Careful, reopened
 from test_simulate import DRIVER
 from toys import Counter
@@ -103,6 +103,27 @@ def test_without_a_store_its_state_and_notes_stay_with_it(tmp_path, monkeypatch)
     with pytest.raises(LocalProtocolError, match="stayed with it"):
         Replay(record.trace).run([Careful("a", "b", 5), Careful("b", "a", 5)], Assignment())
     assert [len(reopened(journals, name).records) for name in "ab"] == [3, 3]
+
+
+def test_a_journal_elsewhere_that_is_behind_a_checkpoint_ends_the_run(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    settings = {"store": store, "journals": tmp_path / "journal"}
+
+    def roles():
+        cast = partial(Careful, "a", "b", 8)
+        return [Elsewhere("a", ("b",), cast), Careful("b", "a", 8)]
+
+    Processes().run(roles(), Assignment(**settings, stop_before=3))
+    (file,) = (tmp_path / "journal").glob("a-*")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    again = Assignment(**settings, resume=store.latest())
+    with pytest.raises(CheckpointError, match="it has 2 records of 3"):
+        Processes().run(roles(), again)
+    assert file.read_bytes() == whole[:-1]
+    file.write_bytes(whole)
+    assert Processes().run(roles(), again).completed
+    assert reopened(tmp_path / "journal", "a").incarnation == 2
 
 
 def refuse(role):

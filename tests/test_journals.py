@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 
 import pytest
@@ -139,7 +140,7 @@ def test_any_other_damage_is_an_error_that_says_what_to_do(tmp_path):
         damaged = bytearray(whole)
         damaged[place] ^= 0x40
         file.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=r"start the run again in a new folder"):
+        with pytest.raises(CheckpointError, match=r"start a new run in a new folder"):
             Journal(tmp_path, "bank")
         assert file.read_bytes() == damaged  # nothing was cut off
 
@@ -348,8 +349,93 @@ def test_a_record_is_on_disk_before_what_is_sent_after_it(tmp_path, driver):
 def test_a_damaged_journal_ends_the_run_before_anything_is_sent(tmp_path, driver):
     file, _ = written(tmp_path, name="b")
     file.write_bytes(b"x" + file.read_bytes()[1:])
-    with pytest.raises(CheckpointError, match="start the run again in a new folder"):
+    with pytest.raises(CheckpointError, match="start a new run in a new folder"):
         driver.run(careful(), Assignment(journals=tmp_path))
+
+
+def behind(journals, how):
+    """Take something from b's journal, of two incarnations and five records each time."""
+    (file,) = journals.glob("b-*.journal")
+    if how == "gone":
+        file.unlink()
+    elif how == "all gone":
+        for one in journals.iterdir():
+            one.unlink()
+        journals.rmdir()
+    elif how == "empty":
+        file.write_bytes(b"")
+    else:
+        file.unlink()
+        counts = {"a record less": (5, 0, 4), "an incarnation less": (10,)}[how]
+        for count in counts:
+            written(journals, [{"round": number} for number in range(count)], "b")
+
+
+LOSSES = {
+    "gone": "it is missing",
+    "all gone": "it is missing",
+    "empty": "it has 0 records of 10",
+    "a record less": "it has 9 records of 10",
+    "an incarnation less": "its last incarnation is 0, not 1 or later",
+}
+
+
+def resumable(tmp_path, driver):
+    """Return a checkpoint of two incarnations, in whose journals each role has ten records."""
+    journals = tmp_path / "journal"
+    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    settings = {"store": store, "journals": journals}
+    driver.run(careful(20), Assignment(**settings, stop_before=5))
+    again = Assignment(**settings, stop_before=10, resume=store.latest())
+    driver.run(careful(20), again)
+    return store.latest(), journals
+
+
+@pytest.mark.parametrize("how", list(LOSSES))
+@pytest.mark.parametrize("driver", [DRIVER, Processes()], ids=["simulate", "processes"])
+def test_a_journal_that_is_behind_a_checkpoint_ends_the_run(tmp_path, driver, how):
+    checkpoint, journals = resumable(tmp_path, driver)
+    behind(journals, how)
+    files = {file: file.read_bytes() for file in journals.glob("b-*")}
+    for again in (DRIVER, Processes()):
+        roles = careful(20)
+        match = f"b-.*{LOSSES[how]}.* start a new run in a new folder"
+        with pytest.raises(CheckpointError, match="not what it was") as refused:
+            again.run(roles, Assignment(resume=checkpoint, journals=journals))
+        if how != "all gone":
+            assert re.search(match, str(refused.value))
+        # It has no new incarnation, and the next attempt is refused as well.
+        assert {file: file.read_bytes() for file in journals.glob("b-*")} == files
+
+
+@pytest.mark.parametrize("driver", [DRIVER, Processes()], ids=["simulate", "processes"])
+def test_a_journal_that_is_ahead_of_a_checkpoint_or_in_memory_is_none_of_its_business(
+    tmp_path, driver
+):
+    checkpoint, journals = resumable(tmp_path, driver)
+    assert {role["journal"] == [1, 10] for role in checkpoint.account["roles"].values()} == {True}
+    for incarnation in (2, 3):
+        roles = careful(20)
+        driver.run(roles, Assignment(resume=checkpoint, journals=journals))
+        assert roles[0].seen[-1] == [incarnation, 10 * (incarnation - 1)]
+    behind(journals, "all gone")
+    store = CheckpointStore(tmp_path / "memory", "fingerprint")
+    driver.run(careful(20), Assignment(resume=checkpoint, store=store, stop_before=12))
+    driver.run(careful(20), Assignment(resume=store.latest()))
+    # What is known of a journal on disk is not forgotten by a run without one.
+    with pytest.raises(CheckpointError, match="it is missing"):
+        driver.run(careful(20), Assignment(resume=store.latest(), journals=journals))
+
+
+def test_what_a_checkpoint_cannot_know_is_not_noticed(tmp_path):
+    """As the documentation says: records after the checkpoint may be lost."""
+    checkpoint, journals = resumable(tmp_path, DRIVER)
+    (file,) = journals.glob("b-*.journal")
+    short = file.read_bytes()
+    DRIVER.run(careful(20), Assignment(resume=checkpoint, journals=journals))
+    assert len(file.read_bytes()) > len(short)
+    file.write_bytes(short)
+    DRIVER.run(careful(20), Assignment(resume=checkpoint, journals=journals))
 
 
 def test_a_trace_without_notes_cannot_answer():

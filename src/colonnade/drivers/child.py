@@ -116,7 +116,7 @@ class _Child:
         self.role = task.role.role() if isinstance(task.role, Elsewhere) else task.role
         if task.state is not None:
             self.role.load_state_dict(decode_state(task.state))
-        self.journal = Journal(task.journals, self.role.name)
+        self.journal = Journal(task.journals, self.role.name, task.account.journal)
         notes = self.journal.notes()
         self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
         self.account = task.account
@@ -175,7 +175,7 @@ class _Child:
         self._flush()
         self.journal.close()
         saves = self.task.saves
-        self.account.sequence = self.outbox.sequence
+        self._complete_account()
         control.tell(
             self.parent,
             control.Played(
@@ -279,7 +279,7 @@ class _Child:
     def _save(self, expected: dict[str, int]) -> None:
         self.save = None
         self._wait(lambda: self._has_received(expected))
-        self.account.sequence = self.outbox.sequence
+        self._complete_account()
         state, mail = b"", list[tuple[Message, int]]()
         if self.task.saves:
             state = encode_state(self.role.state_dict())
@@ -296,6 +296,10 @@ class _Child:
                 time.process_time(),
             ),
         )
+
+    def _complete_account(self) -> None:
+        self.account.sequence = self.outbox.sequence
+        self.account.note(self.journal)
 
     def _new_entries(self) -> list[Any]:
         entries = self.ledger.since(self.shipped)

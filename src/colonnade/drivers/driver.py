@@ -72,7 +72,8 @@ class Assignment:
         The checkpoint to go on from.
     journals
         The folder of the organisations' journals, which a run shares with all that it is resumed
-        by; None keeps what is committed in memory.
+        by; None keeps what is committed in memory. One that holds less than when the checkpoint
+        that is resumed was written is a ``CheckpointError``.
     stop_before
         Stop at the boundary of this round, as an interruption would.
     interrupted
