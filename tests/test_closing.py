@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+from collections import deque
+from dataclasses import fields, replace
 from typing import ClassVar
 
 import polars as pl
@@ -13,7 +16,8 @@ from hypothesis import strategies as st
 from colonnade.channels import Channel, Network
 from colonnade.checkpoints import CheckpointStore
 from colonnade.costs import Modelled
-from colonnade.drivers import Assignment, Processes, Replay, Simulate, simulate
+from colonnade.drivers import Activity, Assignment, Processes, Replay, Simulate, simulate
+from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import Boundary, Close, Expect, Ready, Receive, Send, Work
@@ -129,6 +133,114 @@ def test_any_checkpoint_tells_what_was_discarded_then_and_leads_to_the_same_end(
         for file in checkpoint.folder.iterdir():
             file.unlink()
         checkpoint.folder.rmdir()
+
+
+PROGRESS = st.integers(0, 2**62)
+ACCOUNTS = st.builds(
+    Account,
+    sequence=PROGRESS,
+    clock=PROGRESS,
+    history=st.lists(
+        st.dictionaries(st.text(), st.integers() | st.text() | st.floats(allow_nan=False))
+    ),
+    activities=st.dictionaries(
+        st.tuples(st.sampled_from(Purpose), st.text()),
+        st.builds(Activity, PROGRESS, PROGRESS, PROGRESS),
+    ),
+    occupancy=st.dictionaries(st.text(), st.lists(PROGRESS).map(deque)),
+    closed=PROGRESS,
+    journal=st.none() | st.tuples(PROGRESS, PROGRESS),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(ACCOUNTS)
+def test_an_account_comes_back_from_json(account):
+    assert Account.from_json(json.loads(json.dumps(account.as_json()))) == account
+
+
+def test_every_field_of_an_account_makes_a_difference_to_its_json():
+    """So a new field cannot be left out of the test above, or of ``as_json``."""
+    changed = Account(
+        3, 4, [{"a": 1}], {(Purpose.RELAY, "x"): Activity(1, 2, 3)}, {"b": deque([5])}, 6, (7, 8)
+    )
+    default = Account()
+    for field in fields(Account):
+        value = getattr(changed, field.name)
+        assert value != getattr(default, field.name)
+        one = replace(default, **{field.name: value})
+        assert Account.from_json(json.loads(json.dumps(one.as_json()))) == one
+
+
+def test_an_account_of_before_rounds_were_closed_and_journals_noted_is_read():
+    data = Account(3, 4).as_json()
+    del data["closed"], data["journal"]
+    assert Account.from_json(data) == Account(3, 4)
+
+
+class Resumed(Scripted):
+    """``hub`` closes rounds before a checkpoint at round 1; ``slow`` sends for them after it."""
+
+    async def run(self):
+        if self.round == 0:
+            await Boundary(0)
+            if self.name == "hub":
+                await Close(5)
+            self.round = 1
+        await Boundary(1)
+        await super().run()
+
+
+def checkpoint_after_closing(folder, driver):
+    async def nothing(role):
+        pass
+
+    store = CheckpointStore(folder, "fingerprint")
+    roles = [Resumed("hub", nothing, ["slow"]), Resumed("slow", nothing, ["hub"])]
+    record = driver.run(roles, Assignment(store=store, stop_before=1))
+    assert not record.completed
+    return store.latest()
+
+
+@each_driver
+def test_after_a_resume_a_closed_round_cannot_be_expected(tmp_path, driver):
+    async def waits(role):
+        await Receive(Expect("x", 4, ("slow",)))
+
+    async def sends(role):
+        await Send("hub", "x", 4, b"")
+
+    for other in DRIVERS:
+        checkpoint = checkpoint_after_closing(tmp_path / other.label, other)
+        roles = [Resumed("hub", waits, ["slow"]), Resumed("slow", sends, ["hub"])]
+        with pytest.raises(LocalProtocolError, match=r"x of round 4 .* all rounds before 5"):
+            driver.run(roles, Assignment(resume=checkpoint))
+
+
+@each_driver
+def test_after_a_resume_what_comes_for_a_closed_round_is_discarded(tmp_path, driver):
+    async def waits(role):
+        got = await Receive(Expect("x", 5, ("slow",)))
+        role.seen.append(got.only.sequence)
+
+    async def sends(role):
+        for round in (4, 0, 5):
+            await Send("hub", "x", round, b"")
+
+    for other in DRIVERS:
+        checkpoint = checkpoint_after_closing(tmp_path / other.label, other)
+
+        def roles():
+            return [Resumed("hub", waits, ["slow"]), Resumed("slow", sends, ["hub"])]
+
+        again = roles()
+        record = driver.run(again, Assignment(resume=checkpoint))
+        assert again[0].seen == [2]
+        assert record.discarded == [("hub", "slow", 0), ("hub", "slow", 1)]
+        replayed = roles()
+        repeated = Replay(record.trace).run(replayed, Assignment(resume=checkpoint))
+        assert replayed[0].seen == [2]
+        assert repeated.discarded == record.discarded
 
 
 @each_driver
