@@ -76,6 +76,80 @@ def test_closing_keeps_what_is_open_and_setup_whenever_it_comes(early, after, be
     assert sorted(m for m, _ in mailbox) == sorted(m for m in every if m not in shut)
 
 
+@settings(deadline=None)
+@given(st.data())
+def test_a_mailbox_does_what_a_list_of_messages_would(data):
+    """What is discarded comes shelf by shelf, in the order in which they were begun."""
+    mailbox, plain, shelves, closed = Mailbox(), [], [], 0
+    for step in range(data.draw(st.integers(0, 12))):
+        match data.draw(st.sampled_from(["put", "put", "take", "close"])):
+            case "put":
+                message = data.draw(MESSAGES.filter(bool))[0]._replace(sequence=step)
+                kept = message.purpose is Purpose.SETUP or message.round >= closed
+                assert mailbox.put(message, 0) == kept
+                plain += [message] * kept
+                shelves += [message[:5]] * (kept and message[:5] not in shelves)
+            case "take" if plain:
+                wanted = data.draw(st.sampled_from(plain))
+                expect = Expect(wanted.kind, wanted.round, (wanted.sender,), wanted.purpose)
+                first = next(m for m in plain if m[:5] == wanted[:5])
+                assert mailbox.take(expect).messages == (first,)
+                plain.remove(first)
+            case "close":
+                before = data.draw(st.integers(0, 7))
+                late = [m for m in plain if m.round < before and m.purpose is not Purpose.SETUP]
+                late.sort(key=lambda m: (shelves.index(m[:5]), m.sequence))
+                assert mailbox.close(before) == late
+                plain = [m for m in plain if m not in late]
+                closed = max(closed, before)
+                assert mailbox.closed == closed
+        shelves = [shelf for shelf in shelves if any(m[:5] == shelf for m in plain)]
+        assert sorted(m for m, _ in mailbox) == sorted(plain)
+
+
+class Round(int):
+    """The number of a round that notes how often anybody looks at it."""
+
+    looks = 0
+
+    def __hash__(self):
+        Round.looks += 1
+        return super().__hash__()
+
+    def __eq__(self, other):
+        Round.looks += 1
+        return int(self) == other
+
+    def __lt__(self, other):
+        Round.looks += 1
+        return int(self) < other
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_closing_looks_at_what_it_discards_and_not_at_what_is_kept(step):
+    rounds = 5000
+    mailbox = Mailbox()
+
+    def put(purpose, round):
+        assert mailbox.put(Message("a", "hub", "x", purpose, Round(round), 0, b""), 0)
+
+    for round in range(rounds):
+        put(Purpose.SETUP, round)
+        if round % 4 == 0:
+            put(Purpose.TRAINING, round)
+    for round in range(100):
+        put(Purpose.TRAINING, 2 * rounds + round)  # far ahead
+    Round.looks = 0
+    closes = range(step, rounds + step, step)
+    discarded = sum(len(mailbox.close(before)) for before in closes)
+    assert discarded == rounds // 4
+    assert Round.looks < 10 * rounds
+    Round.looks = 0
+    assert len(mailbox.close(10**15)) == 100  # rounds that nobody sent for cost nothing
+    assert Round.looks < 10 * 100
+    assert sum(1 for _ in mailbox) == rounds
+
+
 # Under the drivers
 
 
