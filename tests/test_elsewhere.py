@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -236,6 +239,60 @@ def python(program, folder):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+# A parent that is killed while a role is being cast
+
+
+def cast_for_ever(folder: Path) -> Counter:
+    (folder / "casting").write_text(str(os.getpid()))
+    (folder / "casting").replace(folder / "cast")
+    time.sleep(60)
+    return Counter("a", "b", 12)
+
+
+CASTING = """
+import sys
+from functools import partial
+from pathlib import Path
+from test_elsewhere import Assignment, Counter, Elsewhere, Processes, cast_for_ever
+elsewhere = Elsewhere("a", ("b",), partial(cast_for_ever, Path(sys.argv[1])))
+if __name__ == "__main__":
+    Processes().run([elsewhere, Counter("b", "a", 12)], Assignment())
+"""
+
+
+def is_alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def within_seconds(limit, condition):
+    end = time.monotonic() + limit
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_who_is_casting_does_not_outlive_a_parent_that_is_killed(tmp_path):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    parent = subprocess.Popen([sys.executable, "-c", CASTING, str(tmp_path)], env=environment)
+    try:
+        assert within_seconds(50, (tmp_path / "cast").exists)
+        child = int((tmp_path / "cast").read_text())
+        assert is_alive(child)
+    finally:
+        parent.kill()
+        parent.wait()
+    try:
+        assert within_seconds(10, lambda: not is_alive(child))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

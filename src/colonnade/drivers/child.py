@@ -7,6 +7,7 @@ can compute while its messages fly and two roles that send at once cannot block 
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import queue
 import signal
@@ -92,6 +93,7 @@ def play(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
     for connection in strangers:
         connection.close()
+    _start(_outlive_no_parent)  # before a role is cast, which may take long
     torch.set_num_threads(task.threads)
     try:
         _Child(task, peers, parent).play()
@@ -400,6 +402,16 @@ def _start(function: Callable[..., None], *arguments: Any) -> threading.Thread:
     thread = threading.Thread(target=function, args=arguments, daemon=True)
     thread.start()
     return thread
+
+
+def _outlive_no_parent() -> None:
+    """End this process soon after its parent, which a kill leaves no time to tell."""
+    parent = multiprocessing.parent_process()
+    if parent is None or sys.platform == "win32":
+        return
+    while os.getppid() == parent.pid:
+        time.sleep(0.2)
+    os._exit(1)
 
 
 def _bytes_received(connection: Connection) -> int:
