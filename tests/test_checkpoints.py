@@ -323,6 +323,43 @@ def test_a_draft_does_not_count_before_it_is_committed(tmp_path):
     assert_whole(store.latest(), 8)
 
 
+@pytest.fixture
+def flushed(monkeypatch):
+    """Paths of what was flushed to the disk, in order, as they were then."""
+    if sys.platform != "linux":
+        pytest.skip("reads /proc")
+    paths = []
+    fsync = os.fsync
+
+    def noted(descriptor):
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return paths
+
+
+def test_a_checkpoint_and_its_folders_are_flushed_before_and_after_it_gets_its_name(
+    tmp_path, flushed, monkeypatch
+):
+    rename = Path.rename
+
+    def noted(path, target):
+        flushed.append("renamed")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", noted)
+    store = CheckpointStore(tmp_path, "fingerprint")
+    commit(store, 4)
+    assert_whole(store.latest(), 4)
+    before, after = flushed[: flushed.index("renamed")], flushed[flushed.index("renamed") + 1 :]
+    draft = tmp_path / "writing-round-00000004"
+    files = {draft / file.name for file in store.latest().folder.iterdir()}
+    assert set(before[:-1]) == files
+    assert before[-1] == draft
+    assert after == [tmp_path]
+
+
 def remove_file(store):
     (store.folder / "round-00000008" / "shop.safetensors").unlink()
 

@@ -129,6 +129,28 @@ def test_a_journal_elsewhere_that_is_behind_a_checkpoint_ends_the_run(tmp_path):
     assert reopened(tmp_path / "journal", "a").incarnation == 2
 
 
+HERE: list[str] = []
+
+
+def cast_in_a_new_process(folder, name, peer):
+    from colonnade.drivers import simulate
+
+    (folder / f"{name} cast").write_text(json.dumps([HERE, hasattr(simulate, "planted")]))
+    return Counter(name, peer, 12, 2)
+
+
+def test_a_role_elsewhere_inherits_no_memory(tmp_path, monkeypatch):
+    """It is spawned, whatever the others are; a fork would hold what this process filled in."""
+    monkeypatch.setattr("test_elsewhere.HERE", ["what is only here"])
+    monkeypatch.setattr("colonnade.drivers.simulate.planted", True, raising=False)
+    roles = [
+        Elsewhere("a", ("b",), partial(cast_in_a_new_process, tmp_path, "a", "b")),
+        Counter("b", "a", 12, 2),
+    ]
+    assert Processes().run(roles, Assignment()).completed
+    assert json.loads((tmp_path / "a cast").read_text()) == [[], False]
+
+
 def refuse(role):
     raise OSError("the disk is full")
 

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Processes, Replay
 from colonnade.effects import Boundary, Commit, Expect, Notes, Recall, Receive, Send
 from colonnade.errors import CheckpointError, LocalProtocolError
-from colonnade.journals import MAX_RECORD_BYTES, Journal, open_journals
+from colonnade.journals import MAGIC, MAX_RECORD_BYTES, Journal, open_journals
 from test_checkpoints import killed
 from test_simulate import DRIVER
 from toys import Counter, Scripted
@@ -185,6 +186,42 @@ def test_two_cannot_be_one_incarnation(tmp_path):
         Journal(tmp_path, "bank")
     journal.close()
     assert reopened(tmp_path).incarnation == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_journal_and_its_folders_are_flushed_before_its_first_record_and_each_after_it(
+    tmp_path, monkeypatch
+):
+    flushed = []
+    fsync = os.fsync
+
+    def noted(descriptor):
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        flushed.append((path, path.stat().st_size if path.is_file() else None))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    folder = tmp_path / "journal"
+    for _ in range(2):
+        before = sum(file.stat().st_size for file in folder.glob("*"))
+        flushed.clear()
+        journal = Journal(folder, "bank")
+        sizes = [journal.path.stat().st_size]
+        start = before or len(MAGIC)
+        opened = [(journal.path, start), (folder, None), (tmp_path, None)]
+        assert flushed == [*opened, (journal.path, sizes[0])]
+        assert sizes[0] > start
+        for number in range(2):
+            journal.commit({"number": number})
+            sizes.append(journal.path.stat().st_size)
+            assert flushed[-1] == (journal.path, sizes[-1])
+        assert len(flushed) == 6
+        journal.close()
+    torn = journal.path.read_bytes() + b"torn"
+    journal.path.write_bytes(torn)
+    flushed.clear()
+    Journal(folder, "bank").close()
+    assert flushed[0] == (journal.path, len(torn) - 4)  # what was torn is gone for good
 
 
 def test_after_a_write_that_failed_nothing_is_taken_any_more(tmp_path, monkeypatch):
