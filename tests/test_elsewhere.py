@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -166,6 +167,37 @@ def test_what_goes_wrong_there_is_raised_here(tmp_path):
     unfinished = Elsewhere("a", ("b",), partial(Counter, "a", "b", 12, 2), refuse)
     with pytest.raises(RoleFailed, match="a failed: OSError: the disk is full"):
         Processes().run([unfinished, Counter("b", "a", 12, 2)], Assignment())
+
+
+def test_a_name_is_one_roles_elsewhere_and_here(tmp_path):
+    for roles in (
+        [elsewhere(tmp_path, "a", "b"), elsewhere(tmp_path, "a", "b"), Counter("b", "a", 12, 2)],
+        [elsewhere(tmp_path, "a", "b"), Counter("a", "b", 12, 2), Counter("b", "a", 12, 2)],
+    ):
+        with pytest.raises(ConfigurationError, match="several roles have the name 'a'"):
+            Processes().run(roles, Assignment(journals=tmp_path / "journal"))
+    assert not list(tmp_path.iterdir())  # nobody was started
+
+
+class Unwilling:
+    def __call__(self, *_):
+        raise AssertionError("was called")
+
+    def __reduce__(self):
+        raise ValueError("is a secret")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda: Counter("a", "b", 12), partial(Counter, lambda: "a"), Unwilling()],
+    ids=["lambda", "argument", "refuses"],
+)
+def test_what_cannot_be_handed_to_its_process_is_refused_in_words(function):
+    described = Elsewhere("a", ("b",), partial(Counter, "a", "b", 12))
+    for what in ("cast", "finish"):
+        roles = [replace(described, **{what: function}), Counter("b", "a", 12)]
+        with pytest.raises(ConfigurationError, match=f"'a' is to {what} with .* can be imported"):
+            Processes().run(roles, Assignment())
 
 
 # Whose bytes are in whose memory. A marker is drawn by a process of its own, which also writes it
