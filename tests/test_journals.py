@@ -100,6 +100,24 @@ def test_what_would_not_come_back_the_same_is_refused(tmp_path, record):
     assert reopened(tmp_path) == Notes(1, ({"after": 1},))
 
 
+def nested(levels, inner):
+    """Return a record of ``levels`` containers, of which the innermost is ``inner``."""
+    for level in range(levels - 2):
+        inner = [inner] if level % 2 else {"a": inner}
+    return {"a": inner}
+
+
+@pytest.mark.parametrize("inner", [[], {}])
+def test_what_is_nested_too_deep_to_be_read_again_is_refused(tmp_path, inner):
+    journal = Journal(tmp_path, "bank")
+    for levels in (101, 950, 5000):
+        with pytest.raises(LocalProtocolError, match="committed record is nested deeper than 100"):
+            journal.commit(nested(levels, inner))
+    journal.commit(nested(100, inner))
+    journal.close()
+    assert reopened(tmp_path) == Notes(1, (nested(100, inner),))
+
+
 def test_every_opening_is_another_incarnation(tmp_path):
     assert [reopened(tmp_path).incarnation for _ in range(4)] == [0, 1, 2, 3]
     assert reopened(tmp_path, "shop").incarnation == 0

@@ -39,10 +39,11 @@ from colonnade.errors import CheckpointError, LocalProtocolError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["MAX_RECORD_BYTES", "Journal", "open_journals"]
+__all__ = ["MAX_DEPTH", "MAX_RECORD_BYTES", "Journal", "open_journals"]
 
 MAGIC = b"colonnade journal 1\n"
 MAX_RECORD_BYTES = 2**26
+MAX_DEPTH = 100  # of containers in a record, itself counted; decoders have a limit too
 _HEAD = 24  # bytes before a payload
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -119,7 +120,8 @@ class Journal:
         ------
         LocalProtocolError
             If it is no dict, holds anything but numbers, strings, bytes, booleans, None, lists and
-            dicts of strings or whole numbers, or is larger than ``MAX_RECORD_BYTES``.
+            dicts of strings or whole numbers, is larger than ``MAX_RECORD_BYTES``, or is nested
+            deeper than ``MAX_DEPTH``.
         CheckpointError
             If it cannot be written.
         """
@@ -298,7 +300,7 @@ def _encoded(record: Mapping[str, Any]) -> bytes:
     if type(record) is not dict:
         raise LocalProtocolError(f"a committed record is a {type(record).__name__}, not a dict")
     try:
-        _check_plain(record)
+        _check_plain(record, 1)
         payload = _encode(record)
     except (OverflowError, UnicodeEncodeError, RecursionError) as error:
         raise LocalProtocolError(f"a committed record cannot be written: {error}") from None
@@ -309,20 +311,22 @@ def _encoded(record: Mapping[str, Any]) -> bytes:
     return payload
 
 
-def _check_plain(value: Any) -> None:
+def _check_plain(value: Any, depth: int) -> None:
     kind = type(value)
     if value is None or kind in (bool, int, float, str, bytes):
         return
+    if depth > MAX_DEPTH:
+        raise LocalProtocolError(f"a committed record is nested deeper than {MAX_DEPTH}")
     if kind is list:
         for item in value:
-            _check_plain(item)
+            _check_plain(item, depth + 1)
     elif kind is dict:
         for key, item in value.items():
             if type(key) not in (str, int):
                 raise LocalProtocolError(
                     f"a committed record has the key {key!r}; keys are strings and whole numbers"
                 )
-            _check_plain(item)
+            _check_plain(item, depth + 1)
     else:
         raise LocalProtocolError(
             f"a committed record holds a {kind.__name__}; it may hold numbers, strings, bytes, "
