@@ -323,6 +323,43 @@ def test_a_draft_does_not_count_before_it_is_committed(tmp_path):
     assert_whole(store.latest(), 8)
 
 
+@pytest.fixture
+def flushed(monkeypatch):
+    """Paths of what was flushed to the disk, in order, as they were then."""
+    if sys.platform != "linux":
+        pytest.skip("reads /proc")
+    paths = []
+    fsync = os.fsync
+
+    def noted(descriptor):
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return paths
+
+
+def test_a_checkpoint_and_its_folders_are_flushed_before_and_after_it_gets_its_name(
+    tmp_path, flushed, monkeypatch
+):
+    rename = Path.rename
+
+    def noted(path, target):
+        flushed.append("renamed")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", noted)
+    store = CheckpointStore(tmp_path, "fingerprint")
+    commit(store, 4)
+    assert_whole(store.latest(), 4)
+    before, after = flushed[: flushed.index("renamed")], flushed[flushed.index("renamed") + 1 :]
+    draft = tmp_path / "writing-round-00000004"
+    files = {draft / file.name for file in store.latest().folder.iterdir()}
+    assert set(before[:-1]) == files
+    assert before[-1] == draft
+    assert after == [tmp_path]
+
+
 def remove_file(store):
     (store.folder / "round-00000008" / "shop.safetensors").unlink()
 
@@ -353,12 +390,12 @@ DAMAGES = {
     "manifest empty": partial(write_manifest, text=""),
     "manifest without entries": partial(write_manifest, text="{}"),
     "manifest without a fingerprint": partial(
-        write_manifest, text='{"format": 1, "round": 8, "files": {}, "account": {}}'
+        write_manifest, text='{"format": 2, "round": 8, "files": {}, "account": {}}'
     ),
     "manifest a list": partial(write_manifest, text="[]"),
     "manifest without end": partial(write_manifest, text="[" * 100_000),
-    "another format": partial(
-        write_manifest, text='{"format": 2, "fingerprint": "fingerprint", "files": {}}'
+    "no format": partial(
+        write_manifest, text='{"format": "2", "fingerprint": "fingerprint", "files": {}}'
     ),
 }
 
@@ -387,6 +424,20 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="a run of another configuration"):
         other.latest()
     assert not other.holds(8)
+
+
+@pytest.mark.parametrize("fingerprint", ["fingerprint", "another"])
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_checkpoint_of_another_version_is_refused_as_such(tmp_path, version, fingerprint):
+    store = filled(tmp_path, 4, 8)
+    manifest = json.loads((store.folder / "round-00000008" / "manifest.json").read_text())
+    write_manifest(store, json.dumps(manifest | {"format": version, "fingerprint": fingerprint}))
+    said = rf"another version of colonnade \(format {version}, this one has 2\)"
+    with pytest.raises(CheckpointError, match=said):
+        store.latest()
+    assert not store.holds(8)
+    damage(store, 8)  # what is not whole is no checkpoint of any version
+    assert_whole(store.latest(), 4)
 
 
 def test_a_role_that_a_checkpoint_lacks_is_named(tmp_path):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+from collections import deque
+from dataclasses import fields, replace
 from typing import ClassVar
 
 import polars as pl
@@ -13,7 +16,8 @@ from hypothesis import strategies as st
 from colonnade.channels import Channel, Network
 from colonnade.checkpoints import CheckpointStore
 from colonnade.costs import Modelled
-from colonnade.drivers import Assignment, Processes, Replay, Simulate, simulate
+from colonnade.drivers import Activity, Assignment, Processes, Replay, Simulate, simulate
+from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import Boundary, Close, Expect, Ready, Receive, Send, Work
@@ -70,6 +74,80 @@ def test_closing_keeps_what_is_open_and_setup_whenever_it_comes(early, after, be
     shut = [m for m in every if m.round < closed and m.purpose is not Purpose.SETUP]
     assert sorted(discarded) == sorted(shut)
     assert sorted(m for m, _ in mailbox) == sorted(m for m in every if m not in shut)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_mailbox_does_what_a_list_of_messages_would(data):
+    """What is discarded comes shelf by shelf, in the order in which they were begun."""
+    mailbox, plain, shelves, closed = Mailbox(), [], [], 0
+    for step in range(data.draw(st.integers(0, 12))):
+        match data.draw(st.sampled_from(["put", "put", "take", "close"])):
+            case "put":
+                message = data.draw(MESSAGES.filter(bool))[0]._replace(sequence=step)
+                kept = message.purpose is Purpose.SETUP or message.round >= closed
+                assert mailbox.put(message, 0) == kept
+                plain += [message] * kept
+                shelves += [message[:5]] * (kept and message[:5] not in shelves)
+            case "take" if plain:
+                wanted = data.draw(st.sampled_from(plain))
+                expect = Expect(wanted.kind, wanted.round, (wanted.sender,), wanted.purpose)
+                first = next(m for m in plain if m[:5] == wanted[:5])
+                assert mailbox.take(expect).messages == (first,)
+                plain.remove(first)
+            case "close":
+                before = data.draw(st.integers(0, 7))
+                late = [m for m in plain if m.round < before and m.purpose is not Purpose.SETUP]
+                late.sort(key=lambda m: (shelves.index(m[:5]), m.sequence))
+                assert mailbox.close(before) == late
+                plain = [m for m in plain if m not in late]
+                closed = max(closed, before)
+                assert mailbox.closed == closed
+        shelves = [shelf for shelf in shelves if any(m[:5] == shelf for m in plain)]
+        assert sorted(m for m, _ in mailbox) == sorted(plain)
+
+
+class Round(int):
+    """The number of a round that notes how often anybody looks at it."""
+
+    looks = 0
+
+    def __hash__(self):
+        Round.looks += 1
+        return super().__hash__()
+
+    def __eq__(self, other):
+        Round.looks += 1
+        return int(self) == other
+
+    def __lt__(self, other):
+        Round.looks += 1
+        return int(self) < other
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_closing_looks_at_what_it_discards_and_not_at_what_is_kept(step):
+    rounds = 5000
+    mailbox = Mailbox()
+
+    def put(purpose, round):
+        assert mailbox.put(Message("a", "hub", "x", purpose, Round(round), 0, b""), 0)
+
+    for round in range(rounds):
+        put(Purpose.SETUP, round)
+        if round % 4 == 0:
+            put(Purpose.TRAINING, round)
+    for round in range(100):
+        put(Purpose.TRAINING, 2 * rounds + round)  # far ahead
+    Round.looks = 0
+    closes = range(step, rounds + step, step)
+    discarded = sum(len(mailbox.close(before)) for before in closes)
+    assert discarded == rounds // 4
+    assert Round.looks < 10 * rounds
+    Round.looks = 0
+    assert len(mailbox.close(10**15)) == 100  # rounds that nobody sent for cost nothing
+    assert Round.looks < 10 * 100
+    assert sum(1 for _ in mailbox) == rounds
 
 
 # Under the drivers
@@ -129,6 +207,114 @@ def test_any_checkpoint_tells_what_was_discarded_then_and_leads_to_the_same_end(
         for file in checkpoint.folder.iterdir():
             file.unlink()
         checkpoint.folder.rmdir()
+
+
+PROGRESS = st.integers(0, 2**62)
+ACCOUNTS = st.builds(
+    Account,
+    sequence=PROGRESS,
+    clock=PROGRESS,
+    history=st.lists(
+        st.dictionaries(st.text(), st.integers() | st.text() | st.floats(allow_nan=False))
+    ),
+    activities=st.dictionaries(
+        st.tuples(st.sampled_from(Purpose), st.text()),
+        st.builds(Activity, PROGRESS, PROGRESS, PROGRESS),
+    ),
+    occupancy=st.dictionaries(st.text(), st.lists(PROGRESS).map(deque)),
+    closed=PROGRESS,
+    journal=st.none() | st.tuples(PROGRESS, PROGRESS),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(ACCOUNTS)
+def test_an_account_comes_back_from_json(account):
+    assert Account.from_json(json.loads(json.dumps(account.as_json()))) == account
+
+
+def test_every_field_of_an_account_makes_a_difference_to_its_json():
+    """So a new field cannot be left out of the test above, or of ``as_json``."""
+    changed = Account(
+        3, 4, [{"a": 1}], {(Purpose.RELAY, "x"): Activity(1, 2, 3)}, {"b": deque([5])}, 6, (7, 8)
+    )
+    default = Account()
+    for field in fields(Account):
+        value = getattr(changed, field.name)
+        assert value != getattr(default, field.name)
+        one = replace(default, **{field.name: value})
+        assert Account.from_json(json.loads(json.dumps(one.as_json()))) == one
+
+
+def test_an_account_of_before_rounds_were_closed_and_journals_noted_is_read():
+    data = Account(3, 4).as_json()
+    del data["closed"], data["journal"]
+    assert Account.from_json(data) == Account(3, 4)
+
+
+class Resumed(Scripted):
+    """``hub`` closes rounds before a checkpoint at round 1; ``slow`` sends for them after it."""
+
+    async def run(self):
+        if self.round == 0:
+            await Boundary(0)
+            if self.name == "hub":
+                await Close(5)
+            self.round = 1
+        await Boundary(1)
+        await super().run()
+
+
+def checkpoint_after_closing(folder, driver):
+    async def nothing(role):
+        pass
+
+    store = CheckpointStore(folder, "fingerprint")
+    roles = [Resumed("hub", nothing, ["slow"]), Resumed("slow", nothing, ["hub"])]
+    record = driver.run(roles, Assignment(store=store, stop_before=1))
+    assert not record.completed
+    return store.latest()
+
+
+@each_driver
+def test_after_a_resume_a_closed_round_cannot_be_expected(tmp_path, driver):
+    async def waits(role):
+        await Receive(Expect("x", 4, ("slow",)))
+
+    async def sends(role):
+        await Send("hub", "x", 4, b"")
+
+    for other in DRIVERS:
+        checkpoint = checkpoint_after_closing(tmp_path / other.label, other)
+        roles = [Resumed("hub", waits, ["slow"]), Resumed("slow", sends, ["hub"])]
+        with pytest.raises(LocalProtocolError, match=r"x of round 4 .* all rounds before 5"):
+            driver.run(roles, Assignment(resume=checkpoint))
+
+
+@each_driver
+def test_after_a_resume_what_comes_for_a_closed_round_is_discarded(tmp_path, driver):
+    async def waits(role):
+        got = await Receive(Expect("x", 5, ("slow",)))
+        role.seen.append(got.only.sequence)
+
+    async def sends(role):
+        for round in (4, 0, 5):
+            await Send("hub", "x", round, b"")
+
+    for other in DRIVERS:
+        checkpoint = checkpoint_after_closing(tmp_path / other.label, other)
+
+        def roles():
+            return [Resumed("hub", waits, ["slow"]), Resumed("slow", sends, ["hub"])]
+
+        again = roles()
+        record = driver.run(again, Assignment(resume=checkpoint))
+        assert again[0].seen == [2]
+        assert record.discarded == [("hub", "slow", 0), ("hub", "slow", 1)]
+        replayed = roles()
+        repeated = Replay(record.trace).run(replayed, Assignment(resume=checkpoint))
+        assert replayed[0].seen == [2]
+        assert repeated.discarded == record.discarded
 
 
 @each_driver

@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +19,7 @@ import pytest
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Elsewhere, Processes, Replay, control
 from colonnade.effects import Boundary, Commit, Expect, Receive, Send
-from colonnade.errors import ConfigurationError, LocalProtocolError, RoleFailed
+from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolError, RoleFailed
 from test_journals import Careful, reopened
 from test_simulate import DRIVER
 from toys import Counter
@@ -105,6 +109,49 @@ def test_without_a_store_its_state_and_notes_stay_with_it(tmp_path, monkeypatch)
     assert [len(reopened(journals, name).records) for name in "ab"] == [3, 3]
 
 
+def test_a_journal_elsewhere_that_is_behind_a_checkpoint_ends_the_run(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    settings = {"store": store, "journals": tmp_path / "journal"}
+
+    def roles():
+        cast = partial(Careful, "a", "b", 8)
+        return [Elsewhere("a", ("b",), cast), Careful("b", "a", 8)]
+
+    Processes().run(roles(), Assignment(**settings, stop_before=3))
+    (file,) = (tmp_path / "journal").glob("a-*")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    again = Assignment(**settings, resume=store.latest())
+    with pytest.raises(CheckpointError, match="it has 2 records of 3"):
+        Processes().run(roles(), again)
+    assert file.read_bytes() == whole[:-1]
+    file.write_bytes(whole)
+    assert Processes().run(roles(), again).completed
+    assert reopened(tmp_path / "journal", "a").incarnation == 2
+
+
+HERE: list[str] = []
+
+
+def cast_in_a_new_process(folder, name, peer):
+    from colonnade.drivers import simulate
+
+    (folder / f"{name} cast").write_text(json.dumps([HERE, hasattr(simulate, "planted")]))
+    return Counter(name, peer, 12, 2)
+
+
+def test_a_role_elsewhere_inherits_no_memory(tmp_path, monkeypatch):
+    """It is spawned, whatever the others are; a fork would hold what this process filled in."""
+    monkeypatch.setattr("test_elsewhere.HERE", ["what is only here"])
+    monkeypatch.setattr("colonnade.drivers.simulate.planted", True, raising=False)
+    roles = [
+        Elsewhere("a", ("b",), partial(cast_in_a_new_process, tmp_path, "a", "b")),
+        Counter("b", "a", 12, 2),
+    ]
+    assert Processes().run(roles, Assignment()).completed
+    assert json.loads((tmp_path / "a cast").read_text()) == [[], False]
+
+
 def refuse(role):
     raise OSError("the disk is full")
 
@@ -120,6 +167,37 @@ def test_what_goes_wrong_there_is_raised_here(tmp_path):
     unfinished = Elsewhere("a", ("b",), partial(Counter, "a", "b", 12, 2), refuse)
     with pytest.raises(RoleFailed, match="a failed: OSError: the disk is full"):
         Processes().run([unfinished, Counter("b", "a", 12, 2)], Assignment())
+
+
+def test_a_name_is_one_roles_elsewhere_and_here(tmp_path):
+    for roles in (
+        [elsewhere(tmp_path, "a", "b"), elsewhere(tmp_path, "a", "b"), Counter("b", "a", 12, 2)],
+        [elsewhere(tmp_path, "a", "b"), Counter("a", "b", 12, 2), Counter("b", "a", 12, 2)],
+    ):
+        with pytest.raises(ConfigurationError, match="several roles have the name 'a'"):
+            Processes().run(roles, Assignment(journals=tmp_path / "journal"))
+    assert not list(tmp_path.iterdir())  # nobody was started
+
+
+class Unwilling:
+    def __call__(self, *_):
+        raise AssertionError("was called")
+
+    def __reduce__(self):
+        raise ValueError("is a secret")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda: Counter("a", "b", 12), partial(Counter, lambda: "a"), Unwilling()],
+    ids=["lambda", "argument", "refuses"],
+)
+def test_what_cannot_be_handed_to_its_process_is_refused_in_words(function):
+    described = Elsewhere("a", ("b",), partial(Counter, "a", "b", 12))
+    for what in ("cast", "finish"):
+        roles = [replace(described, **{what: function}), Counter("b", "a", 12)]
+        with pytest.raises(ConfigurationError, match=f"'a' is to {what} with .* can be imported"):
+            Processes().run(roles, Assignment())
 
 
 # Whose bytes are in whose memory. A marker is drawn by a process of its own, which also writes it
@@ -215,6 +293,60 @@ def python(program, folder):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+# A parent that is killed while a role is being cast
+
+
+def cast_for_ever(folder: Path) -> Counter:
+    (folder / "casting").write_text(str(os.getpid()))
+    (folder / "casting").replace(folder / "cast")
+    time.sleep(60)
+    return Counter("a", "b", 12)
+
+
+CASTING = """
+import sys
+from functools import partial
+from pathlib import Path
+from test_elsewhere import Assignment, Counter, Elsewhere, Processes, cast_for_ever
+elsewhere = Elsewhere("a", ("b",), partial(cast_for_ever, Path(sys.argv[1])))
+if __name__ == "__main__":
+    Processes().run([elsewhere, Counter("b", "a", 12)], Assignment())
+"""
+
+
+def is_alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def within_seconds(limit, condition):
+    end = time.monotonic() + limit
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_who_is_casting_does_not_outlive_a_parent_that_is_killed(tmp_path):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    parent = subprocess.Popen([sys.executable, "-c", CASTING, str(tmp_path)], env=environment)
+    try:
+        assert within_seconds(50, (tmp_path / "cast").exists)
+        child = int((tmp_path / "cast").read_text())
+        assert is_alive(child)
+    finally:
+        parent.kill()
+        parent.wait()
+    try:
+        assert within_seconds(10, lambda: not is_alive(child))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

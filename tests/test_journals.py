@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Processes, Replay
 from colonnade.effects import Boundary, Commit, Expect, Notes, Recall, Receive, Send
 from colonnade.errors import CheckpointError, LocalProtocolError
-from colonnade.journals import MAX_RECORD_BYTES, Journal, open_journals
+from colonnade.journals import MAGIC, MAX_RECORD_BYTES, Journal, open_journals
 from test_checkpoints import killed
 from test_simulate import DRIVER
 from toys import Counter, Scripted
@@ -98,6 +100,24 @@ def test_what_would_not_come_back_the_same_is_refused(tmp_path, record):
     assert reopened(tmp_path) == Notes(1, ({"after": 1},))
 
 
+def nested(levels, inner):
+    """Return a record of ``levels`` containers, of which the innermost is ``inner``."""
+    for level in range(levels - 2):
+        inner = [inner] if level % 2 else {"a": inner}
+    return {"a": inner}
+
+
+@pytest.mark.parametrize("inner", [[], {}])
+def test_what_is_nested_too_deep_to_be_read_again_is_refused(tmp_path, inner):
+    journal = Journal(tmp_path, "bank")
+    for levels in (101, 950, 5000):
+        with pytest.raises(LocalProtocolError, match="committed record is nested deeper than 100"):
+            journal.commit(nested(levels, inner))
+    journal.commit(nested(100, inner))
+    journal.close()
+    assert reopened(tmp_path) == Notes(1, (nested(100, inner),))
+
+
 def test_every_opening_is_another_incarnation(tmp_path):
     assert [reopened(tmp_path).incarnation for _ in range(4)] == [0, 1, 2, 3]
     assert reopened(tmp_path, "shop").incarnation == 0
@@ -139,7 +159,7 @@ def test_any_other_damage_is_an_error_that_says_what_to_do(tmp_path):
         damaged = bytearray(whole)
         damaged[place] ^= 0x40
         file.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=r"start the run again in a new folder"):
+        with pytest.raises(CheckpointError, match=r"start a new run in a new folder"):
             Journal(tmp_path, "bank")
         assert file.read_bytes() == damaged  # nothing was cut off
 
@@ -184,6 +204,42 @@ def test_two_cannot_be_one_incarnation(tmp_path):
         Journal(tmp_path, "bank")
     journal.close()
     assert reopened(tmp_path).incarnation == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_journal_and_its_folders_are_flushed_before_its_first_record_and_each_after_it(
+    tmp_path, monkeypatch
+):
+    flushed = []
+    fsync = os.fsync
+
+    def noted(descriptor):
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        flushed.append((path, path.stat().st_size if path.is_file() else None))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    folder = tmp_path / "journal"
+    for _ in range(2):
+        before = sum(file.stat().st_size for file in folder.glob("*"))
+        flushed.clear()
+        journal = Journal(folder, "bank")
+        sizes = [journal.path.stat().st_size]
+        start = before or len(MAGIC)
+        opened = [(journal.path, start), (folder, None), (tmp_path, None)]
+        assert flushed == [*opened, (journal.path, sizes[0])]
+        assert sizes[0] > start
+        for number in range(2):
+            journal.commit({"number": number})
+            sizes.append(journal.path.stat().st_size)
+            assert flushed[-1] == (journal.path, sizes[-1])
+        assert len(flushed) == 6
+        journal.close()
+    torn = journal.path.read_bytes() + b"torn"
+    journal.path.write_bytes(torn)
+    flushed.clear()
+    Journal(folder, "bank").close()
+    assert flushed[0] == (journal.path, len(torn) - 4)  # what was torn is gone for good
 
 
 def test_after_a_write_that_failed_nothing_is_taken_any_more(tmp_path, monkeypatch):
@@ -348,8 +404,93 @@ def test_a_record_is_on_disk_before_what_is_sent_after_it(tmp_path, driver):
 def test_a_damaged_journal_ends_the_run_before_anything_is_sent(tmp_path, driver):
     file, _ = written(tmp_path, name="b")
     file.write_bytes(b"x" + file.read_bytes()[1:])
-    with pytest.raises(CheckpointError, match="start the run again in a new folder"):
+    with pytest.raises(CheckpointError, match="start a new run in a new folder"):
         driver.run(careful(), Assignment(journals=tmp_path))
+
+
+def behind(journals, how):
+    """Take something from b's journal, of two incarnations and five records each time."""
+    (file,) = journals.glob("b-*.journal")
+    if how == "gone":
+        file.unlink()
+    elif how == "all gone":
+        for one in journals.iterdir():
+            one.unlink()
+        journals.rmdir()
+    elif how == "empty":
+        file.write_bytes(b"")
+    else:
+        file.unlink()
+        counts = {"a record less": (5, 0, 4), "an incarnation less": (10,)}[how]
+        for count in counts:
+            written(journals, [{"round": number} for number in range(count)], "b")
+
+
+LOSSES = {
+    "gone": "it is missing",
+    "all gone": "it is missing",
+    "empty": "it has 0 records of 10",
+    "a record less": "it has 9 records of 10",
+    "an incarnation less": "its last incarnation is 0, not 1 or later",
+}
+
+
+def resumable(tmp_path, driver):
+    """Return a checkpoint of two incarnations, in whose journals each role has ten records."""
+    journals = tmp_path / "journal"
+    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    settings = {"store": store, "journals": journals}
+    driver.run(careful(20), Assignment(**settings, stop_before=5))
+    again = Assignment(**settings, stop_before=10, resume=store.latest())
+    driver.run(careful(20), again)
+    return store.latest(), journals
+
+
+@pytest.mark.parametrize("how", list(LOSSES))
+@pytest.mark.parametrize("driver", [DRIVER, Processes()], ids=["simulate", "processes"])
+def test_a_journal_that_is_behind_a_checkpoint_ends_the_run(tmp_path, driver, how):
+    checkpoint, journals = resumable(tmp_path, driver)
+    behind(journals, how)
+    files = {file: file.read_bytes() for file in journals.glob("b-*")}
+    for again in (DRIVER, Processes()):
+        roles = careful(20)
+        match = f"b-.*{LOSSES[how]}.* start a new run in a new folder"
+        with pytest.raises(CheckpointError, match="not what it was") as refused:
+            again.run(roles, Assignment(resume=checkpoint, journals=journals))
+        if how != "all gone":
+            assert re.search(match, str(refused.value))
+        # It has no new incarnation, and the next attempt is refused as well.
+        assert {file: file.read_bytes() for file in journals.glob("b-*")} == files
+
+
+@pytest.mark.parametrize("driver", [DRIVER, Processes()], ids=["simulate", "processes"])
+def test_a_journal_that_is_ahead_of_a_checkpoint_or_in_memory_is_none_of_its_business(
+    tmp_path, driver
+):
+    checkpoint, journals = resumable(tmp_path, driver)
+    assert {role["journal"] == [1, 10] for role in checkpoint.account["roles"].values()} == {True}
+    for incarnation in (2, 3):
+        roles = careful(20)
+        driver.run(roles, Assignment(resume=checkpoint, journals=journals))
+        assert roles[0].seen[-1] == [incarnation, 10 * (incarnation - 1)]
+    behind(journals, "all gone")
+    store = CheckpointStore(tmp_path / "memory", "fingerprint")
+    driver.run(careful(20), Assignment(resume=checkpoint, store=store, stop_before=12))
+    driver.run(careful(20), Assignment(resume=store.latest()))
+    # What is known of a journal on disk is not forgotten by a run without one.
+    with pytest.raises(CheckpointError, match="it is missing"):
+        driver.run(careful(20), Assignment(resume=store.latest(), journals=journals))
+
+
+def test_what_a_checkpoint_cannot_know_is_not_noticed(tmp_path):
+    """As the documentation says: records after the checkpoint may be lost."""
+    checkpoint, journals = resumable(tmp_path, DRIVER)
+    (file,) = journals.glob("b-*.journal")
+    short = file.read_bytes()
+    DRIVER.run(careful(20), Assignment(resume=checkpoint, journals=journals))
+    assert len(file.read_bytes()) > len(short)
+    file.write_bytes(short)
+    DRIVER.run(careful(20), Assignment(resume=checkpoint, journals=journals))
 
 
 def test_a_trace_without_notes_cannot_answer():

@@ -7,9 +7,9 @@ import pytest
 from colonnade.channels import Channel, Network
 from colonnade.checkpoints import CheckpointStore
 from colonnade.costs import Measured, Modelled
-from colonnade.drivers import Assignment, Replay, Simulate
+from colonnade.drivers import Assignment, Processes, Replay, Simulate, Trace
 from colonnade.effects import Expect, Ready, Receive, Send, Since
-from colonnade.errors import Aborted, Deadlock, LocalProtocolError
+from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtocolError
 from colonnade.wire import Purpose, encode_header
 from toys import Counter, Scripted
 
@@ -378,3 +378,12 @@ def test_replay_of_another_runs_trace_says_so():
     record = DRIVER.run(counters(rounds=8), Assignment())
     with pytest.raises(Deadlock, match="nobody sends"):
         Replay(record.trace).run(counters(rounds=8, ahead=-1), Assignment())
+
+
+@pytest.mark.parametrize(
+    "driver", [DRIVER, Processes(), Replay(Trace({"a": [], "b": []}))], ids=lambda one: one.label
+)
+def test_two_roles_cannot_have_one_name(driver):
+    roles = [Counter("a", "b", 6), Counter("b", "a", 6), Counter("a", "b", 6)]
+    with pytest.raises(ConfigurationError, match="several roles have the name 'a'"):
+        driver.run(roles, Assignment())

@@ -26,7 +26,7 @@ from colonnade.errors import CheckpointError
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
-FORMAT = 1
+FORMAT = 2
 State = dict[str, Any]
 
 
@@ -203,7 +203,11 @@ class CheckpointStore:
     def holds(self, round: int) -> bool:
         """Whether there is a whole checkpoint before ``round`` of this run already."""
         manifest = _manifest(self._place(round))
-        return manifest is not None and manifest["fingerprint"] == self.fingerprint
+        return (
+            manifest is not None
+            and manifest["format"] == FORMAT
+            and manifest["fingerprint"] == self.fingerprint
+        )
 
     def draft(self, round: int) -> Draft:
         """Begin to write the checkpoint before ``round``."""
@@ -221,7 +225,8 @@ class CheckpointStore:
         Raises
         ------
         CheckpointError
-            If it belongs to a run of another configuration, or all that exist are damaged.
+            If it was written by another version or belongs to a run of another configuration, or
+            all that exist are damaged.
         """
         damaged = []
         for folder in reversed(self._folders()):
@@ -229,6 +234,12 @@ class CheckpointStore:
             if manifest is None:
                 damaged.append(folder.name)
                 continue
+            if manifest["format"] != FORMAT:
+                raise CheckpointError(
+                    f"{folder} was written by another version of colonnade (format "
+                    f"{manifest['format']}, this one has {FORMAT}); resume with that version, or "
+                    "start a new run in a new folder"
+                )
             if manifest["fingerprint"] != self.fingerprint:
                 raise CheckpointError(
                     f"{folder} was written by a run of another configuration or other data; "
@@ -253,7 +264,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a checkpoint whose files are all whole, else None."""
     try:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
-        whole = manifest["format"] == FORMAT and all(
+        whole = type(manifest["format"]) is int and all(
             _digest((folder / file).read_bytes()) == digest
             for file, digest in manifest["files"].items()
         )

@@ -13,6 +13,11 @@ Numbers are little endian. The digest continues that of the record before, so re
 left out or exchanged. A process that is killed while it writes leaves a record that is cut short,
 and it is the last: nobody was told of it, so it is dropped. Any other damage is an error, as what
 follows it was acknowledged; that is why the length has a check of its own.
+
+A file alone cannot tell whether its end was lost. A checkpoint notes how far each journal had come,
+and a run that goes on from it refuses one that is behind that, or gone. Not noticed is the loss of
+what was acknowledged after the last checkpoint: a whole end that is cut off, a file put back from
+a copy, or a last record damaged on the disk, which looks as one does that a kill cut short.
 """
 
 from __future__ import annotations
@@ -34,10 +39,11 @@ from colonnade.errors import CheckpointError, LocalProtocolError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["MAX_RECORD_BYTES", "Journal", "open_journals"]
+__all__ = ["MAX_DEPTH", "MAX_RECORD_BYTES", "Journal", "open_journals"]
 
 MAGIC = b"colonnade journal 1\n"
 MAX_RECORD_BYTES = 2**26
+MAX_DEPTH = 100  # of containers in a record, itself counted; decoders have a limit too
 _HEAD = 24  # bytes before a payload
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -56,12 +62,15 @@ class Journal:
         Where the run's journals lie; made when needed. None for one that lives in memory.
     name
         The organisation's name.
+    noted
+        What a checkpoint that is gone on from noted as ``extent``. Without a folder it means
+        nothing.
 
     Raises
     ------
     CheckpointError
-        If the file is damaged anywhere but in a last record that was cut short, is in use by
-        another process, or cannot be written.
+        If the file is damaged anywhere but in a last record that was cut short, is behind what was
+        noted, is in use by another process, or cannot be written.
 
     Examples
     --------
@@ -71,10 +80,13 @@ class Journal:
     Notes(incarnation=0, records=({'round': 3, 'revealed': ['shop']},))
     """
 
-    def __init__(self, folder: Path | None, name: str) -> None:
+    def __init__(
+        self, folder: Path | None, name: str, noted: tuple[int, int] | None = None
+    ) -> None:
         self.name = name
         self.incarnation = 0
         self._records: list[bytes] = []
+        self._in_memory = folder is None
         self._file: BinaryIO | None = None
         self._broken = False
         self._digest = _chained(b"", MAGIC)
@@ -82,7 +94,7 @@ class Journal:
             return
         self.path = folder / _file_name(name)
         try:
-            self._open(folder)
+            self._open(folder, noted)
             self._append({"incarnation": self.incarnation})
         except OSError as error:
             self.close()
@@ -108,7 +120,8 @@ class Journal:
         ------
         LocalProtocolError
             If it is no dict, holds anything but numbers, strings, bytes, booleans, None, lists and
-            dicts of strings or whole numbers, or is larger than ``MAX_RECORD_BYTES``.
+            dicts of strings or whole numbers, is larger than ``MAX_RECORD_BYTES``, or is nested
+            deeper than ``MAX_DEPTH``.
         CheckpointError
             If it cannot be written.
         """
@@ -126,6 +139,11 @@ class Journal:
         """Return the incarnation number and copies of all records, also of earlier incarnations."""
         return Notes(self.incarnation, tuple(_decode(record) for record in self._records))
 
+    @property
+    def extent(self) -> tuple[int, int] | None:
+        """The incarnation and the number of records, for a checkpoint; None without a folder."""
+        return None if self._in_memory else (self.incarnation, len(self._records))
+
     def close(self) -> None:
         """Close the file; what was committed is there already."""
         if self._file is not None:
@@ -134,24 +152,29 @@ class Journal:
 
     # The file
 
-    def _open(self, folder: Path) -> None:
+    def _open(self, folder: Path, noted: tuple[int, int] | None) -> None:
+        if noted is not None and not self.path.exists():
+            raise self._behind("it is missing")
         folder.mkdir(parents=True, exist_ok=True)
         # Unbuffered: what a failed write leaves must not be written by a later one.
         self._file = self.path.open("r+b" if self.path.exists() else "x+b", buffering=0)
         self._lock(self._file)
         size = os.fstat(self._file.fileno()).st_size
         head = self._file.read(len(MAGIC))
+        is_new = size < len(MAGIC) and MAGIC.startswith(head)  # or was killed while it was made
         if head == MAGIC:
             whole = self._read(size)
-        elif size < len(MAGIC) and MAGIC.startswith(head):  # killed while it was made
-            self._file.seek(0)
-            self._write(MAGIC)
+        elif is_new:
             whole = len(MAGIC)
         else:
             raise CheckpointError(
-                f"{self.path} is no journal of this version; restore it from a backup, or start "
-                "the run again in a new folder"
+                f"{self.path} is no journal of this version; start a new run in a new folder"
             )
+        if noted is not None:
+            self._compare(*noted)
+        if is_new:
+            self._file.seek(0)
+            self._write(MAGIC)
         self._file.truncate(whole)
         self._file.seek(whole)
         os.fsync(self._file.fileno())
@@ -208,11 +231,26 @@ class Journal:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise self._damaged(place) from None
 
+    def _compare(self, incarnation: int, records: int) -> None:
+        """Refuse a file that holds less than when a checkpoint was written."""
+        if len(self._records) < records:
+            raise self._behind(f"it has {len(self._records)} records of {records}")
+        last = self.incarnation - 1
+        if last < incarnation:
+            raise self._behind(f"its last incarnation is {last}, not {incarnation} or later")
+
+    def _behind(self, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"the journal {self.path} is not what it was when the checkpoint was written: {what}; "
+            f"to go on without what {self.name!r} committed could repeat a secret, so start a new "
+            "run in a new folder"
+        )
+
     def _damaged(self, place: int) -> CheckpointError:
         return CheckpointError(
             f"the journal {self.path} is damaged at byte {place}, before its end: what "
-            f"{self.name!r} committed after that is unknown, and to go on could repeat a secret; "
-            "restore the file from a backup, or start the run again in a new folder"
+            f"{self.name!r} committed after that is unknown, and to go on could repeat a secret, "
+            "as would an older copy of the file; start a new run in a new folder"
         )
 
     def _append(self, item: dict[str, Any]) -> None:
@@ -241,12 +279,16 @@ class Journal:
             rest = rest[self._file.write(rest) :]
 
 
-def open_journals(folder: Path | None, names: Iterable[str]) -> dict[str, Journal]:
-    """Open a journal for each of several organisations, or none."""
+def open_journals(
+    folder: Path | None,
+    names: Iterable[str],
+    noted: Mapping[str, tuple[int, int] | None] | None = None,
+) -> dict[str, Journal]:
+    """Open a journal for each of several organisations, or none; ``noted`` is by their names."""
     journals: dict[str, Journal] = {}
     try:
         for name in names:
-            journals[name] = Journal(folder, name)
+            journals[name] = Journal(folder, name, noted.get(name) if noted else None)
     except BaseException:
         for journal in journals.values():
             journal.close()
@@ -258,7 +300,7 @@ def _encoded(record: Mapping[str, Any]) -> bytes:
     if type(record) is not dict:
         raise LocalProtocolError(f"a committed record is a {type(record).__name__}, not a dict")
     try:
-        _check_plain(record)
+        _check_plain(record, 1)
         payload = _encode(record)
     except (OverflowError, UnicodeEncodeError, RecursionError) as error:
         raise LocalProtocolError(f"a committed record cannot be written: {error}") from None
@@ -269,20 +311,22 @@ def _encoded(record: Mapping[str, Any]) -> bytes:
     return payload
 
 
-def _check_plain(value: Any) -> None:
+def _check_plain(value: Any, depth: int) -> None:
     kind = type(value)
     if value is None or kind in (bool, int, float, str, bytes):
         return
+    if depth > MAX_DEPTH:
+        raise LocalProtocolError(f"a committed record is nested deeper than {MAX_DEPTH}")
     if kind is list:
         for item in value:
-            _check_plain(item)
+            _check_plain(item, depth + 1)
     elif kind is dict:
         for key, item in value.items():
             if type(key) not in (str, int):
                 raise LocalProtocolError(
                     f"a committed record has the key {key!r}; keys are strings and whole numbers"
                 )
-            _check_plain(item)
+            _check_plain(item, depth + 1)
     else:
         raise LocalProtocolError(
             f"a committed record holds a {kind.__name__}; it may hold numbers, strings, bytes, "

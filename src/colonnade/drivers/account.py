@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.journals import Journal
 from colonnade.wire import Purpose
 
 __all__ = ["Account", "Activity", "Values"]
@@ -41,6 +42,8 @@ class Account:
         For each receiver, when each message still in the channel has been transmitted.
     closed
         The role receives nothing of the rounds before this one any more.
+    journal
+        The ``extent`` of its journal, as of the last look; None if it never had one on disk.
     """
 
     sequence: int = 0
@@ -49,6 +52,11 @@ class Account:
     activities: dict[tuple[Purpose, str], Activity] = field(default_factory=dict)
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
     closed: int = 0
+    journal: tuple[int, int] | None = None
+
+    def note(self, journal: Journal) -> None:
+        """Enter how far a journal has come; one in memory leaves what is known of another."""
+        self.journal = journal.extent or self.journal
 
     def report(self, name: str, values: Values, seconds: float | None) -> Values:
         """Enter what the role ``name`` reports, stamped; ``seconds`` is None without a clock."""
@@ -80,11 +88,13 @@ class Account:
             ],
             "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
             "closed": self.closed,
+            "journal": self.journal and list(self.journal),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Account:
         """Restore what ``as_json`` returned."""
+        journal = data.get("journal")
         return cls(
             sequence=data["sequence"],
             clock=data["clock"],
@@ -94,5 +104,6 @@ class Account:
                 for purpose, kind, *row in data["activities"]
             },
             occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
-            closed=data.get("closed", 0),  # absent from older checkpoints
+            closed=data.get("closed", 0),  # both absent from older checkpoints
+            journal=None if journal is None else (journal[0], journal[1]),
         )

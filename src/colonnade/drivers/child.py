@@ -7,6 +7,7 @@ can compute while its messages fly and two roles that send at once cannot block 
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import queue
 import signal
@@ -92,6 +93,7 @@ def play(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
     for connection in strangers:
         connection.close()
+    _start(_outlive_no_parent)  # before a role is cast, which may take long
     torch.set_num_threads(task.threads)
     try:
         _Child(task, peers, parent).play()
@@ -116,7 +118,7 @@ class _Child:
         self.role = task.role.role() if isinstance(task.role, Elsewhere) else task.role
         if task.state is not None:
             self.role.load_state_dict(decode_state(task.state))
-        self.journal = Journal(task.journals, self.role.name)
+        self.journal = Journal(task.journals, self.role.name, task.account.journal)
         notes = self.journal.notes()
         self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
         self.account = task.account
@@ -175,7 +177,7 @@ class _Child:
         self._flush()
         self.journal.close()
         saves = self.task.saves
-        self.account.sequence = self.outbox.sequence
+        self._complete_account()
         control.tell(
             self.parent,
             control.Played(
@@ -279,7 +281,7 @@ class _Child:
     def _save(self, expected: dict[str, int]) -> None:
         self.save = None
         self._wait(lambda: self._has_received(expected))
-        self.account.sequence = self.outbox.sequence
+        self._complete_account()
         state, mail = b"", list[tuple[Message, int]]()
         if self.task.saves:
             state = encode_state(self.role.state_dict())
@@ -296,6 +298,10 @@ class _Child:
                 time.process_time(),
             ),
         )
+
+    def _complete_account(self) -> None:
+        self.account.sequence = self.outbox.sequence
+        self.account.note(self.journal)
 
     def _new_entries(self) -> list[Any]:
         entries = self.ledger.since(self.shipped)
@@ -396,6 +402,16 @@ def _start(function: Callable[..., None], *arguments: Any) -> threading.Thread:
     thread = threading.Thread(target=function, args=arguments, daemon=True)
     thread.start()
     return thread
+
+
+def _outlive_no_parent() -> None:
+    """End this process soon after its parent, which a kill leaves no time to tell."""
+    parent = multiprocessing.parent_process()
+    if parent is None or sys.platform == "win32":
+        return
+    while os.getppid() == parent.pid:
+        time.sleep(0.2)
+    os._exit(1)
 
 
 def _bytes_received(connection: Connection) -> int:

@@ -52,7 +52,8 @@ class Cut:
     ) -> None:
         """Write the cut as a checkpoint, with the part of ``ledger`` that belongs to it.
 
-        One that is there already is left alone: what it holds is the same.
+        One that is there already is left alone: what it holds is the same, but for how far the
+        journals have come since.
         """
         if store.holds(self.round):
             return

@@ -72,7 +72,8 @@ class Assignment:
         The checkpoint to go on from.
     journals
         The folder of the organisations' journals, which a run shares with all that it is resumed
-        by; None keeps what is committed in memory.
+        by; None keeps what is committed in memory. One that holds less than when the checkpoint
+        that is resumed was written is a ``CheckpointError``.
     stop_before
         Stop at the boundary of this round, as an interruption would.
     interrupted
@@ -279,13 +280,22 @@ def refuse_disagreement(agreed: Mapping[str, str]) -> None:
         )
 
 
-def check_roles(roles: Iterable[object]) -> None:
-    """Raise ``ConfigurationError`` unless these can be played here, and together."""
+def check_roles(roles: Sequence[Any], *, elsewhere: bool = False) -> None:
+    """Raise ``ConfigurationError`` unless these can be played here, and together.
+
+    ``elsewhere`` tells that some of them may be descriptions, to be cast where they are played.
+    """
     for role in roles:
-        if not hasattr(role, "run"):
+        if not elsewhere and not hasattr(role, "run"):
             raise ConfigurationError(
                 f"{role!r} is no role; Elsewhere describes one that Processes alone can play"
             )
+    names = [role.name for role in roles]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigurationError(
+            f"several roles have the name {' and '.join(map(repr, twice))}; each needs its own"
+        )
     refuse_disagreement(agreements(roles))
 
 

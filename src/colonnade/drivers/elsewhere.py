@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError
@@ -57,6 +58,20 @@ class Elsewhere:
     peers: Sequence[str]
     cast: Callable[[], Role]
     finish: Callable[[Role], None] = _nothing
+
+    def check(self) -> None:
+        """Raise ``ConfigurationError`` if it cannot be handed to another process."""
+        for what, function in (("cast", self.cast), ("finish", self.finish)):
+            try:
+                ForkingPickler.dumps(function)
+            except RuntimeError:
+                pass  # locks, say, can be handed over only while a process is started
+            except Exception as error:
+                raise ConfigurationError(
+                    f"what {self.name!r} is to {what} with cannot be handed to its process "
+                    f"({error}): give a function that can be imported, or a functools.partial of "
+                    "one with arguments that can be pickled"
+                ) from None
 
     def role(self) -> Role:
         """Cast the role, and check that it is the one described.

@@ -33,6 +33,10 @@ class Mailbox:
     def __init__(self, closed: int = 0) -> None:
         self.closed = closed
         self._shelves: dict[_Shelf, list[tuple[Message, int]]] = {}
+        # The shelves that can be closed, by their round, numbered in the order they were made: to
+        # close a round must not cost more for all that is kept besides.
+        self._by_round: dict[int, dict[_Shelf, int]] = {}
+        self._made = 0
 
     def put(self, message: Message, now: int) -> bool:
         """Add a message that arrives ``now``; False if its round is closed, and it is discarded."""
@@ -42,6 +46,9 @@ class Mailbox:
         shelf = self._shelves.get(key)
         if shelf is None:
             self._shelves[key] = [(message, now)]
+            if message.purpose is not Purpose.SETUP:
+                self._made += 1
+                self._by_round.setdefault(message.round, {})[key] = self._made
         else:
             shelf.append((message, now))
         return True
@@ -50,10 +57,16 @@ class Mailbox:
         """Close all rounds before ``before``; remove and return the messages of those."""
         if before <= self.closed:
             return []
+        # Nothing is here of the rounds closed earlier; look at whichever are fewer.
+        rounds: Iterable[int] = range(self.closed, before)
+        if before - self.closed > len(self._by_round):
+            rounds = [round for round in self._by_round if round < before]
         self.closed = before
-        shelves = self._shelves
-        late = [key for key in shelves if key[2] < before and key[3] is not Purpose.SETUP]
-        return [message for key in late for message, _ in shelves.pop(key)]
+        late: dict[_Shelf, int] = {}
+        for round in rounds:
+            late |= self._by_round.pop(round, {})
+        keys = sorted(late, key=late.__getitem__)
+        return [message for key in keys for message, _ in self._shelves.pop(key)]
 
     def check(self, expect: Expect, name: str) -> None:
         """Raise LocalProtocolError if the role ``name`` expects what it has closed."""
@@ -150,5 +163,10 @@ class Mailbox:
         shelf = self._shelves[key]
         if len(shelf) == 1:
             del self._shelves[key]
+            if message.purpose is not Purpose.SETUP:
+                of_round = self._by_round[message.round]
+                del of_round[key]
+                if not of_round:
+                    del self._by_round[message.round]
         else:
             shelf.remove(next(entry for entry in shelf if entry[0] is message))

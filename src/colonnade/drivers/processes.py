@@ -31,7 +31,14 @@ from colonnade.drivers import control
 from colonnade.drivers.account import Account
 from colonnade.drivers.child import ChildTask, play
 from colonnade.drivers.cut import Cut
-from colonnade.drivers.driver import Assignment, Discarded, Part, RunRecord, refuse_disagreement
+from colonnade.drivers.driver import (
+    Assignment,
+    Discarded,
+    Part,
+    RunRecord,
+    check_roles,
+    refuse_disagreement,
+)
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.effects import Notes, Role
 from colonnade.errors import RoleFailed
@@ -79,7 +86,14 @@ class Processes:
         ------
         RoleFailed
             If a role's process died.
+        ConfigurationError
+            If two roles have one name or were cast from different agreements, or one is described
+            by a function that cannot be handed to its process.
         """
+        check_roles(roles, elsewhere=True)
+        for role in roles:
+            if isinstance(role, Elsewhere):
+                role.check()
         return _Parent(self.queue, roles, assignment).run()
 
 

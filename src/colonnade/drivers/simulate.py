@@ -155,6 +155,7 @@ class _Actor:
 
     def snapshot(self) -> dict[str, Any]:
         self.account.sequence = self.outbox.sequence
+        self.account.note(self.journal)
         return self.account.as_json()
 
 
@@ -192,7 +193,11 @@ class _Simulation:
             for role in roles:
                 role.load_state_dict(decode_state(resumed.states[role.name]))
                 accounts[role.name] = Account.from_json(resumed.accounts[role.name])
-        journals = open_journals(assignment.journals, [role.name for role in roles])
+        journals = open_journals(
+            assignment.journals,
+            [role.name for role in roles],
+            {name: account.journal for name, account in accounts.items()},
+        )
         self.actors = [
             _Actor(
                 index,
