@@ -1,5 +1,5 @@
 # make demo   trains four parties on real digits, several ways
-# make test   lint, types, tests
+# make test   lint, types, tests, on two cores
 # make docs   the documentation as a site, in build/site
 # All make .venv and install what they need. PYTHON chooses the interpreter, 3.11 or newer.
 
@@ -15,7 +15,7 @@ test: .venv/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
