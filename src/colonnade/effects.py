@@ -278,8 +278,8 @@ class Commit(Effect[None]):
     """Write a record down for good: on the disk before anything that is sent after it leaves.
 
     A checkpoint goes back to an earlier state; a record stays. It is a dict of numbers, strings,
-    bytes, booleans, None, lists and dicts, of 64 MiB at most, in a journal that is this
-    organisation's own. Without a run folder it lives as long as the run. ::
+    bytes, booleans, None, lists and dicts, of 64 MiB at most and nested at most 100 deep, in a
+    journal that is this organisation's own. Without a run folder it lives as long as the run. ::
 
         await Commit({"round": self.round, "revealed": ["bank"]})
         await Send("hospital", "share", self.round, share)  # not before the record is safe
