@@ -202,9 +202,7 @@ class Federation:
         )
         watcher.on_begin(assignment.first_round, batches.rounds)
         record = driver.run(list(roles.values()), assignment)
-        run = self._run(
-            method, training, driver, roles, record, config or description, batches.rounds, folder
-        )
+        run = self._run(method, agreement, driver, roles, record, config or description, folder)
         if folder is not None:
             folder.finish(run)
         if folder is not None and report:
@@ -250,18 +248,17 @@ class Federation:
     def _run(
         self,
         method: Method,
-        training: Training,
+        agreement: Agreement,
         driver: Driver,
         roles: Mapping[str, PartyRole | HolderRole],
         record: RunRecord,
         config: Mapping[str, Any],
-        rounds: int,
         folder: RunFolder | None,
     ) -> Run:
-        holder = self.label_holder.name
+        holder, training = self.label_holder.name, agreement.training
         history = history_frame(record, holder)
         watched = "validation" if len(self.validation_rows) else "test"
-        disclosures = method.disclosures(self.agreement(method, training).layout)
+        disclosures = method.disclosures(agreement.layout)
         summary = summarise(
             record,
             history,
@@ -278,7 +275,7 @@ class Federation:
                 "rows_train": len(self.train_rows),
                 "rows_validation": len(self.validation_rows),
                 "rows_test": len(self.test_rows),
-                "stopped_early": record.completed and record.round < rounds,
+                "stopped_early": record.completed and record.round < agreement.batches.rounds,
                 "seed": training.seed,
                 "driver": driver.label,
                 "versions": {"colonnade": __version__, "torch": torch.__version__},

@@ -81,7 +81,7 @@ exchange
         return True
 
     def check(self, method: Composition) -> None:
-        """Refuse what needs a label holder that knows more than the parties."""
+        """Refuse an uplink that hides single embeddings, and a total for a fusion that needs them."""
         if not isinstance(method.uplink, Relayable):
             raise ConfigurationError(
                 "the relay exchange passes on what each party sent, but "
