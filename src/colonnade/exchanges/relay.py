@@ -81,7 +81,7 @@ exchange
         return True
 
     def check(self, method: Composition) -> None:
-        """Refuse an uplink that hides single embeddings, and a total for a fusion that needs them."""
+        """Refuse an uplink that hides embeddings, and a total where fusion needs each of them."""
         if not isinstance(method.uplink, Relayable):
             raise ConfigurationError(
                 "the relay exchange passes on what each party sent, but "
