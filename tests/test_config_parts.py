@@ -39,6 +39,7 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("codecs", "top_k"): {"ratio": 0.5, "values": {"codec": "qsgd", "levels": 7}},
     ("codecs", "by_round"): {"codecs": ["float", {"codec": "scalar", "bits": 2}], "rounds": [0, 5]},
     ("links", "error_feedback"): {"codec": {"codec": "top_k", "ratio": 0.1}},
+    ("links", "learned_entropy"): {"quantiser": {"codec": "scalar", "bits": 4}},
     ("exchanges", "relay"): {"labels": "shared"},
     ("storages", "disk"): {"folder": "surrogates"},
     ("methods", "fedbcd"): {"local_steps": 3},

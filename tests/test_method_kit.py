@@ -8,7 +8,7 @@ from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Relay, Split
 from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Consecutive, Replayed
+from colonnade.local_updates import Consecutive, Proximal, Replayed
 from colonnade.method import Method
 from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl
 from colonnade.models import Concat, Mean, Sum
@@ -39,6 +39,7 @@ SUBJECTS = {
     "efvfl": MethodSubject(efvfl(TopK(0.3))),
     "efvfl, shared": MethodSubject(efvfl(TopK(0.3), None, Mean(), "shared", 2)),
     "lean": MethodSubject(lean()),
+    "proximal": MethodSubject(Method("proximal", local_updates=Proximal(2, 3))),
     "replayed": MethodSubject(
         Method(
             "replayed",

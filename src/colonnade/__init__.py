@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from colonnade.export import load_part
     from colonnade.federation import Federation
     from colonnade.layout import Layout
-    from colonnade.links import Direct, ErrorFeedback
-    from colonnade.local_updates import Consecutive, Replayed
+    from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
+    from colonnade.local_updates import Consecutive, Proximal, Replayed
     from colonnade.method import Method
     from colonnade.models import Concat, Max, Mean, Sum
     from colonnade.organisations import LabelHolder, Party
@@ -49,6 +49,7 @@ __all__ = [
     "HolderSeat",
     "LabelHolder",
     "Layout",
+    "LearnedEntropy",
     "Max",
     "Mean",
     "Measured",
@@ -60,6 +61,7 @@ __all__ = [
     "PartySeat",
     "Plain",
     "Processes",
+    "Proximal",
     "Relay",
     "Replay",
     "Replayed",
@@ -99,8 +101,8 @@ _HOMES = {
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
     "colonnade.layout": ("Layout",),
-    "colonnade.links": ("Direct", "ErrorFeedback"),
-    "colonnade.local_updates": ("Consecutive", "Replayed"),
+    "colonnade.links": ("Direct", "ErrorFeedback", "LearnedEntropy"),
+    "colonnade.local_updates": ("Consecutive", "Proximal", "Replayed"),
     "colonnade.method": ("Method",),
     "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
     "colonnade.organisations": ("LabelHolder", "Party"),

@@ -119,6 +119,11 @@ class Exchange(Protocol):
         return False
 
     @property
+    def takes_pulls(self) -> bool:
+        """Whether a party may take steps of its own, on parts of the batch: ``pull``."""
+        return False
+
+    @property
     def takes_replays(self) -> bool:
         """Whether the label holder may go on with earlier batches: ``memory``."""
         return False

@@ -64,6 +64,11 @@ class Method:
             raise ConfigurationError(
                 f"the exchange {exchange} takes one step a round, not {self.local_updates!r}"
             )
+        if self.local_updates.pull and not self.exchange.takes_pulls:
+            raise ConfigurationError(
+                f"proximal steps follow a derivative at what a party sent, which {exchange} does "
+                "not send: take Split(...), or Consecutive(...)"
+            )
         if self.local_updates.memory and not self.exchange.takes_replays:
             raise ConfigurationError(
                 f"replaying is for the split exchange, where the label holder alone has what it "
@@ -112,7 +117,7 @@ _USUAL = {
     "fusion": "a fusion is Concat(), Sum(), Mean() or Max()",
     "uplink": "an uplink is Plain(...)",
     "exchange": "an exchange is Split(...) or Relay(...)",
-    "local_updates": "local updates are Consecutive(...) or Replayed(...)",
+    "local_updates": "local updates are Consecutive(...), Replayed(...) or Proximal(...)",
     "stragglers": "a straggler policy is Wait()",
 }
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 from typing import Literal
 
 from colonnade.agreement import Exchange
-from colonnade.codecs import Codec, Entropy, Float, LargeRows, Scalar
+from colonnade.codecs import Codec, Entropy, Float, LargeRows, LowRank, Scalar
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Relay, Split
-from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Consecutive, Replayed
+from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
+from colonnade.local_updates import Consecutive, Proximal, Replayed
 from colonnade.method import Method
 from colonnade.models import Concat, Fusion
 from colonnade.surrogates import Memory, Storage
 from colonnade.uplinks import Plain
 
-__all__ = ["Labels", "Method", "Others", "cvfl", "efvfl", "fedbcd", "lean", "svfl"]
+__all__ = ["HeldOutRows", "Labels", "Method", "Others", "cvfl", "efvfl", "fedbcd", "lean", "svfl"]
 
 Labels = Literal["private", "shared"]
 Others = Literal["codes", "total"]
+HeldOutRows = Literal["codes", "exact"]
 
 
 def svfl(
@@ -211,15 +212,24 @@ def efvfl(
 
 
 def lean(
-    step: float = 3.0, below: float = 0.6, replayed: int = 8, fusion: Fusion | None = None
+    step: float = 1.5,
+    below: float = 0.5,
+    passes: int = 2,
+    rows: int = 32,
+    pull: float = 0.05,
+    replayed: int = 24,
+    fusion: Fusion | None = None,
+    held_out: HeldOutRows = "codes",
 ) -> Method:
     """Return what takes the fewest bytes to accuracy that we found, with private labels.
 
-    Embeddings go up as the nearest multiples of ``step``, entropy coded: a bit a component, and a
-    third of one where a ``Sparse`` layer ends the bottom models, which it should. Derivatives come
-    down only for rows that matter, in 4 bits before entropy coding. The label holder takes more
-    steps on batches it has received, which cost no byte. It wants a learning rate that falls: see
-    ``colonnade reproduce lean-mnist``. Rows that are evaluated travel exactly.
+    Embeddings go up as the nearest multiples of ``step``, in the bits that a model which both ends
+    learn makes of them (``LearnedEntropy``); a ``Sparse`` layer at the end of the bottom models
+    makes them fewer. Derivatives come down only for rows that matter, as factors of low rank where
+    embeddings are wide, entropy coded. For each message the parties take many small steps
+    (``Proximal``), and the label holder more on batches that it has: so batches may be large, 256
+    rows, and one or two passes over the data do. It wants a learning rate that falls: see
+    ``colonnade reproduce lean-mnist``.
 
     Parameters
     ----------
@@ -228,23 +238,36 @@ def lean(
         -15 to 16 steps. Models learn to live with it: embeddings grow until they are told apart.
     below
         Rows whose derivative's norm is below this share of the root mean square are left out.
+    passes, rows, pull
+        Of the parties' steps; see ``Proximal``.
     replayed
         Steps of the label holder a round beyond the exact one, on the last 256 batches.
     fusion
         By default ``Concat()``.
+    held_out
+        How embeddings travel that are evaluated or predicted: as ``"codes"`` like those of
+        training, or ``"exact"`` in float32, which is more accurate and takes more bytes.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value cannot be used.
 
     Examples
     --------
-    >>> lean().local_updates
-    Replayed(steps=8, batches=256)
+    >>> lean().local_updates.passes
+    2
     """
-    embeddings = Entropy(Scalar(5, -15 * step, 16 * step, dither=False))
+    if held_out not in ("codes", "exact"):
+        raise ConfigurationError(f"held_out is codes or exact, not {held_out!r}")
+    codes = Scalar(5, -15 * step, 16 * step, dither=False)
+    derivatives = LargeRows(below, LowRank(9, Entropy(Scalar(4)), Entropy(Scalar(4))))
     return Method(
         "lean",
         fusion or Concat(),
-        Plain(Direct(embeddings), held_out=Direct()),
-        Split(Direct(LargeRows(below, Entropy(Scalar(4))))),
-        Replayed(replayed, 256),
+        Plain(LearnedEntropy(codes), Direct(Entropy(codes) if held_out == "codes" else Float())),
+        Split(Direct(derivatives)),
+        Proximal(passes, rows, pull, Replayed(replayed, 256)),
     )
 
 

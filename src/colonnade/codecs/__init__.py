@@ -17,6 +17,7 @@ from colonnade.codecs.float import Float
 from colonnade.codecs.large_rows import LargeRows
 from colonnade.codecs.lattice import Lattice
 from colonnade.codecs.lloyd_max import LloydMax
+from colonnade.codecs.low_rank import LowRank
 from colonnade.codecs.product import ProductQuantised
 from colonnade.codecs.qsgd import QSGD
 from colonnade.codecs.scalar import Scalar
@@ -35,6 +36,7 @@ __all__ = [
     "Lattice",
     "Law",
     "LloydMax",
+    "LowRank",
     "ProductQuantised",
     "RelativeVariance",
     "Scalar",

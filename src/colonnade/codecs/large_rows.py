@@ -74,7 +74,7 @@ class LargeRows:
             kept = 1 - self.below**2 * (rows - sent) / rows
             match self.values.law((sent, width)):
                 case Exact():
-                    return Contractive(kept)  # as it is for any number, of which one is worst
+                    worst = min(worst, kept)
                 case Contractive(alpha=alpha):
                     worst = min(worst, kept * alpha)
                 case _:

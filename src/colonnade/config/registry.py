@@ -32,6 +32,7 @@ from colonnade.codecs import (
     LargeRows,
     Lattice,
     LloydMax,
+    LowRank,
     ProductQuantised,
     Scalar,
     TopK,
@@ -47,8 +48,8 @@ from colonnade.config.bottoms import (
 from colonnade.config.foreign import guarded, plain, shown
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Relay, Split
-from colonnade.links import Direct, ErrorFeedback, Link
-from colonnade.local_updates import Consecutive, Replayed
+from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
+from colonnade.local_updates import Consecutive, Proximal, Replayed
 from colonnade.method import Method
 from colonnade.models import Additive, Concat, Fusion, Max, Mean, Sum
 from colonnade.stragglers import Wait
@@ -167,7 +168,7 @@ GROUPS = {
             "local_updates",
             "policy of local updates",
             "which steps follow an exchange",
-            {"consecutive": Consecutive, "replayed": Replayed},
+            {"consecutive": Consecutive, "proximal": Proximal, "replayed": Replayed},
         ),
         Group(
             "stragglers",
@@ -189,7 +190,11 @@ GROUPS = {
             "link",
             "link",
             "a stream of embeddings or derivatives through a codec",
-            {"direct": Direct, "error_feedback": ErrorFeedback},
+            {
+                "direct": Direct,
+                "error_feedback": ErrorFeedback,
+                "learned_entropy": LearnedEntropy,
+            },
             (Link,),
         ),
         Group(
@@ -207,6 +212,7 @@ GROUPS = {
                 "entropy": Entropy,
                 "top_k": TopK,
                 "large_rows": LargeRows,
+                "low_rank": LowRank,
                 "by_round": ByRound,
             },
             (Codec, Quantiser),

@@ -56,6 +56,11 @@ class Split(Exchange):
         return True
 
     @property
+    def takes_pulls(self) -> bool:
+        """A party has the derivative at its embeddings, and both (``Proximal``)."""
+        return True
+
+    @property
     def takes_replays(self) -> bool:
         """The label holder alone has what it needs for a step of its own."""
         return True

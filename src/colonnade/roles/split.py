@@ -18,7 +18,8 @@ A party whose embedding a round did not wait for is told so, and takes no step i
 With Q local steps it is FedBCD(Q): after the exact step everyone takes Q - 1 more on the same batch
 before the next exchange, a party with its fresh z_m and the d_m it got, the label holder with its
 fresh top model and own embedding and the z_1 ... z_M it got. With ``Replayed`` the label holder
-alone takes more steps, on batches of earlier rounds.
+alone takes more steps, on batches of earlier rounds. With ``Proximal`` a party takes small steps on
+parts of the batch, down d_m plus a pull towards the z_m that it sent.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class SplitParty(TrainingParty):
         super().__init__(agreement, seat)
         layout = agreement.layout
         self._correction = correction
-        self._repeats = agreement.method.local_updates.repeats
+        self._local_updates = agreement.method.local_updates
         self._downlink = downlink.receiver(
             layout.rows, layout.widths[self.name], f"parties/{self.name}/derivative"
         )
@@ -83,9 +84,11 @@ class SplitParty(TrainingParty):
             self.round,
             rows=len(rows),
         )
-        for step in range(self._repeats):
-            again = partial(self._local_step, rows, derivative)
-            await Work("local_step", again, self.round, step=step + 2, rows=len(rows))
+        exact = embedding.detach()
+        key = StreamKey(self._seed, self.name, "parts", self.round)
+        for step, part in enumerate(self._local_updates.parts(len(rows), key), start=2):
+            again = partial(self._local_step, rows[part], derivative[part], exact[part], len(rows))
+            await Work("local_step", again, self.round, step=step, rows=len(part))
 
     def _update(self, embedding: Tensor, body: bytes, rows: Rows, moment: Moment) -> Tensor:
         """Take the exact step, and return the derivative."""
@@ -98,9 +101,14 @@ class SplitParty(TrainingParty):
         self._saliency = derivative.sum(dim=0).abs()
         return derivative
 
-    def _local_step(self, rows: Rows, derivative: Tensor) -> None:
+    def _local_step(self, rows: Rows, derivative: Tensor, exact: Tensor, batch: int) -> None:
+        """Take a step on some rows of a batch; ``exact`` are the embeddings that they had."""
         embedding = self.bottom(take(self._features, rows), training=True)
-        torch.autograd.backward(embedding, derivative)
+        direction = derivative * (batch / len(rows))
+        pull = self._local_updates.pull
+        if pull:
+            direction += pull / len(rows) * (embedding.detach() - exact)
+        torch.autograd.backward(embedding, direction)
         self.bottom.step()
 
     def state_dict(self) -> dict[str, Any]:
