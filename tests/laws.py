@@ -25,7 +25,7 @@ from colonnade.uplinks import Uplink
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models",
-    "codecs surrogates links flows disclosures layout metrics organisations",
+    "codecs surrogates links flows labelling disclosures layout metrics organisations",
     "batches ledger checkpoints journals channels costs descriptions tables",
     "local_updates stragglers training uplinks evaluation agreement",
     "roles",
@@ -60,8 +60,8 @@ FILES = {
 """Modules below the drivers that may open files, each with its reason. Nobody else there may."""
 
 NEVER_FILES = {
-    *("agreement", "codecs", "exchanges", "flows", "kernels", "links", "local_updates"),
-    *("method", "roles", "stragglers", "uplinks"),
+    *("agreement", "codecs", "exchanges", "flows", "kernels", "labelling", "links"),
+    *("local_updates", "method", "roles", "stragglers", "uplinks"),
 }
 """Rooms that cannot be on that list: what they do must be the same under every driver."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from colonnade.exchanges import Relay, Split
     from colonnade.export import load_part
     from colonnade.federation import Federation
+    from colonnade.labelling import LabelForm
     from colonnade.layout import Layout
     from colonnade.links import Direct, ErrorFeedback
     from colonnade.local_updates import Consecutive, Replayed
@@ -47,6 +48,7 @@ __all__ = [
     "ErrorFeedback",
     "Federation",
     "HolderSeat",
+    "LabelForm",
     "LabelHolder",
     "Layout",
     "Max",
@@ -98,6 +100,7 @@ _HOMES = {
     "colonnade.exchanges": ("Relay", "Split"),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
+    "colonnade.labelling": ("LabelForm",),
     "colonnade.layout": ("Layout",),
     "colonnade.links": ("Direct", "ErrorFeedback"),
     "colonnade.local_updates": ("Consecutive", "Replayed"),

@@ -37,6 +37,7 @@ from colonnade.descriptions import bytes_of, described
 from colonnade.disclosures import Disclosure, privacy_statement, privacy_warnings
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.method import Method
@@ -229,13 +230,13 @@ class Federation:
             self.train_rows,
             self.validation_rows,
             self.test_rows,
+            LabelForm.of(holder.labels) if method.exchange.labels == "shared" else None,
         )
 
     def _cast(self, agreement: Agreement) -> dict[str, PartyRole | HolderRole]:
         """Return a role for every organisation, in party order, the label holder last."""
         exchange, holder = agreement.method.exchange, self.label_holder
-        given = exchange.labels == "shared"
-        shared = Shared(holder.labels, self.loss, holder.top) if given else None
+        shared = Shared(self.loss, holder.top) if exchange.labels == "shared" else None
         roles: dict[str, PartyRole | HolderRole] = {
             party.name: exchange.party(agreement, PartySeat(party, shared))
             for party in self.parties

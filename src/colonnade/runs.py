@@ -249,6 +249,7 @@ def summarise(
         "bytes_up": ledger.bytes(lambda e: e.purpose.trains and e.receiver == label_holder),
         "bytes_down": ledger.bytes(lambda e: e.purpose.trains and e.sender == label_holder),
         "bytes_evaluation": ledger.bytes(lambda e: e.purpose is Purpose.EVALUATION),
+        "bytes_setup": ledger.bytes(lambda e: e.purpose is Purpose.SETUP),
         "bytes_discarded": ledger.bytes(lambda e: e.discarded),
         "bytes_framed": ledger.framed_bytes(),
         "seconds_virtual": record.seconds_virtual,

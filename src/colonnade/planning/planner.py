@@ -95,6 +95,11 @@ class Plan:
         return int(self.traffic.filter(purpose="evaluation")["body_bytes"].sum())
 
     @property
+    def bytes_setup(self) -> int:
+        """Bodies sent before the first round: labels that an exchange shares, keys."""
+        return int(self.traffic.filter(purpose="setup")["body_bytes"].sum())
+
+    @property
     def bytes_framed(self) -> int:
         """Everything, envelopes included."""
         return int(self.traffic["framed_bytes"].sum())
@@ -108,6 +113,7 @@ class Plan:
             "bytes_up": self.bytes_up,
             "bytes_down": self.bytes_down,
             "bytes_evaluation": self.bytes_evaluation,
+            "bytes_setup": self.bytes_setup,
             "bytes_framed": self.bytes_framed,
             "bytes_exact": self.exact,
             "bytes_bound_because": list(self.why_bound),

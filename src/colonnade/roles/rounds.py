@@ -72,7 +72,7 @@ class TrainingParty(ABC):
 
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until the label holder stops it."""
-        await self._uplink.prepare(self._row_sets)
+        await self._prepare()
         while not self.done():
             await Boundary(self.round)
             await Close(self.round)  # nothing that comes late for an earlier round is of use
@@ -88,6 +88,10 @@ class TrainingParty(ABC):
                 await self._upload(self._evaluation.final)
         await Boundary(self.round)
         await Close(self.round)
+
+    async def _prepare(self) -> None:
+        """Do what comes before the first round of this start."""
+        await self._uplink.prepare(self._row_sets)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
@@ -191,7 +195,7 @@ class TrainingLabelHolder(ABC):
 
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until its own judge stops it."""
-        await self._uplink.prepare(self._row_sets)
+        await self._prepare()
         while not self.done():
             await Boundary(self.round)
             await Close(self.round)  # nothing that comes late for an earlier round is of use
@@ -212,6 +216,10 @@ class TrainingLabelHolder(ABC):
                 await self._report(values)
         await Boundary(self.round)
         await Close(self.round)
+
+    async def _prepare(self) -> None:
+        """Do what comes before the first round of this start."""
+        await self._uplink.prepare(self._row_sets)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
