@@ -26,7 +26,7 @@ from colonnade.uplinks import Uplink
 FLOORS = [
     "errors streams wire effects kernels models",
     "codecs surrogates links flows labelling disclosures layout metrics organisations",
-    "batches ledger checkpoints journals channels costs descriptions tables",
+    "batches ledger checkpoints journals departures channels costs descriptions tables",
     "local_updates stragglers training uplinks evaluation agreement",
     "roles",
     "exchanges method",
@@ -46,6 +46,7 @@ DRIVERS = FLOOR["drivers"]
 
 FILES = {
     "colonnade.checkpoints": "a cut is kept on disk, for the driver that asks for it",
+    "colonnade.departures": "what had left when a process was killed can be counted",
     "colonnade.journals": "what was committed is on disk before what follows it leaves",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
     "colonnade.surrogates.disk": "surrogates that outgrow memory",

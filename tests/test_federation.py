@@ -529,6 +529,7 @@ def test_a_run_leaves_a_folder(tmp_path: Path, driver: Driver) -> None:
     assert {path.name for path in out.iterdir()} == {
         "checkpoint",
         "config.yaml",
+        "departures",
         "history.csv",
         "journal",
         "ledger.csv",

@@ -195,6 +195,7 @@ class Federation:
             checkpoint_every=training.checkpoint_every or batches.rounds_per_epoch,
             resume=checkpoint,
             journals=None if folder is None else folder.journals,
+            departures=None if folder is None else folder.departures,
             stop_before=stop_before,
             interrupted=watcher.interrupted,
             on_round=watcher.on_round,

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from colonnade.reports.palette import GRID, INK, WAITING, colour
-from colonnade.reports.words import words
+from colonnade.reports.words import purposes_told, words
 from colonnade.runs import Run
 from colonnade.wire import Purpose
 
@@ -267,7 +267,9 @@ def _frontier(runs: Mapping[str, Run]) -> Figure | None:
 def _bytes_by_party(run: Run) -> Figure | None:
     """Return what went up from and down to each party for training, by kind."""
     holder = run.summary["label_holder"]
-    ledger = run.ledger.frame().filter(pl.col("purpose").is_in(Purpose.training_labels()))
+    ledger = run.ledger.frame().filter(
+        pl.col("purpose").is_in(Purpose.training_labels()) & ~pl.col("lost")
+    )
     party = pl.when(pl.col("sender") == holder).then("receiver").otherwise("sender")
     grouped = (
         ledger.with_columns(party=party, up=pl.col("receiver") == holder)
@@ -290,7 +292,7 @@ def _bytes_by_party(run: Run) -> Figure | None:
 
 def _bytes_by_purpose(run: Run) -> Figure | None:
     grouped = (
-        run.ledger.frame()
+        purposes_told(run.ledger)
         .with_columns(envelopes=pl.col("framed_bytes") - pl.col("body_bytes"))
         .group_by("purpose", maintain_order=True)
         .agg(pl.col("body_bytes").sum(), pl.col("envelopes").sum())

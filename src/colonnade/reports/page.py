@@ -22,7 +22,7 @@ from colonnade import __version__
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import human_bytes, human_seconds
-from colonnade.reports.words import words
+from colonnade.reports.words import purposes_told, words
 from colonnade.runs import Run
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
@@ -214,6 +214,8 @@ def _headlines(run: Run) -> list[_Fact]:
         _Fact("sent up", human_bytes(s["bytes_up"]), "for training"),
         _Fact("sent down", human_bytes(s["bytes_down"]), "for training"),
         _Fact("sent besides", human_bytes(s["bytes_evaluation"]), "to evaluate"),
+        *_besides(s),
+        _Fact("everything", human_bytes(s["bytes_framed"]), "with envelopes"),
         *_discarded(s),
         _Fact(
             _clock(run),
@@ -221,6 +223,17 @@ def _headlines(run: Run) -> list[_Fact]:
             f"of training; compute {s['clock']['compute']}",
         ),
     ]
+    return facts
+
+
+def _besides(summary: Mapping[str, Any]) -> list[_Fact]:
+    """Return what was sent to set up, and what a crash undid, where there was any."""
+    facts = []
+    if summary.get("bytes_setup"):
+        facts.append(_Fact("sent before", human_bytes(summary["bytes_setup"]), "to set up"))
+    if count := summary.get("messages_lost"):
+        size = human_bytes(summary["bytes_lost"])
+        facts.append(_Fact("lost to a crash", size, f"in {count:,} messages, sent again"))
     return facts
 
 
@@ -251,7 +264,7 @@ def _protection(run: Run) -> list[_Fact]:
 
 def _ledger_table(run: Run) -> Sheet:
     grouped = (
-        run.ledger.frame()
+        purposes_told(run.ledger)
         .group_by("sender", "receiver", "kind", "purpose", maintain_order=True)
         .agg(pl.len(), pl.col("body_bytes").sum(), pl.col("framed_bytes").sum())
     )

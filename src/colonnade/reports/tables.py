@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Table
 
 from colonnade.reports.words import words
@@ -74,10 +76,24 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             *share,
             human_seconds(s["seconds_training"]) + star,
         )
+    notes = [note for name, s in summaries.items() if (note := _besides(name, s))]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
-        table.caption = "* real time on this machine; other times are modelled"
+        notes.append("* real time on this machine; other times are modelled")
+    if notes:
+        table.caption = escape("\n".join(notes))
         table.caption_justify = "left"
     return table
+
+
+def _besides(name: str, summary: Mapping[str, Any]) -> str:
+    """Return what a run sent besides training, where there was any, in a sentence."""
+    told = []
+    if summary.get("bytes_setup"):
+        told.append(f"{human_bytes(summary['bytes_setup'])} sent to set up")
+    if count := summary.get("messages_lost"):
+        size = human_bytes(summary["bytes_lost"])
+        told.append(f"{size} lost to a crash and sent again, in {count:,} messages")
+    return f"{name}: besides, {' and '.join(told)}" if told else ""
 
 
 def _metric(summary: Mapping[str, object]) -> str:
