@@ -85,11 +85,14 @@ class PackedCodes(FixedSizeQuantiser):
         RemoteProtocolError
             If the bits that fill up the last byte are not zero.
         """
-        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
-        count, bits = self.symbol_count(shape), self._code_bits(shape)
-        refuse_filling(packed, count * bits)
-        return unpack_codes(packed, bits, count).astype(np.uint16)
+        return self._codes(body, shape).astype(np.uint16)
 
     def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
         """Return what follows the side information in a body with these codes."""
         return pack_codes(symbols.astype(np.uint8), self._code_bits(shape))
+
+    def _codes(self, body: bytes, shape: tuple[int, int]) -> NDArray[np.uint8]:
+        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
+        count, bits = self.symbol_count(shape), self._code_bits(shape)
+        refuse_filling(packed, count * bits)
+        return unpack_codes(packed, bits, count)

@@ -234,6 +234,6 @@ def gaps_bytes_at_most(count: int, places: int) -> int:
     over = -np.log2(shares) - each * np.arange(len(shares))
     total = (places - count) / 2**model.low_bits
     steps = 2 * count + total / escape
-    bits = count * (float(over[:-1].max()) + model.low_bits) + each * total
+    bits: float = count * (float(over[:-1].max()) + model.low_bits) + each * total
     bits += max(0.0, float(over[-1])) * total / escape + steps * 2.0**-16
     return math.ceil(bits / 8) + 2
