@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.codecs.quantiser import Symbols
+from colonnade.codecs.quantiser import Section, Symbols
 from colonnade.errors import RemoteProtocolError
 from colonnade.kernels.packing import pack_codes, unpack_codes
 
@@ -68,10 +68,9 @@ class PackedCodes(FixedSizeQuantiser):
     def _code_bits(self, shape: tuple[int, int]) -> int:
         """Return the bits of a code."""
 
-    @property
-    def period(self) -> int:
-        """All symbols are alike."""
-        return 1
+    def sections(self, shape: tuple[int, int]) -> tuple[Section, ...]:
+        """Return one section: all symbols are alike."""
+        return (Section(self.symbol_count(shape)),)
 
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
