@@ -10,8 +10,8 @@ the bytes object included. Aim for the kernels, fixed range: 0.8 without dither,
 
 Then the same for Lattice. Aim for its kernels: 0.5 without dither, 0.2 with.
 
-Then the other codecs, whole, in milliseconds, as a ratio to copying the message in the same run, and
-in bytes of a body; Scalar comes first, to compare QSGD with. Aim: TopK of 1 % in 3 ms.
+Then the other codecs, whole, in milliseconds, as a ratio to copying the message in the same run,
+and in bytes of a body; Scalar comes first, to compare QSGD with. Aim: TopK of 1 % in 3 ms.
 """
 
 from __future__ import annotations

@@ -617,8 +617,8 @@ def test_symbols_and_side_information_are_the_body(codec: Quantiser) -> None:
         assert symbols.dtype == np.uint16
         assert len(symbols) == codec.symbol_count(shape) == rows * width
         sections = codec.sections(shape)
-        assert sum(section.count for section in sections) == rows * width
-        assert all(section.count % section.period == 0 for section in sections)
+        assert sum(section.symbols for section in sections) == rows * width
+        assert all(section.symbols % section.period == 0 for section in sections)
         assert (symbols < codec.alphabet).all()
         assert body[:side] + codec.pack(symbols, shape) == body
         assert codec.side_bytes(body[:side] + b"anything", shape) == side

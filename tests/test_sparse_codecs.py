@@ -35,6 +35,7 @@ from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.kernels.largest import largest, largest_in_rows
 from colonnade.kernels.packing import pack_codes, pack_numbers, unpack_codes, unpack_numbers
+from colonnade.kernels.philox import uniform_words
 from colonnade.links import Delivery, Direct, ErrorFeedback
 from colonnade.methods import Method, efvfl, svfl
 from colonnade.models import Mean
@@ -197,6 +198,24 @@ def test_levels_of_the_norm():
     tau = 1 + min(3 / 25, math.sqrt(3) / 5)
     assert torch.allclose(there_and_back(QSGD(5), x), x / tau)
     assert QSGD(5).bytes_at_most((1, 3)) == 4 + 2  # 11 codes, 4 bits each
+
+
+@pytest.mark.parametrize("levels", [1, 3, 15, 127])
+@pytest.mark.parametrize("bucket", [1, 7, 256, 3000])
+def test_levels_are_rounded_up_with_the_chance_of_the_fraction(levels, bucket):
+    """Written again, an element after another: floor(s |x| / ||x|| + u), u of 32 bits each."""
+    x = torch.randn(43, 61, generator=torch.Generator().manual_seed(bucket))
+    draws = uniform_words(KEY, -(-x.numel() // 2)).view(np.uint32)
+    norms, codes = [], []
+    values = x.numpy().reshape(-1).tolist()
+    for start in range(0, len(values), bucket):
+        part = values[start : start + bucket]
+        norms.append(np.float32(math.sqrt(sum(value * value for value in part))))
+        for value, draw in zip(part, draws[start:].tolist(), strict=False):
+            level = min(math.floor(abs(value) * (levels / float(norms[-1])) + draw / 2**32), levels)
+            codes.append(levels - level if value < 0 else levels + level)
+    packed = pack_codes(np.array(codes, dtype=np.uint8), (2 * levels).bit_length())
+    assert QSGD(levels, "l2", bucket).encode(x, KEY) == np.array(norms).tobytes() + packed
 
 
 def test_zeros_are_zeros():

@@ -181,7 +181,7 @@ class Entropy:
         return longest > 1 and self.quantiser.alphabet**longest <= _MOST_DIFFERENT
 
     def _sections(self, shape: tuple[int, int]) -> list[Section]:
-        return [section for section in self.quantiser.sections(shape) if section.count]
+        return [section for section in self.quantiser.sections(shape) if section.symbols]
 
     def _layout(self, shape: tuple[int, int], how: int) -> list[tuple[int, int]]:
         """Return for each table of how many symbols it is, of an alphabet of which size."""

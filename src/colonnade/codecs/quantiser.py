@@ -24,7 +24,7 @@ class Section(NamedTuple):
     The i-th of every tuple are alike; those of one tuple need not be, and may hang on one another.
     """
 
-    count: int  # of symbols, a multiple of the period
+    symbols: int  # how many, a multiple of the period
     period: int = 1
 
 

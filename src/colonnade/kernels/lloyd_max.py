@@ -113,7 +113,7 @@ def _count_below(patterns, borders, codes):  # type: ignore[no-untyped-def]
             own[j] = _in_order(part[j])
             below[j] = less[(own[j] >> _CELL_SHIFT) + _CELL_ZERO]
         step = np.int32(steps >> 1)
-        while step:
+        while step > 0:
             # In two loops: in one, the compiler makes a branch of it that nobody could foresee.
             for j in range(len(part)):
                 beyond[j] = own[j] > keys[below[j] + step - 1]
@@ -126,7 +126,7 @@ def _count_below(patterns, borders, codes):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _firsts(ordered, most):  # type: ignore[no-untyped-def]
-    different, after = 1, ordered[1:]
+    different, after = np.int64(1), ordered[1:]
     for j in range(len(after)):
         different += np.int64(after[j] != ordered[j])
     step = (different + most - 1) // most
