@@ -36,7 +36,8 @@ from colonnade.progress import watched
 from colonnade.reports import write_page
 from colonnade.runs import Run
 from colonnade.tables import HashSplit, VerticalTables, as_frame, vertical_tables
-from colonnade.tables.frames import as_series
+from colonnade.tables.truth import check_index, truth, with_ids
+from colonnade.tables.vertical import Absent
 from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
@@ -120,17 +121,27 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         """
         data, holder = self._prepared(X, y)
         with self._watcher() as watcher:
-            self.run_ = self._trained(data, holder, watcher, self.out)
-        self.data_ = data
+            run = self._trained(data, holder, watcher, self.out)
+        self.run_ = replace(run, record=None)
+        self.data_ = data.without_rows()
         self.parties_ = data.parties
         self.label_holder_ = holder
         self.n_features_in_ = sum(map(len, data.columns.values()))
         return self
 
-    def prediction(self, X: Any) -> Prediction:  # noqa: N803
-        """Return the label holder's scores of new rows, and the messages that it took."""
+    def prediction(self, X: Any, *, absent: Absent = "error") -> Prediction:  # noqa: N803
+        """Return the label holder's scores of new rows, whose they are, and what it took.
+
+        Parameters
+        ----------
+        X
+            As for ``fit``, without labels. Rows come back in the order of its first table.
+        absent
+            What happens to people of whom some table has no row: "error", or "drop", which leaves
+            them out and counts them in ``left_out``.
+        """
         check_is_fitted(self)
-        return self._predicted(X)[1]
+        return self._predicted(self._tables(X), absent)
 
     def report(self, path: str | Path = "report.html") -> Path:
         """Write the page of the training run, and return its path."""
@@ -230,7 +241,8 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         """Return each party's table, the labels, and who had the column of labels, if anybody."""
         tables = self._tables(X)
         if not isinstance(y, str):
-            return tables, y, None
+            check_index(y, X if isinstance(X, Mapping) and self.parties is None else {"X": X})
+            return tables, with_ids(y, self.id), None
         owners = [name for name, table in tables.items() if y in table.columns]
         if len(owners) != 1:
             found = f"in the tables of {' and '.join(owners)}" if owners else "in no table"
@@ -258,22 +270,18 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             divided[name] = frame.select([*key, *columns])
         return divided
 
-    def _predicted(self, X: Any) -> tuple[pl.Series | None, Prediction]:  # noqa: N803
-        ids, features = self.data_.transform(self._tables(X))
-        return ids, self.run_.predict(features, self.driver)
+    def _predicted(self, tables: Mapping[str, pl.DataFrame], absent: Absent) -> Prediction:
+        ids, features = self.data_.transform(tables, self.id, absent)
+        prediction = self.run_.predict(features, self.driver)
+        left_out = {} if ids is None else {n: t.height - len(ids) for n, t in tables.items()}
+        return replace(prediction, ids=ids, left_out=left_out)
 
-    def _truth(self, y: Any, ids: pl.Series | None) -> Any:
-        """Return labels in the order of the predictions."""
-        if self.id is None or ids is None or not hasattr(y, "columns"):
-            return as_series(y)
-        frame = as_frame(y)
-        label = next(column for column in frame.columns if column != self.id)
-        wanted = pl.DataFrame({self.id: ids})
-        joined = wanted.join(frame, on=self.id, how="left", maintain_order="left")
-        if joined[label].null_count():
-            first = joined.filter(pl.col(label).is_null())[self.id][0]
-            raise DataError(f"there is no label for the id {first!r}")
-        return joined[label]
+    def _compared(self, X: Any, y: Any, absent: Absent) -> tuple[Prediction, pl.Series]:  # noqa: N803
+        """Return what is predicted, and the labels of the same rows."""
+        check_is_fitted(self)
+        tables, labels, _ = self._divided(X, y)
+        prediction = self._predicted(tables, absent)
+        return prediction, truth(labels, tables, self.id, prediction.ids)
 
 
 class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[misc]
@@ -343,7 +351,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     run_
         The training run: summary, history, ledger, models.
     data_
-        The aligned tables, with the fitted transformers.
+        How tables become features: the fitted transformers, the columns, the classes. The tables
+        themselves are not kept: ``joblib.dump`` of a fitted estimator holds no row, id or label.
 
     Examples
     --------
@@ -423,27 +432,39 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         check_is_fitted(self, "data_")
         return np.array(self.data_.classes)
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the predicted label of each row, in the order of the first table."""
-        check_is_fitted(self)
-        _, prediction = self._predicted(X)
-        predicted: NDArray[Any] = self.classes_[prediction.classes(self.threshold).numpy()]
-        return predicted
+    def predict(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
+        """Return the predicted label of each row, in the order of the first table in ``X``.
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        """Return the probability of each class, ``[rows, classes]``."""
-        check_is_fitted(self)
-        _, prediction = self._predicted(X)
-        probabilities: NDArray[np.float32] = prediction.probabilities().numpy()
-        return probabilities
+        With ``absent="drop"`` people of whom some table has no row are left out, and a frame says
+        whose the others are: the ids, and ``predicted``.
+        """
+        prediction = self.prediction(X, absent=absent)
+        predicted = self.classes_[prediction.classes(self.threshold).numpy()]
+        return predicted if absent == "error" else prediction.by_id({"predicted": predicted})
 
-    def score(self, X: Any, y: Any) -> float:  # noqa: N803
-        """Return the accuracy on new rows; labels as for ``fit``."""
-        check_is_fitted(self)
-        tables, labels, _ = self._divided(X, y)
-        ids, features = self.data_.transform(tables)
-        prediction = self.run_.predict(features, self.driver)
-        truth = self._truth(labels, ids)
+    def predict_proba(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
+        """Return the probability of each class, ``[rows, classes]``, rows as in ``predict``.
+
+        With ``absent="drop"`` it is a frame: the ids, and a column for each class.
+        """
+        prediction = self.prediction(X, absent=absent)
+        found = prediction.probabilities().numpy()
+        if absent == "error":
+            return found
+        return prediction.by_id(dict(zip(map(str, self.classes_), found.T, strict=True)))
+
+    def score(self, X: Any, y: Any, *, absent: Absent = "error") -> float:  # noqa: N803
+        """Return the accuracy on new rows.
+
+        Parameters
+        ----------
+        X, y
+            As for ``fit``. Labels with ids are matched by these, in whatever order they are; labels
+            without are one for each row, in the tables' common order.
+        absent
+            As for ``prediction``; those left out do not count.
+        """
+        prediction, truth = self._compared(X, y, absent)
         codes = {label: code for code, label in enumerate(self.data_.classes or ())}
         unknown = [label for label in truth.unique() if label not in codes]
         if unknown:
@@ -492,20 +513,17 @@ class VerticalRegressor(RegressorMixin, _VerticalEstimator):  # type: ignore[mis
 
     _task = "regression"
 
-    def predict(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        """Return the predicted number of each row, in the order of the first table."""
-        check_is_fitted(self)
-        _, prediction = self._predicted(X)
-        numbers: NDArray[np.float32] = prediction.scores.flatten().numpy()
-        return numbers
+    def predict(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
+        """Return the predicted number of each row; order and ``absent`` as of a classifier."""
+        prediction = self.prediction(X, absent=absent)
+        numbers = prediction.scores.flatten().numpy()
+        return numbers if absent == "error" else prediction.by_id({"predicted": numbers})
 
-    def score(self, X: Any, y: Any) -> float:  # noqa: N803
-        """Return R^2 = 1 - sum (y - p)^2 / sum (y - mean y)^2 on new rows."""
-        check_is_fitted(self)
-        tables, labels, _ = self._divided(X, y)
-        ids, features = self.data_.transform(tables)
-        predicted = self.run_.predict(features, self.driver).scores.flatten().double()
-        truth = torch.tensor(self._truth(labels, ids).to_list(), dtype=torch.float64)
+    def score(self, X: Any, y: Any, *, absent: Absent = "error") -> float:  # noqa: N803
+        """Return R^2 = 1 - sum (y - p)^2 / sum (y - mean y)^2 on new rows, as of a classifier."""
+        prediction, labels = self._compared(X, y, absent)
+        predicted = prediction.scores.flatten().double()
+        truth = torch.tensor(labels.to_list(), dtype=torch.float64)
         errors, spread = truth - predicted, truth - truth.mean()
         return 1 - float(errors.square().sum() / spread.square().sum())
 

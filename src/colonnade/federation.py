@@ -42,7 +42,7 @@ from colonnade.links import Rows
 from colonnade.method import Method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
-from colonnade.models import parameter_count, take
+from colonnade.models import Features, parameter_count
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
@@ -310,7 +310,7 @@ class Federation:
             method.fusion,
             {o.name: o.device for o in self.parties} | {label_holder.name: label_holder.device},
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
-            {o.name: take(o.features, np.zeros(2, dtype=np.int64)) for o in self._holders()},
+            {o.name: _blank(o.features) for o in self._holders()},
             training.seed,
         )
 
@@ -445,6 +445,13 @@ class Federation:
 
 
 _ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")
+
+
+def _blank(features: Features) -> Features:
+    """Return two rows of zeros, of the shapes and types that features have."""
+    if isinstance(features, Tensor):
+        return features.new_zeros((2, *features.shape[1:]))
+    return {name: values.new_zeros((2, *values.shape[1:])) for name, values in features.items()}
 
 
 def _warm_up(agreement: Agreement) -> None:

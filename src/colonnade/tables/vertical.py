@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.models import Features
+from colonnade.models import Features, take
 from colonnade.tables.align import align_ids, checked_ids
 from colonnade.tables.fitted import FittedTransformer, fitted
 from colonnade.tables.frames import as_series
@@ -22,7 +22,10 @@ from colonnade.tables.splitting import HashSplit, Splitting
 from colonnade.tables.table import SelectedRows, Table, as_table
 from colonnade.tables.transformer import TableTransformer
 
-__all__ = ["VerticalTables", "vertical_tables"]
+__all__ = ["Absent", "VerticalTables", "vertical_tables"]
+
+Absent: TypeAlias = Literal["error", "drop"]
+"""What happens to people of whom some table has no row."""
 
 _LABELS = "labels"  # what the table of labels is called beside the parties
 
@@ -75,29 +78,60 @@ class VerticalTables:
         """The names of the parties, in party order."""
         return tuple(self.features)
 
+    def without_rows(self) -> VerticalTables:
+        """Return what ``transform`` needs and no more: nobody's row, id or label.
+
+        Transformers keep what they learned: those of Colonnade means, deviations, medians and the
+        names of categories; of others, what they keep.
+        """
+        none = np.zeros(0, dtype=np.int64)
+        return replace(
+            self,
+            ids=None if self.ids is None else self.ids.clear(),
+            features={party: take(values, none) for party, values in self.features.items()},
+            labels=take(self.labels, none),
+            train=none,
+            validation=none,
+            test=none,
+        )
+
     def transform(
-        self, tables: Mapping[str, Any], id: str | None = None
+        self,
+        tables: Mapping[str, Any],
+        id: str | None = None,
+        absent: Absent = "error",
     ) -> tuple[pl.Series | None, dict[str, Features]]:
         """Return ids and features of new rows, for prediction, in the order of the first table.
 
         Parameters
         ----------
         tables
-            A table for every party; all must be about the same people.
+            A table for every party.
         id
             The column of ids; by default that of the training tables.
+        absent
+            What happens to people of whom some table has no row: "error", or "drop", which leaves
+            them out.
 
         Raises
         ------
         ConfigurationError
-            If a party's table is missing, or somebody has a table who is no party.
+            If a party's table is missing, somebody has a table who is no party, or ``absent`` is
+            neither.
         DataError
             If a table lacks a column or a person whom another one knows, or cannot be transformed.
         """
+        if absent not in get_args(Absent):
+            raise ConfigurationError(f"absent must be 'error' or 'drop', not {absent!r}")
         _check_parties("tables", tables, self.parties)
         id = id or (self.ids.name if self.ids is not None else None)
+        if id is None and absent == "drop":
+            raise ConfigurationError(
+                "absent='drop' leaves people out by their id, and these tables have none; "
+                "train with id=..."
+            )
         given = {party: as_table(tables[party]) for party in tables}  # the user's first is first
-        ids, rows = _same_people(given, id)
+        ids, rows = _same_people(given, id, absent)
         return ids, {
             party: self.transformers[party].transform(SelectedRows(given[party], rows[party]))
             for party in self.parties
@@ -250,7 +284,7 @@ def _by_position(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
 
 
 def _same_people(
-    tables: Mapping[str, Table], id: str | None
+    tables: Mapping[str, Table], id: str | None, absent: Absent
 ) -> tuple[pl.Series | None, dict[str, NDArray[np.int64]]]:
     """Return ids in the order of the first table, and which row of each table they are."""
     if id is None:
@@ -258,19 +292,19 @@ def _same_people(
     ids = {party: checked_ids(party, table, id) for party, table in tables.items()}
     found = align_ids(ids)
     first, *others = ids
-    for party in others:
+    for party in others if absent == "error" else ():
         for knows, lacks in ((first, party), (party, first)):
             unknown = ids[knows].filter(ids[knows].is_in(ids[lacks].implode()).not_())
             if len(unknown):
                 raise DataError(
                     f"{lacks!r} has no row for the id {unknown[0]!r}, which {knows!r} has"
                     + (f" ({len(unknown)} such ids)" if len(unknown) > 1 else "")
-                    + "; a prediction needs every party's columns, so add the row or drop the "
-                    "other"
+                    + "; a prediction needs every party's columns, so add the row, or say "
+                    "absent='drop' to leave such people out"
                 )
     order = np.argsort(found.rows[first])  # from sorted by id to the first table's own order
     rows = {party: found.rows[party][order] for party in ids}
-    return ids[first].alias(id), rows
+    return found.ids[order].alias(id), rows
 
 
 def _check_parties(what: str, given: Mapping[str, Any], parties: tuple[str, ...]) -> None:
