@@ -237,7 +237,7 @@ def test_a_regressor_compares_as_many_numbers_as_it_predicts(crowd):
     truth = tables["bank"].join(points, on="id", maintain_order="left")["points"]
     expected = r2_score(truth, model.predict(tables))
     assert model.score(tables, points) == pytest.approx(expected, abs=1e-6)
-    alone = VerticalRegressor(batch_size=50, **QUICK)
+    alone = VerticalRegressor(aligned=True, batch_size=50, **QUICK)
     frames = {"bank": tables["bank"].drop("id"), "shop": tables["shop"].drop("id")}
     alone.fit(frames, truth)
     with pytest.raises(DataError, match="there are 1 labels for 300 rows"):
@@ -249,7 +249,7 @@ def test_a_regressor_compares_as_many_numbers_as_it_predicts(crowd):
 
 def test_people_whom_a_company_lacks_are_an_error_that_names_it(fitted, tables):
     fewer = tables | {"shop": tables["shop"].sort("id")[3:]}
-    message = "'shop' has no row for the id 'person-5-000000'.*(3 such ids).*absent='drop'"
+    message = "'shop' has no row for the id 'person-5-000000'.*(3 at 'shop').*absent='drop'"
     for use in (fitted.predict, fitted.predict_proba, fitted.prediction):
         with pytest.raises(DataError, match=message):
             use(fewer)

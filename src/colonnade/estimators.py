@@ -35,9 +35,10 @@ from colonnade.prediction import Prediction
 from colonnade.progress import watched
 from colonnade.reports import write_page
 from colonnade.runs import Run
-from colonnade.tables import HashSplit, VerticalTables, as_frame, vertical_tables
+from colonnade.tables import HashSplit, IdForm, VerticalTables, as_frame, vertical_tables
+from colonnade.tables.new_rows import Absent
+from colonnade.tables.table import Table, as_table
 from colonnade.tables.truth import check_index, truth, with_ids
-from colonnade.tables.vertical import Absent
 from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
@@ -54,6 +55,8 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         *,
         parties: Mapping[str, Sequence[str]] | None = None,
         id: str | None = None,
+        aligned: bool = False,
+        normalise: IdForm | None = None,
         method: Method | None = None,
         hidden: Sequence[int] = (64, 32),
         top: Sequence[int] | nn.Module = (),
@@ -78,6 +81,8 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
     ) -> None:
         self.parties = parties
         self.id = id
+        self.aligned = aligned
+        self.normalise = normalise
         self.method = method
         self.hidden = hidden
         self.top = top
@@ -189,7 +194,10 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             tables,
             labels,
             id=self.id,
-            split=HashSplit(self.validation, 0.0, self.random_state),
+            normalise=self.normalise,
+            aligned=self._are_aligned(),
+            # Also of people whom the same seed has divided before.
+            split=HashSplit(self.validation, 0.0, self.random_state, "fit"),
             transformers=self.transformers,
             task=self._task,
         )
@@ -243,34 +251,34 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         if not isinstance(y, str):
             check_index(y, X if isinstance(X, Mapping) and self.parties is None else {"X": X})
             return tables, with_ids(y, self.id), None
-        owners = [name for name, table in tables.items() if y in table.columns]
+        owners = [name for name, table in tables.items() if y in table.schema]
         if len(owners) != 1:
             found = f"in the tables of {' and '.join(owners)}" if owners else "in no table"
             raise DataError(f"the column of labels {y!r} is {found}; it must be in one")
         owner = owners[0]
         table = tables[owner]
-        labels = table.select([y] if self.id is None else [self.id, y])
-        tables[owner] = table.drop(y)
-        return tables, labels if self.id is not None else labels[y], owner
+        labels = as_table(table, [y] if self.id is None else [self.id, y])
+        tables[owner] = as_table(table, [name for name in table.schema if name != y])
+        return tables, labels, owner
 
-    def _tables(self, X: Any) -> dict[str, pl.DataFrame]:  # noqa: N803
+    def _tables(self, X: Any) -> dict[str, Table]:  # noqa: N803
         if isinstance(X, Mapping) and self.parties is None:
-            return {name: as_frame(table) for name, table in X.items()}
+            return {name: as_table(table) for name, table in X.items()}
         if self.parties is None:
             raise ConfigurationError(
                 "give each party's table in a dict, or one table and parties={name: columns}"
             )
         frame = as_frame(X)
         key = [] if self.id is None else [self.id]
-        divided = {}
+        divided: dict[str, Table] = {}
         for name, columns in self.parties.items():
             absent = [column for column in (*key, *columns) if column not in frame.columns]
             if absent:
                 raise DataError(f"the table has no column {absent[0]!r}, which {name!r} is to hold")
-            divided[name] = frame.select([*key, *columns])
+            divided[name] = as_table(frame.select([*key, *columns]))
         return divided
 
-    def _predicted(self, tables: Mapping[str, pl.DataFrame], absent: Absent) -> Prediction:
+    def _predicted(self, tables: Mapping[str, Table], absent: Absent) -> Prediction:
         ids, features = self.data_.transform(tables, self.id, absent)
         prediction = self.run_.predict(features, self.driver)
         left_out = {} if ids is None else {n: t.height - len(ids) for n, t in tables.items()}
@@ -281,7 +289,13 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         check_is_fitted(self)
         tables, labels, _ = self._divided(X, y)
         prediction = self._predicted(tables, absent)
-        return prediction, truth(labels, tables, self.id, prediction.ids)
+        return prediction, truth(
+            labels, tables, self.id, prediction.ids, self._are_aligned(), self.normalise
+        )
+
+    def _are_aligned(self) -> bool:
+        # Rows of one table that is divided by columns belong together.
+        return self.aligned or (self.parties is not None and self.id is None)
 
 
 class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[misc]
@@ -297,8 +311,13 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     parties
         Where ``fit`` gets one table: whose the columns are, a dict from name to columns.
     id
-        The column that says whom a row is about, in every table; None where row i is the same
-        person everywhere.
+        The column that says whom a row is about, in every table. Without it tables must be of
+        pandas and share an index that is more than a count, or be ``aligned``.
+    aligned
+        Whether row i is the same person in every table, also in those to be predicted.
+    normalise
+        The form in which ids are compared, where different hands have written them; see
+        ``IdForm``.
     method
         A value from ``colonnade.methods``; vanilla split learning by default.
     hidden
@@ -360,9 +379,9 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     >>> bank = pl.DataFrame({"income": [i * 37 % 100 for i in people]})
     >>> shop = pl.DataFrame({"spent": [i * 59 % 101 for i in people]})
     >>> bought = ["yes" if i * 37 % 100 + i * 59 % 101 > 100 else "no" for i in people]
-    >>> model = VerticalClassifier(epochs=30, learning_rate=0.01, batch_size=32)
+    >>> model = VerticalClassifier(aligned=True, epochs=30, learning_rate=0.01, batch_size=32)
     >>> model.fit({"bank": bank, "shop": shop}, bought)
-    VerticalClassifier(batch_size=32, epochs=30, learning_rate=0.01)
+    VerticalClassifier(aligned=True, batch_size=32, epochs=30, learning_rate=0.01)
     >>> model.score({"bank": bank, "shop": shop}, bought) > 0.9
     True
     """
@@ -374,6 +393,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         *,
         parties: Mapping[str, Sequence[str]] | None = None,
         id: str | None = None,
+        aligned: bool = False,
+        normalise: IdForm | None = None,
         method: Method | None = None,
         hidden: Sequence[int] = (64, 32),
         top: Sequence[int] | nn.Module = (),
@@ -401,6 +422,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         super().__init__(
             parties=parties,
             id=id,
+            aligned=aligned,
+            normalise=normalise,
             method=method,
             hidden=hidden,
             top=top,
@@ -494,9 +517,9 @@ class VerticalRegressor(RegressorMixin, _VerticalEstimator):  # type: ignore[mis
 
     Parameters
     ----------
-    parties, id, method, hidden, top, activation, dropout, bottoms, transformers, learning_rate, \
-    optimiser, scheduler, batch_size, epochs, validation, patience, metrics, label_holder, driver, \
-    device, out, verbose, random_state
+    parties, id, aligned, normalise, method, hidden, top, activation, dropout, bottoms, \
+    transformers, learning_rate, optimiser, scheduler, batch_size, epochs, validation, patience, \
+    metrics, label_holder, driver, device, out, verbose, random_state
         As for ``VerticalClassifier``; the deciding metric is RMSE by default.
 
     Examples
@@ -506,7 +529,7 @@ class VerticalRegressor(RegressorMixin, _VerticalEstimator):  # type: ignore[mis
     >>> shop = pl.DataFrame({"visits": [float(i * 59 % 100) for i in people]})
     >>> tables = {"bank": bank, "shop": shop}
     >>> spent = [i * 37 % 100 + 2 * (i * 59 % 100) for i in people]
-    >>> model = VerticalRegressor(epochs=40, learning_rate=0.01, batch_size=32)
+    >>> model = VerticalRegressor(aligned=True, epochs=40, learning_rate=0.01, batch_size=32)
     >>> model.fit(tables, spent).score(tables, spent) > 0.9
     True
     """

@@ -70,6 +70,10 @@ class Federation:
     metrics
         What an evaluation reports, the first being the one that ``best`` is chosen by. By default
         accuracy and log-loss for classes, RMSE for numbers.
+    people
+        Who was left out before training, for the summary; see ``VerticalTables.people``.
+    warnings
+        What should be known of the data, for the summary.
 
     Raises
     ------
@@ -98,6 +102,9 @@ class Federation:
         test_rows: ArrayLike | None = None,
         metrics: Sequence[Metric] | None = None,
         validation_rows: ArrayLike | None = None,
+        *,
+        people: Mapping[str, Any] | None = None,
+        warnings: Sequence[str] = (),
     ) -> None:
         self.parties = tuple(parties)
         self.label_holder = label_holder
@@ -114,6 +121,7 @@ class Federation:
         self._check_disjoint()
         self.metrics = tuple(metrics or usual_metrics(label_holder.labels))
         self.loss = label_holder.objective()
+        self.people, self.warnings = people, tuple(warnings)
         for party in self.parties:
             check_device(party.name, party.device)
         check_device(label_holder.name, label_holder.device)
@@ -268,13 +276,14 @@ class Federation:
             greater_is_better=self.metrics[0].greater_is_better,
             clock=driver.clock,
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
-            warnings=privacy_warnings(disclosures),
+            warnings=[*privacy_warnings(disclosures), *self.warnings],
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
                 "rows_train": len(self.train_rows),
                 "rows_validation": len(self.validation_rows),
                 "rows_test": len(self.test_rows),
+                "people": None if self.people is None else dict(self.people),
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
                 "seed": training.seed,
                 "driver": driver.label,

@@ -13,9 +13,11 @@ import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.align import checked_ids
-from colonnade.tables.frames import as_frame, as_series
+from colonnade.tables.frames import as_frame, as_series, index_of
+from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present, listed
-from colonnade.tables.table import as_table
+from colonnade.tables.table import FrameTable, Table, as_table, whole
+from colonnade.tables.together import LABELS, rows_together
 
 __all__ = ["check_index", "truth", "with_ids"]
 
@@ -70,7 +72,12 @@ def check_index(labels: Any, tables: Mapping[str, Any]) -> None:
 
 
 def truth(
-    labels: Any, tables: Mapping[str, pl.DataFrame], id: str | None, ids: pl.Series | None
+    labels: Any,
+    tables: Mapping[str, Any],
+    id: str | None,
+    ids: pl.Series | None,
+    aligned: bool = False,
+    normalise: IdForm | None = None,
 ) -> pl.Series:
     """Return the label of each row that was predicted.
 
@@ -81,9 +88,13 @@ def truth(
     tables
         The tables that were predicted from.
     id
-        The column of ids; None where row i is the same person everywhere.
+        The column of ids; None where an index or the user says which rows belong together.
     ids
         Whom the rows are about.
+    aligned
+        Whether the user says that row i is the same person everywhere.
+    normalise
+        The form in which ids are compared.
 
     Raises
     ------
@@ -99,20 +110,24 @@ def truth(
     ['no', 'yes']
     """
     if id is None or ids is None:
-        rows = next(iter(tables.values())).height
-        return _given(_of_each(_only(labels, None), rows))
+        given = {name: as_table(table) for name, table in tables.items()}
+        only = _of_each(_only(labels, None), next(iter(given.values())).height)
+        lone = FrameTable(pl.DataFrame([only.alias(LABELS)]), index_of(labels))
+        if isinstance(labels, FrameTable):
+            lone = FrameTable(lone.frame, labels.index)
+        return _given(only.gather(rows_together({**given, LABELS: lone}, aligned).rows[LABELS]))
     if not _is_table(labels):
         for name, table in tables.items():
-            if not ids.equals(checked_ids(name, as_table(table), id)):
+            if not ids.equals(checked_ids(name, as_table(table), id, normalise)):
                 raise DataError(
                     "these labels have no ids, and the tables are not all of the same people in "
                     f"the same order ({name!r} differs); give a table with the column {id!r} and "
                     "the labels"
                 )
         return _given(_of_each(_only(labels, id), len(ids)))
-    frame = as_frame(labels)
+    frame = whole(as_table(labels))
     check_present("the table of labels", [id], frame.columns)
-    known = checked_ids("labels", as_table(frame), id)
+    known = checked_ids("labels", as_table(frame), id, normalise)
     if known.dtype != ids.dtype:
         raise DataError(
             f"the ids of the labels are like {known[0]!r}, those of the tables like {ids[0]!r}; "
@@ -133,14 +148,14 @@ def _is_pandas(data: Any) -> bool:
 
 
 def _is_table(labels: Any) -> bool:
-    return isinstance(labels, pl.LazyFrame | Mapping) or hasattr(labels, "columns")
+    return isinstance(labels, pl.LazyFrame | Mapping | Table) or hasattr(labels, "columns")
 
 
 def _only(labels: Any, id: str | None) -> pl.Series:
     """Return the one column of labels."""
     if not _is_table(labels):
         return as_series(labels)
-    frame = as_frame(labels)
+    frame = whole(as_table(labels))
     names = [name for name in frame.columns if name != id]
     if len(names) != 1:
         raise DataError(
