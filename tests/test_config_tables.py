@@ -235,7 +235,8 @@ REFUSED = [
         "data.parties",
     ),
     ({"data": {"name": "tables", "id": "id", "parties": {"a": {"source": "a"}}}}, "data.labels"),
-    ({"data": {"name": "tables"}}, "data.id: is required"),
+    ({"data": {"name": "tables"}}, "data.parties: is required"),
+    ({"data": {"name": "tables", "ids": {"pad": 0}}}, "data.ids.pad"),
     ({"data": {"name": "openml", "dataset": "x", "partis": {}}}, "data.partis: unknown key"),
     ({"data": {"name": "credit_default", "split": {"test": 1}}}, "data.split.test"),
     (

@@ -35,7 +35,7 @@ NEEDS = {
 
 
 def form(text):
-    return re.sub(r"[+-]?\d+\.\d+", "#", " ".join(text.split()))
+    return re.sub(r"[+-]?\d+\.\d+|(?<=auc )1\b", "#", " ".join(text.split()))
 
 
 def needs(name):

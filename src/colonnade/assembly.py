@@ -84,6 +84,16 @@ class VerticalData(Protocol):
         """What made the features from tables, of parties that brought tables."""
         ...
 
+    @property
+    def people(self) -> Mapping[str, Any] | None:
+        """How many people were left out, where rows were found by ids."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What should be known of the data."""
+        ...
+
 
 class Bottom(Protocol):
     """A bottom model without its inputs, which the features of each party decide."""
@@ -397,6 +407,8 @@ def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
         data.test,
         b.objective.metrics(),
         data.validation,
+        people=data.people,
+        warnings=data.warnings,
     )
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from colonnade import __version__
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigurationError, InvalidInput
-from colonnade.progress import Show, err, out, say, watched
+from colonnade.progress import Show, Told, err, out, say, watched
 
 if TYPE_CHECKING:
     from colonnade.config import RunConfig
@@ -31,6 +31,8 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+
+_TOLD = Told()
 
 # Options that several commands have
 
@@ -111,6 +113,8 @@ def run(
     json_: _Json = False,
 ) -> None:
     """Train as a configuration says, into a folder that can be resumed and reported on."""
+    from colonnade.reports import left_out
+
     parsed = _parsed(config, set_, data)
     folder = out_ or Path("runs") / config.stem
     show = _show(quiet, json_)
@@ -127,8 +131,11 @@ def run(
         raise typer.Exit(INTERRUPTED)
     _show_runs({result.summary["method"]: result}, show)
     if show is Show.BAR:
+        if lost := left_out(result.summary):
+            say(out, lost)
         for warning in result.summary["warnings"]:
-            out.print(f"[yellow]warning:[/] {escape(warning)}")
+            if warning not in _TOLD:
+                out.print(f"[yellow]warning:[/] {escape(warning)}")
         say(out, f"Everything is in {folder}; begin with {folder / 'report.html'}.")
 
 
@@ -408,7 +415,8 @@ def _unused(folder: Path) -> Path:
 def main() -> None:
     """Run the command; what a user can mend exits with 2, and one sentence says what it is."""
     try:
-        app()
+        with _TOLD:
+            app()
     except ColonnadeError as error:
         err.print("[bold red]error:[/] ", end="")
         say(err, " ".join(str(error).split()))

@@ -35,8 +35,10 @@ from colonnade.prediction import Prediction
 from colonnade.progress import watched
 from colonnade.reports import write_page
 from colonnade.runs import Run
-from colonnade.tables import HashSplit, VerticalTables, as_frame, vertical_tables
-from colonnade.tables.frames import as_series
+from colonnade.tables import HashSplit, IdForm, VerticalTables, as_frame, vertical_tables
+from colonnade.tables.new_rows import Absent
+from colonnade.tables.table import Table, as_table
+from colonnade.tables.truth import check_index, truth, with_ids
 from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
@@ -53,6 +55,8 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         *,
         parties: Mapping[str, Sequence[str]] | None = None,
         id: str | None = None,
+        aligned: bool = False,
+        normalise: IdForm | None = None,
         method: Method | None = None,
         hidden: Sequence[int] = (64, 32),
         top: Sequence[int] | nn.Module = (),
@@ -77,6 +81,8 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
     ) -> None:
         self.parties = parties
         self.id = id
+        self.aligned = aligned
+        self.normalise = normalise
         self.method = method
         self.hidden = hidden
         self.top = top
@@ -120,17 +126,27 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         """
         data, holder = self._prepared(X, y)
         with self._watcher() as watcher:
-            self.run_ = self._trained(data, holder, watcher, self.out)
-        self.data_ = data
+            run = self._trained(data, holder, watcher, self.out)
+        self.run_ = replace(run, record=None)
+        self.data_ = data.without_rows()
         self.parties_ = data.parties
         self.label_holder_ = holder
         self.n_features_in_ = sum(map(len, data.columns.values()))
         return self
 
-    def prediction(self, X: Any) -> Prediction:  # noqa: N803
-        """Return the label holder's scores of new rows, and the messages that it took."""
+    def prediction(self, X: Any, *, absent: Absent = "error") -> Prediction:  # noqa: N803
+        """Return the label holder's scores of new rows, whose they are, and what it took.
+
+        Parameters
+        ----------
+        X
+            As for ``fit``, without labels. Rows come back in the order of its first table.
+        absent
+            What happens to people of whom some table has no row: "error", or "drop", which leaves
+            them out and counts them in ``left_out``.
+        """
         check_is_fitted(self)
-        return self._predicted(X)[1]
+        return self._predicted(self._tables(X), absent)
 
     def report(self, path: str | Path = "report.html") -> Path:
         """Write the page of the training run, and return its path."""
@@ -178,7 +194,10 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             tables,
             labels,
             id=self.id,
-            split=HashSplit(self.validation, 0.0, self.random_state),
+            normalise=self.normalise,
+            aligned=self._are_aligned(),
+            # Also of people whom the same seed has divided before.
+            split=HashSplit(self.validation, 0.0, self.random_state, "fit"),
             transformers=self.transformers,
             task=self._task,
         )
@@ -230,50 +249,53 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         """Return each party's table, the labels, and who had the column of labels, if anybody."""
         tables = self._tables(X)
         if not isinstance(y, str):
-            return tables, y, None
-        owners = [name for name, table in tables.items() if y in table.columns]
+            check_index(y, X if isinstance(X, Mapping) and self.parties is None else {"X": X})
+            return tables, with_ids(y, self.id), None
+        owners = [name for name, table in tables.items() if y in table.schema]
         if len(owners) != 1:
             found = f"in the tables of {' and '.join(owners)}" if owners else "in no table"
             raise DataError(f"the column of labels {y!r} is {found}; it must be in one")
         owner = owners[0]
         table = tables[owner]
-        labels = table.select([y] if self.id is None else [self.id, y])
-        tables[owner] = table.drop(y)
-        return tables, labels if self.id is not None else labels[y], owner
+        labels = as_table(table, [y] if self.id is None else [self.id, y])
+        tables[owner] = as_table(table, [name for name in table.schema if name != y])
+        return tables, labels, owner
 
-    def _tables(self, X: Any) -> dict[str, pl.DataFrame]:  # noqa: N803
+    def _tables(self, X: Any) -> dict[str, Table]:  # noqa: N803
         if isinstance(X, Mapping) and self.parties is None:
-            return {name: as_frame(table) for name, table in X.items()}
+            return {name: as_table(table) for name, table in X.items()}
         if self.parties is None:
             raise ConfigurationError(
                 "give each party's table in a dict, or one table and parties={name: columns}"
             )
         frame = as_frame(X)
         key = [] if self.id is None else [self.id]
-        divided = {}
+        divided: dict[str, Table] = {}
         for name, columns in self.parties.items():
             absent = [column for column in (*key, *columns) if column not in frame.columns]
             if absent:
                 raise DataError(f"the table has no column {absent[0]!r}, which {name!r} is to hold")
-            divided[name] = frame.select([*key, *columns])
+            divided[name] = as_table(frame.select([*key, *columns]))
         return divided
 
-    def _predicted(self, X: Any) -> tuple[pl.Series | None, Prediction]:  # noqa: N803
-        ids, features = self.data_.transform(self._tables(X))
-        return ids, self.run_.predict(features, self.driver)
+    def _predicted(self, tables: Mapping[str, Table], absent: Absent) -> Prediction:
+        ids, features = self.data_.transform(tables, self.id, absent)
+        prediction = self.run_.predict(features, self.driver)
+        left_out = {} if ids is None else {n: t.height - len(ids) for n, t in tables.items()}
+        return replace(prediction, ids=ids, left_out=left_out)
 
-    def _truth(self, y: Any, ids: pl.Series | None) -> Any:
-        """Return labels in the order of the predictions."""
-        if self.id is None or ids is None or not hasattr(y, "columns"):
-            return as_series(y)
-        frame = as_frame(y)
-        label = next(column for column in frame.columns if column != self.id)
-        wanted = pl.DataFrame({self.id: ids})
-        joined = wanted.join(frame, on=self.id, how="left", maintain_order="left")
-        if joined[label].null_count():
-            first = joined.filter(pl.col(label).is_null())[self.id][0]
-            raise DataError(f"there is no label for the id {first!r}")
-        return joined[label]
+    def _compared(self, X: Any, y: Any, absent: Absent) -> tuple[Prediction, pl.Series]:  # noqa: N803
+        """Return what is predicted, and the labels of the same rows."""
+        check_is_fitted(self)
+        tables, labels, _ = self._divided(X, y)
+        prediction = self._predicted(tables, absent)
+        return prediction, truth(
+            labels, tables, self.id, prediction.ids, self._are_aligned(), self.normalise
+        )
+
+    def _are_aligned(self) -> bool:
+        # Rows of one table that is divided by columns belong together.
+        return self.aligned or (self.parties is not None and self.id is None)
 
 
 class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[misc]
@@ -289,8 +311,13 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     parties
         Where ``fit`` gets one table: whose the columns are, a dict from name to columns.
     id
-        The column that says whom a row is about, in every table; None where row i is the same
-        person everywhere.
+        The column that says whom a row is about, in every table. Without it tables must be of
+        pandas and share an index that is more than a count, or be ``aligned``.
+    aligned
+        Whether row i is the same person in every table, also in those to be predicted.
+    normalise
+        The form in which ids are compared, where different hands have written them; see
+        ``IdForm``.
     method
         A value from ``colonnade.methods``; vanilla split learning by default.
     hidden
@@ -343,7 +370,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     run_
         The training run: summary, history, ledger, models.
     data_
-        The aligned tables, with the fitted transformers.
+        How tables become features: the fitted transformers, the columns, the classes. The tables
+        themselves are not kept: ``joblib.dump`` of a fitted estimator holds no row, id or label.
 
     Examples
     --------
@@ -351,9 +379,9 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     >>> bank = pl.DataFrame({"income": [i * 37 % 100 for i in people]})
     >>> shop = pl.DataFrame({"spent": [i * 59 % 101 for i in people]})
     >>> bought = ["yes" if i * 37 % 100 + i * 59 % 101 > 100 else "no" for i in people]
-    >>> model = VerticalClassifier(epochs=30, learning_rate=0.01, batch_size=32)
+    >>> model = VerticalClassifier(aligned=True, epochs=30, learning_rate=0.01, batch_size=32)
     >>> model.fit({"bank": bank, "shop": shop}, bought)
-    VerticalClassifier(batch_size=32, epochs=30, learning_rate=0.01)
+    VerticalClassifier(aligned=True, batch_size=32, epochs=30, learning_rate=0.01)
     >>> model.score({"bank": bank, "shop": shop}, bought) > 0.9
     True
     """
@@ -365,6 +393,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         *,
         parties: Mapping[str, Sequence[str]] | None = None,
         id: str | None = None,
+        aligned: bool = False,
+        normalise: IdForm | None = None,
         method: Method | None = None,
         hidden: Sequence[int] = (64, 32),
         top: Sequence[int] | nn.Module = (),
@@ -392,6 +422,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         super().__init__(
             parties=parties,
             id=id,
+            aligned=aligned,
+            normalise=normalise,
             method=method,
             hidden=hidden,
             top=top,
@@ -423,27 +455,39 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         check_is_fitted(self, "data_")
         return np.array(self.data_.classes)
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the predicted label of each row, in the order of the first table."""
-        check_is_fitted(self)
-        _, prediction = self._predicted(X)
-        predicted: NDArray[Any] = self.classes_[prediction.classes(self.threshold).numpy()]
-        return predicted
+    def predict(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
+        """Return the predicted label of each row, in the order of the first table in ``X``.
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        """Return the probability of each class, ``[rows, classes]``."""
-        check_is_fitted(self)
-        _, prediction = self._predicted(X)
-        probabilities: NDArray[np.float32] = prediction.probabilities().numpy()
-        return probabilities
+        With ``absent="drop"`` people of whom some table has no row are left out, and a frame says
+        whose the others are: the ids, and ``predicted``.
+        """
+        prediction = self.prediction(X, absent=absent)
+        predicted = self.classes_[prediction.classes(self.threshold).numpy()]
+        return predicted if absent == "error" else prediction.by_id({"predicted": predicted})
 
-    def score(self, X: Any, y: Any) -> float:  # noqa: N803
-        """Return the accuracy on new rows; labels as for ``fit``."""
-        check_is_fitted(self)
-        tables, labels, _ = self._divided(X, y)
-        ids, features = self.data_.transform(tables)
-        prediction = self.run_.predict(features, self.driver)
-        truth = self._truth(labels, ids)
+    def predict_proba(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
+        """Return the probability of each class, ``[rows, classes]``, rows as in ``predict``.
+
+        With ``absent="drop"`` it is a frame: the ids, and a column for each class.
+        """
+        prediction = self.prediction(X, absent=absent)
+        found = prediction.probabilities().numpy()
+        if absent == "error":
+            return found
+        return prediction.by_id(dict(zip(map(str, self.classes_), found.T, strict=True)))
+
+    def score(self, X: Any, y: Any, *, absent: Absent = "error") -> float:  # noqa: N803
+        """Return the accuracy on new rows.
+
+        Parameters
+        ----------
+        X, y
+            As for ``fit``. Labels with ids are matched by these, in whatever order they are; labels
+            without are one for each row, in the tables' common order.
+        absent
+            As for ``prediction``; those left out do not count.
+        """
+        prediction, truth = self._compared(X, y, absent)
         codes = {label: code for code, label in enumerate(self.data_.classes or ())}
         unknown = [label for label in truth.unique() if label not in codes]
         if unknown:
@@ -473,9 +517,9 @@ class VerticalRegressor(RegressorMixin, _VerticalEstimator):  # type: ignore[mis
 
     Parameters
     ----------
-    parties, id, method, hidden, top, activation, dropout, bottoms, transformers, learning_rate, \
-    optimiser, scheduler, batch_size, epochs, validation, patience, metrics, label_holder, driver, \
-    device, out, verbose, random_state
+    parties, id, aligned, normalise, method, hidden, top, activation, dropout, bottoms, \
+    transformers, learning_rate, optimiser, scheduler, batch_size, epochs, validation, patience, \
+    metrics, label_holder, driver, device, out, verbose, random_state
         As for ``VerticalClassifier``; the deciding metric is RMSE by default.
 
     Examples
@@ -485,27 +529,24 @@ class VerticalRegressor(RegressorMixin, _VerticalEstimator):  # type: ignore[mis
     >>> shop = pl.DataFrame({"visits": [float(i * 59 % 100) for i in people]})
     >>> tables = {"bank": bank, "shop": shop}
     >>> spent = [i * 37 % 100 + 2 * (i * 59 % 100) for i in people]
-    >>> model = VerticalRegressor(epochs=40, learning_rate=0.01, batch_size=32)
+    >>> model = VerticalRegressor(aligned=True, epochs=40, learning_rate=0.01, batch_size=32)
     >>> model.fit(tables, spent).score(tables, spent) > 0.9
     True
     """
 
     _task = "regression"
 
-    def predict(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        """Return the predicted number of each row, in the order of the first table."""
-        check_is_fitted(self)
-        _, prediction = self._predicted(X)
-        numbers: NDArray[np.float32] = prediction.scores.flatten().numpy()
-        return numbers
+    def predict(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
+        """Return the predicted number of each row; order and ``absent`` as of a classifier."""
+        prediction = self.prediction(X, absent=absent)
+        numbers = prediction.scores.flatten().numpy()
+        return numbers if absent == "error" else prediction.by_id({"predicted": numbers})
 
-    def score(self, X: Any, y: Any) -> float:  # noqa: N803
-        """Return R^2 = 1 - sum (y - p)^2 / sum (y - mean y)^2 on new rows."""
-        check_is_fitted(self)
-        tables, labels, _ = self._divided(X, y)
-        ids, features = self.data_.transform(tables)
-        predicted = self.run_.predict(features, self.driver).scores.flatten().double()
-        truth = torch.tensor(self._truth(labels, ids).to_list(), dtype=torch.float64)
+    def score(self, X: Any, y: Any, *, absent: Absent = "error") -> float:  # noqa: N803
+        """Return R^2 = 1 - sum (y - p)^2 / sum (y - mean y)^2 on new rows, as of a classifier."""
+        prediction, labels = self._compared(X, y, absent)
+        predicted = prediction.scores.flatten().double()
+        truth = torch.tensor(labels.to_list(), dtype=torch.float64)
         errors, spread = truth - predicted, truth - truth.mean()
         return 1 - float(errors.square().sum() / spread.square().sum())
 

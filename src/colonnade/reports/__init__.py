@@ -5,6 +5,7 @@ from colonnade.reports.page import write_comparison, write_page, write_sheets
 from colonnade.reports.pictures import draw_comparison, draw_run
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import comparison_table, human_bytes, human_seconds
+from colonnade.reports.words import left_out
 
 __all__ = [
     "Chart",
@@ -16,6 +17,7 @@ __all__ = [
     "draw_run",
     "human_bytes",
     "human_seconds",
+    "left_out",
     "write_comparison",
     "write_page",
     "write_sheets",

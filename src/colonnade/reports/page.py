@@ -22,7 +22,7 @@ from colonnade import __version__
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import human_bytes, human_seconds
-from colonnade.reports.words import purposes_told, words
+from colonnade.reports.words import left_out, purposes_told, words
 from colonnade.runs import Run
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
@@ -190,9 +190,11 @@ def _lead(run: Run) -> str:
         how = f"interrupted before round {s['rounds']:,}"
     elif s.get("stopped_early"):
         how = f"stopped early, after {s['rounds']:,} rounds"
+    lost = left_out(s)
+    people = f"{_capital(lost)}. " if lost else ""
     return (
         f"{', '.join(s['parties'])}; labels with {s['label_holder']}. {_capital(_rows(s))}. "
-        f"{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
+        f"{people}{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
     )
 
 
