@@ -34,7 +34,7 @@ FLOORS = [
     "checks prediction export runs",
     "reports methods datasets objectives",
     "federation",
-    "planning assembly partners progress",
+    "planning assembly partners progress convergence",
     "estimators",
     "config",
     "experiments",

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from colonnade.assembly import Blueprint, Layers, assemble
+from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.methods import Method
@@ -118,11 +119,19 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             If a parameter cannot be used.
         DataError
             If tables cannot be aligned or used.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the epochs ran out with the metric of the validation rows still getting better.
         """
         data, holder = self._prepared(X, y)
         with self._watcher() as watcher:
             run = self._trained(data, holder, watcher, self.out)
         self.run_ = replace(run, record=None)
+        self.n_iter_ = epochs_done(run)
+        self.best_epoch_ = best_epoch(run)
+        warn_if_improving(run, self.epochs, self.patience)
         self.data_ = data.without_rows()
         self.parties_ = data.parties
         self.label_holder_ = holder
@@ -350,6 +359,10 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         The labels, sorted.
     run_
         The training run: summary, history, ledger, models.
+    n_iter_
+        How many epochs were trained.
+    best_epoch_
+        After which of them the metric of the validation rows was best; None without such rows.
     data_
         How tables become features: the fitted transformers, the columns, the classes. The tables
         themselves are not kept: ``joblib.dump`` of a fitted estimator holds no row, id or label.
