@@ -31,7 +31,7 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs",
+    "checks prediction export runs outputs",
     "reports methods datasets objectives",
     "federation",
     "planning assembly partners progress convergence",

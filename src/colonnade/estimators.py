@@ -153,7 +153,13 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         return self._predicted(self._tables(X), absent)
 
     def report(self, path: str | Path = "report.html") -> Path:
-        """Write the page of the training run, and return its path."""
+        """Write the page of the training run, and return its path.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is a file that Colonnade did not write.
+        """
         check_is_fitted(self)
         path = Path(path)
         write_page(self.run_, path)

@@ -19,6 +19,7 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from colonnade import __version__
+from colonnade.outputs import SIGNATURE, check_output
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import human_bytes, human_seconds
@@ -46,6 +47,8 @@ def write_page(run: Run, path: Path) -> None:
 
     Raises
     ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     OSError
         If the file cannot be written.
     """
@@ -80,6 +83,8 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
 
     Raises
     ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     OSError
         If the file cannot be written.
     """
@@ -127,6 +132,8 @@ def write_sheets(
 
     Raises
     ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     OSError
         If the file cannot be written.
     """
@@ -146,6 +153,7 @@ def write_sheets(
 
 
 def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
+    check_output(path)
     drawn = [
         {
             "title": figure.title,
@@ -163,7 +171,7 @@ def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
         version=__version__,
         plotly=get_plotlyjs() if drawn else "",
         figures=drawn,
-        footer=f"Written by Colonnade {__version__}. Bytes are lengths of bodies that were sent; "
+        footer=f"{SIGNATURE}. Bytes are lengths of bodies that were sent; "
         "seconds are modelled or measured, as each says.",
         **content,
     )

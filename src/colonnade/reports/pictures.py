@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from colonnade.outputs import SIGNATURE, check_output
 from colonnade.reports.palette import GRID, colour
 from colonnade.reports.words import words
 from colonnade.runs import Run
@@ -36,7 +37,13 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
         The PNG file.
     title
         Stands above the picture.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     """
+    check_output(path)
     first = next(iter(runs.values()))
     metric = str(first.summary["metric"])
     virtual = first.summary["seconds_virtual"] is not None
@@ -68,7 +75,7 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     figure.suptitle(title, fontsize=12)
     if axes[0, 0].lines:
         axes[0, 0].legend(frameon=False)
-    figure.savefig(path, format="png")
+    figure.savefig(path, format="png", metadata={"Comment": SIGNATURE})
 
 
 def _with_megabytes(history: pl.DataFrame) -> pl.DataFrame:
