@@ -73,7 +73,7 @@ def demo(
     # Imported here, as torch takes seconds and --help should not.
     from colonnade.demo import REAL, SIMULATED, VARIANTS, run_demo, same_bits
     from colonnade.outputs import check_outputs
-    from colonnade.reports import comparison_table
+    from colonnade.reports import comparison_tables
 
     folder = out_ or _unused(Path("runs/demo"))
     check_outputs(folder, _COMPARISON)
@@ -87,7 +87,8 @@ def demo(
     if not all(run.summary["completed"] for run in runs.values()):
         err.print("interrupted")
         raise typer.Exit(INTERRUPTED)
-    out.print(comparison_table(runs))
+    for table in comparison_tables(runs):
+        out.print(table)
     same = same_bits(runs[REAL], runs[SIMULATED])
     say(
         out,
@@ -341,10 +342,11 @@ def _show(quiet: bool, as_json: bool) -> Show:
 
 
 def _show_runs(runs: Mapping[str, Run], show: Show) -> None:
-    from colonnade.reports import comparison_table
+    from colonnade.reports import comparison_tables
 
     if show is Show.BAR:
-        out.print(comparison_table(runs))
+        for table in comparison_tables(runs):
+            out.print(table)
     elif show is Show.JSON:
         for name, each in runs.items():
             say(out, json.dumps({"run": name} | each.summary))
