@@ -149,6 +149,28 @@ def test_what_was_exported_from_zeros_runs_on_rows(fitted, tables, tmp_path):
     assert torch.allclose(program(features), expected, atol=1e-6)
 
 
+# Little data
+
+
+def test_validation_rows_that_cannot_judge_are_told():
+    """Of a dozen people the share for validation is one person or none, and of one class."""
+    tables, answers = people(12)
+    told = []
+    for seed in range(12):
+        model = VerticalClassifier(id="id", random_state=seed, epochs=1)
+        try:
+            model.fit(tables, answers.select("id", "buys"))
+        except DataError as error:
+            told.append(str(error))
+    wanted = r"of 12, have none of class '(no|yes)', so .* a greater validation=, or none by valid"
+    some = [one for one in told if not one.startswith("none of 12 people is for validation")]
+    assert some
+    assert all(re.search(wanted, one) for one in some)
+    for settings in ({"validation": 0}, {"validation": 0.5}):
+        model = VerticalClassifier(id="id", epochs=1, **settings)
+        assert model.fit(tables, answers.select("id", "buys")).n_iter_ == 1
+
+
 # In which order
 
 

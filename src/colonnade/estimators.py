@@ -208,6 +208,8 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             transformers=self.transformers,
             task=self._task,
         )
+        if self.validation and not self.metrics:
+            _check_judges(data)
         return data, self.label_holder or owner or "label_holder"
 
     def _trained(
@@ -297,6 +299,19 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         tables, labels, _ = self._divided(X, y)
         prediction = self._predicted(tables, absent)
         return prediction, truth(labels, tables, self.id, prediction.ids)
+
+
+def _check_judges(data: VerticalTables) -> None:
+    """Refuse validation rows of one of two classes alone, by which no AUC is defined."""
+    found = set(data.labels[torch.from_numpy(data.validation)].tolist())
+    if data.classes is None or len(data.classes) != 2 or len(found) == 2:
+        return
+    (lacking,) = {0, 1} - found
+    raise DataError(
+        f"the validation rows, {len(data.validation)} of {len(data.labels)}, have none of class "
+        f"{data.classes[lacking]!r}, so they cannot judge a model; set more aside by a greater "
+        "validation=, or none by validation=0, which trains all epochs"
+    )
 
 
 class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[misc]
