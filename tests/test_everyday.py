@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 
-from colonnade.convergence import warn_if_improving
+from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators import VerticalClassifier, VerticalRegressor
 from colonnade.ledger import Ledger
@@ -340,6 +340,13 @@ def test_how_many_epochs_there_were_is_told(fitted, tables, answers):
     assert early.n_iter_ == early.run_.history["epoch"].max() == early.best_epoch_ + 2
     without = clone(fitted).set_params(validation=0).fit(tables, answers)
     assert (without.n_iter_, without.best_epoch_) == (3, None)
+
+
+def test_a_run_that_was_interrupted_at_once_had_no_epoch():
+    bare = {"best_round": None, "completed": False}
+    run = Run(bare, pl.DataFrame(schema={"round": pl.Int64}), Ledger(), {}, None)
+    assert (epochs_done(run), best_epoch(run)) == (0, None)
+    warn_if_improving(run, 3, 5)
 
 
 def evaluated(values, metric="validation_auc", **summary):

@@ -19,6 +19,8 @@ _WORTH = 0.01  # of all that was gained
 
 def epochs_done(run: Run) -> int:
     """Return how many epochs a run had when it ended; one that was begun counts."""
+    if "epoch" not in run.history.columns:  # interrupted before the first evaluation
+        return 0
     return math.ceil(run.history["epoch"].max())  # type: ignore[arg-type]  # a number
 
 

@@ -131,11 +131,11 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         self.run_ = replace(run, record=None)
         self.n_iter_ = epochs_done(run)
         self.best_epoch_ = best_epoch(run)
-        warn_if_improving(run, self.epochs, self.patience)
         self.data_ = data.without_rows()
         self.parties_ = data.parties
         self.label_holder_ = holder
         self.n_features_in_ = sum(map(len, data.columns.values()))
+        warn_if_improving(run, self.epochs, self.patience)
         return self
 
     def prediction(self, X: Any, *, absent: Absent = "error") -> Prediction:  # noqa: N803
@@ -306,7 +306,7 @@ def _check_judges(data: VerticalTables) -> None:
     found = set(data.labels[torch.from_numpy(data.validation)].tolist())
     if data.classes is None or len(data.classes) != 2 or len(found) == 2:
         return
-    (lacking,) = {0, 1} - found
+    lacking = min({0, 1} - found)
     raise DataError(
         f"the validation rows, {len(data.validation)} of {len(data.labels)}, have none of class "
         f"{data.classes[lacking]!r}, so they cannot judge a model; set more aside by a greater "

@@ -57,7 +57,7 @@ class Run:
         ``top``.
     record
         The driver's own record, with the trace that ``Replay`` takes; None of a run that was read
-        from its folder.
+        from its folder, or is behind an estimator.
     config
         What the run was configured with.
     folder
