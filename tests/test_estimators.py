@@ -25,6 +25,8 @@ from colonnade.metrics import ACCURACY, AUC
 from colonnade.partners import PartnerValue, partner_values
 from colonnade.tables import HashSplit
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 PEOPLE = 400
 QUICK = {"epochs": 4, "batch_size": 50, "learning_rate": 0.02, "hidden": (8, 4)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 
 import joblib
 import numpy as np
@@ -12,10 +13,14 @@ import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 
+from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators import VerticalClassifier, VerticalRegressor
+from colonnade.ledger import Ledger
+from colonnade.runs import Run
 from colonnade.tables import TableTransformer
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -142,6 +147,28 @@ def test_what_was_exported_from_zeros_runs_on_rows(fitted, tables, tmp_path):
     program = torch.export.load(tmp_path / "bank" / "bottom.pt2").module()
     expected = fitted.run_.models["bank"]["bottom"].eval()(features)
     assert torch.allclose(program(features), expected, atol=1e-6)
+
+
+# Little data
+
+
+def test_validation_rows_that_cannot_judge_are_told():
+    """Of a dozen people the share for validation is one person or none, and of one class."""
+    tables, answers = people(12)
+    told = []
+    for seed in range(12):
+        model = VerticalClassifier(id="id", random_state=seed, epochs=1)
+        try:
+            model.fit(tables, answers.select("id", "buys"))
+        except DataError as error:
+            told.append(str(error))
+    wanted = r"of 12, have none of class '(no|yes)', so .* a greater validation=, or none by valid"
+    some = [one for one in told if not one.startswith("none of 12 people is for validation")]
+    assert some
+    assert all(re.search(wanted, one) for one in some)
+    for settings in ({"validation": 0}, {"validation": 0.5}):
+        model = VerticalClassifier(id="id", epochs=1, **settings)
+        assert model.fit(tables, answers.select("id", "buys")).n_iter_ == 1
 
 
 # In which order
@@ -298,3 +325,86 @@ def test_nobody_can_be_left_out_without_an_id(pandas, fitted, tables):
         model.predict(frames, absent="drop")
     with pytest.raises(ConfigurationError, match="absent must be 'error' or 'drop', not 'skip'"):
         fitted.predict(tables, absent="skip")
+
+
+# How long
+
+
+def test_how_many_epochs_there_were_is_told(fitted, tables, answers):
+    assert fitted.n_iter_ == 3
+    history = fitted.run_.history
+    best = history.row(history["validation_auc"].arg_max(), named=True)
+    assert fitted.best_epoch_ == best["epoch"]
+    early = clone(fitted).set_params(epochs=60, patience=2, learning_rate=0.1).fit(tables, answers)
+    assert early.run_.summary["stopped_early"]
+    assert early.n_iter_ == early.run_.history["epoch"].max() == early.best_epoch_ + 2
+    without = clone(fitted).set_params(validation=0).fit(tables, answers)
+    assert (without.n_iter_, without.best_epoch_) == (3, None)
+
+
+def test_a_run_that_was_interrupted_at_once_had_no_epoch():
+    bare = {"best_round": None, "completed": False}
+    run = Run(bare, pl.DataFrame(schema={"round": pl.Int64}), Ledger(), {}, None)
+    assert (epochs_done(run), best_epoch(run)) == (0, None)
+    warn_if_improving(run, 3, 5)
+
+
+def evaluated(values, metric="validation_auc", **summary):
+    """Return a run with these values of its metric, an epoch of 7 rounds each."""
+    rounds = [7 * (i + 1) for i in range(len(values))]
+    history = pl.DataFrame(
+        {"round": rounds, "epoch": [r / 7 for r in rounds], metric: values}, strict=False
+    )
+    greater = metric == "validation_auc"
+    best = (max if greater else min)(v for v in values if v == v)
+    of = {"metric": metric, "greater_is_better": greater, "best": best}
+    of |= {"best_round": rounds[values.index(best)], "completed": True, "stopped_early": False}
+    return Run(of | summary, history, Ledger(), {}, None)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "warns"),
+    [
+        ([0.5, 0.6, 0.7, 0.8], 5, True),  # rises to the end
+        ([0.5, 0.6, 0.7, 0.8], None, True),
+        ([0.5, 0.6, 0.8, 0.7], 1, False),  # best an epoch before the end
+        ([0.5, 0.6, 0.8, 0.7], 2, True),
+        ([0.8, 0.7, 0.7, 0.7], 5, False),  # never better than at first
+        ([0.5, 0.9, 0.899, 0.9001], 2, False),  # a hundredth of the gain is 0.004
+        ([0.5, 0.9, 0.899, 0.905], 2, True),
+        ([0.5], 5, False),  # one evaluation shows no direction
+        ([NAN, 0.6, 0.7], 2, True),
+    ],
+)
+def test_a_metric_still_rises_or_not(values, patience, warns):
+    for run in (
+        evaluated(values),
+        evaluated([1 - value for value in values], "validation_rmse"),
+    ):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warn_if_improving(run, len(values), patience)
+        assert [each.category for each in found] == [ConvergenceWarning] * warns
+
+
+@pytest.mark.parametrize(
+    "known", [{"stopped_early": True}, {"completed": False}, {"best_round": None, "best": None}]
+)
+def test_a_run_that_did_not_run_out_of_epochs_is_no_reason(known):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_improving(evaluated([0.5, 0.6, 0.7], **known), 3, 5)
+
+
+def test_too_few_epochs_are_told(tables, answers):
+    model = VerticalClassifier(id="id", batch_size=50, **QUICK | {"epochs": 2})
+    found = r"ran out of its 2 epochs with the validation AUC still getting better .*epochs=4"
+    with pytest.warns(ConvergenceWarning, match=found) as caught:
+        model.fit(tables, answers)
+    assert caught[0].filename == __file__  # the caller's line is shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(validation=0).fit(tables, answers)

@@ -108,7 +108,9 @@ def test_tables_of_pandas_are_joined_by_their_index() -> None:
     ids, features = found.transform({"shop": shop[:9], "bank": bank.loc[shop.index[:9]]})
     assert ids is not None
     assert ids.to_list() == shop.index[:9].to_list()
-    assert torch.equal(features["shop"].flatten(), torch.tensor(shop["spent"][:9].to_numpy()).float())
+    assert torch.equal(
+        features["shop"].flatten(), torch.tensor(shop["spent"][:9].to_numpy()).float()
+    )
     model = VerticalClassifier(**QUICK).fit({"bank": bank, "shop": shop}, labels)
     turned = {"bank": bank.iloc[::-1], "shop": shop}
     assert np.allclose(

@@ -32,6 +32,9 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 
+_COMPARISON = ("comparison.html", "comparison.png")
+_PARTNERS = "partners.json"
+
 _TOLD = Told()
 
 # Options that several commands have
@@ -71,9 +74,11 @@ def demo(
     """Train four parties on real handwritten digits, several ways, in under a minute."""
     # Imported here, as torch takes seconds and --help should not.
     from colonnade.demo import REAL, SIMULATED, VARIANTS, run_demo, same_bits
-    from colonnade.reports import comparison_table
+    from colonnade.outputs import check_outputs
+    from colonnade.reports import comparison_tables
 
     folder = out_ or _unused(Path("runs/demo"))
+    check_outputs(folder, _COMPARISON)
     out.print(
         "5000 real handwritten digits, cut into quadrants: four parties hold one each, "
         "a fifth organisation the labels.\n"
@@ -84,7 +89,8 @@ def demo(
     if not all(run.summary["completed"] for run in runs.values()):
         err.print("interrupted")
         raise typer.Exit(INTERRUPTED)
-    out.print(comparison_table(runs))
+    for table in comparison_tables(runs):
+        out.print(table)
     same = same_bits(runs[REAL], runs[SIMULATED])
     say(
         out,
@@ -164,10 +170,12 @@ def compare(
     json_: _Json = False,
 ) -> None:
     """Put runs side by side: a table, a page with plots, and a picture."""
+    from colonnade.outputs import check_outputs
     from colonnade.runs import load_run
 
     show = _show(quiet, json_)
     folder = out_ or Path("runs/comparison")
+    check_outputs(folder, (*_COMPARISON, *([_PARTNERS] if partners else [])))
     if partners:
         if len(runs) != 1:
             raise ConfigurationError("--partners takes the YAML file of one run")
@@ -216,8 +224,9 @@ def reproduce(
 ) -> None:
     """Run a paper's table or figure, and show it beside the paper's."""
     from colonnade.console import experiments_table
-    from colonnade.experiments import EXPERIMENTS, QUICK, Scale, write_findings
+    from colonnade.experiments import EXPERIMENTS, QUICK, Scale, files_of, write_findings
     from colonnade.experiments import reproduce as run_trials
+    from colonnade.outputs import check_outputs
 
     if name is None:
         out.print(experiments_table(EXPERIMENTS))
@@ -229,6 +238,7 @@ def reproduce(
     experiment, scale = EXPERIMENTS[name], Scale(data, seeds, trial_run)
     folder = out_ or Path("reproduce") / (f"{name}-quick" if trial_run else name)
     show = _show(quiet, json_)
+    check_outputs(folder, files_of(experiment))
     trials = experiment.trials(scale)
     with watched(len(trials), show) as watch:
         findings = run_trials(experiment, trials, folder / "runs", watch.run)
@@ -294,11 +304,13 @@ def schema(
 ) -> None:
     """Write the JSON schema of configuration files, by which editors complete and check them."""
     from colonnade.config import json_schema
+    from colonnade.outputs import SIGNATURE, check_output
 
-    text = json.dumps(json_schema(), indent=2)
+    text = json.dumps({"$comment": SIGNATURE} | json_schema(), indent=2)
     if file is None:
         say(out, text)
         return
+    check_output(file)
     try:
         file.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
@@ -337,10 +349,11 @@ def _show(quiet: bool, as_json: bool) -> Show:
 
 
 def _show_runs(runs: Mapping[str, Run], show: Show) -> None:
-    from colonnade.reports import comparison_table
+    from colonnade.reports import comparison_tables
 
     if show is Show.BAR:
-        out.print(comparison_table(runs))
+        for table in comparison_tables(runs):
+            out.print(table)
     elif show is Show.JSON:
         for name, each in runs.items():
             say(out, json.dumps({"run": name} | each.summary))
@@ -351,14 +364,15 @@ def _write_comparison(runs: Mapping[str, Run], folder: Path, title: str) -> None
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_comparison(runs, folder / "comparison.html", title)
-        draw_comparison(runs, folder / "comparison.png", title)
+        write_comparison(runs, folder / _COMPARISON[0], title)
+        draw_comparison(runs, folder / _COMPARISON[1], title)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None
 
 
 def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -> None:
     from colonnade.console import partners_table
+    from colonnade.outputs import SIGNATURE
     from colonnade.partners import partner_values
 
     data = config.data.load()
@@ -377,8 +391,8 @@ def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -
 
         found = partner_values(train, partners, range(seeds))
     _write_comparison(found.runs, folder, "What each partner adds")
-    text = json.dumps([value.as_dict() for value in found.values], indent=2)
-    (folder / "partners.json").write_text(text + "\n", encoding="utf-8")
+    values = {"by": SIGNATURE, "partners": [value.as_dict() for value in found.values]}
+    (folder / _PARTNERS).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if show is Show.JSON:
         for value in found.values:
             say(out, json.dumps(value.as_dict()))

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from colonnade.assembly import Blueprint, Layers, assemble
+from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.methods import Method
@@ -123,15 +124,23 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             If a parameter cannot be used.
         DataError
             If tables cannot be aligned or used.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the epochs ran out with the metric of the validation rows still getting better.
         """
         data, holder = self._prepared(X, y)
         with self._watcher() as watcher:
             run = self._trained(data, holder, watcher, self.out)
         self.run_ = replace(run, record=None)
+        self.n_iter_ = epochs_done(run)
+        self.best_epoch_ = best_epoch(run)
         self.data_ = data.without_rows()
         self.parties_ = data.parties
         self.label_holder_ = holder
         self.n_features_in_ = sum(map(len, data.columns.values()))
+        warn_if_improving(run, self.epochs, self.patience)
         return self
 
     def prediction(self, X: Any, *, absent: Absent = "error") -> Prediction:  # noqa: N803
@@ -149,7 +158,13 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         return self._predicted(self._tables(X), absent)
 
     def report(self, path: str | Path = "report.html") -> Path:
-        """Write the page of the training run, and return its path."""
+        """Write the page of the training run, and return its path.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is a file that Colonnade did not write.
+        """
         check_is_fitted(self)
         path = Path(path)
         write_page(self.run_, path)
@@ -201,6 +216,8 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             transformers=self.transformers,
             task=self._task,
         )
+        if self.validation and not self.metrics:
+            _check_judges(data)
         return data, self.label_holder or owner or "label_holder"
 
     def _trained(
@@ -298,6 +315,19 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         return self.aligned or (self.parties is not None and self.id is None)
 
 
+def _check_judges(data: VerticalTables) -> None:
+    """Refuse validation rows of one of two classes alone, by which no AUC is defined."""
+    found = set(data.labels[torch.from_numpy(data.validation)].tolist())
+    if data.classes is None or len(data.classes) != 2 or len(found) == 2:
+        return
+    lacking = min({0, 1} - found)
+    raise DataError(
+        f"the validation rows, {len(data.validation)} of {len(data.labels)}, have none of class "
+        f"{data.classes[lacking]!r}, so they cannot judge a model; set more aside by a greater "
+        "validation=, or none by validation=0, which trains all epochs"
+    )
+
+
 class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[misc]
     """A classifier over columns that several organisations hold.
 
@@ -369,6 +399,10 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         The labels, sorted.
     run_
         The training run: summary, history, ledger, models.
+    n_iter_
+        How many epochs were trained.
+    best_epoch_
+        After which of them the metric of the validation rows was best; None without such rows.
     data_
         How tables become features: the fitted transformers, the columns, the classes. The tables
         themselves are not kept: ``joblib.dump`` of a fitted estimator holds no row, id or label.

@@ -195,7 +195,7 @@ class Federation:
         if folder is not None:
             store = folder.store(self._fingerprint(description))
             checkpoint = store.latest() if resume else None
-            folder.begin(config or description, resume)
+            folder.begin(config or description, resume, checkpoint is not None)
         assignment = Assignment(
             seed=training.seed,
             threads=training.threads,

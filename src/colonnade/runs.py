@@ -20,6 +20,7 @@ from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import export_part
 from colonnade.ledger import Ledger
+from colonnade.outputs import SIGNATURE, check_outputs
 from colonnade.prediction import Prediction, Predictor
 from colonnade.wire import Purpose
 
@@ -33,7 +34,9 @@ __all__ = [
 ]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
+PICTURES = ("run.png", "report.html")
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
+_WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Run:
         ``top``.
     record
         The driver's own record, with the trace that ``Replay`` takes; None of a run that was read
-        from its folder.
+        from its folder, or is behind an estimator.
     config
         What the run was configured with.
     folder
@@ -370,26 +373,43 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self, config: Mapping[str, Any], resume: bool) -> None:
+    def begin(self, config: Mapping[str, Any], resume: bool, known: bool = False) -> None:
         """Make the folder for a new run, or check that there is one to resume.
+
+        Parameters
+        ----------
+        config
+            What ``config.yaml`` shall hold.
+        resume
+            Whether the run that the folder holds is to go on.
+        known
+            Whether a checkpoint of this very run was found in it.
 
         Raises
         ------
         ConfigurationError
-            If it holds a run already and ``resume`` is False.
+            If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote.
         DataError
             If it cannot be made.
         """
-        folders = ("checkpoint", "journal", "departures")
-        there = [name for name in (*FILES, *folders) if (self.path / name).exists()]
+        there = [name for name in _WRITTEN if (self.path / name).exists()]
+        # A configuration or checkpoints say that the folder is a run's, and so all that is in it.
+        is_run = "config.yaml" in there or (self.path / "checkpoint").is_dir()
+        if there and not is_run:
+            raise ConfigurationError(
+                f"{self.path} holds no run, but {', '.join(there)}, which a run would write over; "
+                "choose another folder"
+            )
         if there and not resume:
             raise ConfigurationError(
                 f"{self.path} already holds a run ({', '.join(there)}); "
                 "resume it, or choose another folder"
             )
+        check_outputs(self.path, PICTURES if known else ("config.yaml", *PICTURES))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._write("config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+            text = yaml.safe_dump(dict(config), sort_keys=False)
+            self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
         except OSError as error:
             raise DataError(f"the folder {self.path} cannot be written: {error.strerror}") from None
 

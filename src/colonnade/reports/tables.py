@@ -9,10 +9,12 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
+from colonnade.errors import ConfigurationError
+from colonnade.reports.groups import by_metric
 from colonnade.reports.words import words
 from colonnade.runs import Run
 
-__all__ = ["comparison_table", "human_bytes", "human_seconds"]
+__all__ = ["comparison_table", "comparison_tables", "human_bytes", "human_seconds"]
 
 
 def human_bytes(count: float) -> str:
@@ -49,13 +51,29 @@ def _three(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
+def comparison_tables(runs: Mapping[str, Run]) -> list[Table]:
+    """Return a table for each metric that runs are judged by; see ``comparison_table``."""
+    return [comparison_table(group) for group in by_metric(runs).values()]
+
+
 def comparison_table(runs: Mapping[str, Run]) -> Table:
     """Return a table with a row for each run: best metric, bytes by direction, and time.
 
-    Bytes are those of bodies sent for training, with several runs also as a share of the first
-    run's. The time is that of training, on the simulator's clock; times of runs in real time carry
-    a star, for they were measured on another clock.
+    All are judged by one metric, which names the column. Bytes are those of bodies sent for
+    training, with several runs also as a share of the first run's. The time is that of training, on
+    the simulator's clock; times of runs in real time carry a star, for they were measured on
+    another clock.
+
+    Raises
+    ------
+    ConfigurationError
+        If they are judged by several metrics.
     """
+    if len(metrics := by_metric(runs)) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(map(words, metrics))} do not belong in one column; put runs of one "
+            "metric into a table, or use comparison_tables"
+        )
     summaries = {name: run.summary for name, run in runs.items()}
     first = next(iter(summaries.values()))
     table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
