@@ -99,7 +99,7 @@ def read_delimited(
         numbers = frame[id].cast(pl.Int64, strict=False)
         if numbers.null_count() == frame[id].null_count():
             frame = frame.with_columns(numbers)
-    text = [name for name in wanted if frame.schema[name] == pl.String and name != id]
+    text = [name for name, dtype in frame.schema.items() if dtype == pl.String and name != id]
     if decimal == ",":
         _refuse_points(path, frame)
     return frame.with_columns(
