@@ -167,7 +167,7 @@ class Federation:
             If the loss stops being a finite number.
         """
         method = method or svfl()
-        training = training or Training()
+        training = (training or Training()).for_rows(len(self.train_rows))
         driver = driver or Simulate()
         watcher = watcher or Watcher()
         if training.early_stopping and not len(self.validation_rows):
@@ -275,6 +275,8 @@ class Federation:
                 "rows_train": len(self.train_rows),
                 "rows_validation": len(self.validation_rows),
                 "rows_test": len(self.test_rows),
+                "epochs": training.epochs,
+                "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
                 "seed": training.seed,
                 "driver": driver.label,

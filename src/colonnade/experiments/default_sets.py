@@ -276,8 +276,8 @@ def _few_mixed(x: Values, random: np.random.Generator) -> Values:
 
 
 def _wide_linear(x: Values, random: np.random.Generator) -> Values:
-    numbers: Values = x[:, ::2] @ np.linspace(0, 1, 20) + 1.5 * random.normal(size=len(x))
-    return 20 + 5 * numbers
+    plane: Values = x[:, ::2] @ np.linspace(0, 1, 20)
+    return 20 + 5 * (plane + 1.5 * random.normal(size=len(x)))
 
 
 def _friedman(x: Values, random: np.random.Generator) -> Values:
@@ -289,7 +289,8 @@ def _friedman(x: Values, random: np.random.Generator) -> Values:
 
 def _products(x: Values, random: np.random.Generator) -> Values:
     between = x[:, 0] * x[:, 2] - x[:, 4] * x[:, 6]
-    return 1000 * (between + x[:, 0] * x[:, 1] + x[:, 8] + 0.5 * random.normal(size=len(x)))
+    numbers: Values = between + x[:, 0] * x[:, 1] + x[:, 8] + 0.5 * random.normal(size=len(x))
+    return 1000 * numbers
 
 
 def _impedance(x: Values, random: np.random.Generator) -> Values:
@@ -314,7 +315,8 @@ def _many_levels(x: Values, random: np.random.Generator) -> Values:
 def _many_numbers(x: Values, random: np.random.Generator) -> Values:
     between = x[:, 0] * x[:, 5] + np.maximum(x[:, 1], x[:, 10])
     within = np.sin(2 * x[:, 6]) + x[:, 11] * x[:, 12]
-    return 50 + 10 * (between + within + random.normal(size=len(x)))
+    numbers: Values = between + within + random.normal(size=len(x))
+    return 50 + 10 * numbers
 
 
 def _seasons(folder: Path | None, seed: int) -> Problem:
@@ -389,7 +391,7 @@ REPORTED = (
         *("impedance", "after Friedman's second", "r2", 7000, 2),
         _generated(_impedance, [2, 2], 5000, 2000, uniform=True),
     ),
-    TableSet("avazu", "clicks on Avazu's advertisements", "auc", 8999, 3, _avazu),
+    TableSet("avazu", "clicks on Avazu's advertisements", "auc", 8999, 3, _avazu, 3),
     TableSet("credit", "clients who do not pay", "auc", 30_000, 3, _credit, 3),
     TableSet(
         *("many, numbers", "a number by interactions within and between", "r2", 60_000, 3),
