@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from colonnade import defaults
 from colonnade.assembly import Blueprint, assemble
@@ -44,6 +44,14 @@ class EarlyStoppingConfig(Section):
     )
 
 
+def _stopping(value: Any, _: ValidatorFunctionWrapHandler) -> Any:
+    """Let the word and null pass; whatever else is said is refused as a section would be."""
+    return value if value in ("auto", None) else EarlyStoppingConfig.model_validate(value)
+
+
+_Stopping = Annotated[EarlyStoppingConfig | Literal["auto"] | None, WrapValidator(_stopping)]
+
+
 class TrainingConfig(Section):
     """How long, and in which steps; see ``Training``."""
 
@@ -57,7 +65,7 @@ class TrainingConfig(Section):
     schedule_every: Literal["epoch", "round"] = Field(
         "epoch", description="when schedulers take a step; by round their epochs are rounds"
     )
-    early_stopping: EarlyStoppingConfig | Literal["auto"] | None = Field(
+    early_stopping: _Stopping = Field(
         "auto",
         description="ends training by the validation rows, and goes back to the best model; "
         "auto: where there are such rows; null for never",

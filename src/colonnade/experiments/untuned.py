@@ -9,6 +9,7 @@ choose the best model, since their own defaults set none aside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,10 @@ Settings = Mapping[str, Any]
 MARGIN = {"auc": 0.01, "accuracy": 0.01, "r2": 0.02}
 """How far behind the better of scikit-learn's two the joint model may be."""
 
+_MOST_CODES = 250  # of a category, for trees; what has more goes as a number
+
+_NEVER = 2**31  # a trial takes a minute: begun anew is sooner than kept each epoch
+
 
 def untuned_trial(
     table_set: TableSet,
@@ -82,7 +87,7 @@ def untuned_trial(
         seed,
         partial(_federation, table_set, folder, settings or {}),
         svfl(),
-        estimator.training(),
+        replace(estimator.training(), checkpoint_every=_NEVER),
         Simulate(costs=Modelled(otherwise=0.0)),
         probes=(0,),
         probe=partial(_compared, table_set, seed, folder, compared),
@@ -147,7 +152,10 @@ def _compared(
     found = {"variance": float(np.var(labels[test]))} if numbers else {}
     if not compared:
         return found
-    joined = pl.concat([table.drop("id") for table in problem.tables.values()], how="horizontal")
+    joined = pl.concat(
+        [table.drop("id").rename(partial(_whose, name)) for name, table in problem.tables.items()],
+        how="horizontal",
+    )
     scaled, raw, categories = _joined(joined, ~test)
     for name, (model, x) in {
         "mlp": (_mlp(numbers, seed), scaled),
@@ -157,6 +165,10 @@ def _compared(
         model.fit(x[~test], labels[~test])
         found[name] = _score(table_set, model, x[test], labels[test])
     return found
+
+
+def _whose(company: str, column: str) -> str:
+    return f"{company}'s {column}"
 
 
 def _mlp(numbers: bool, seed: int) -> BaseEstimator:
@@ -175,8 +187,8 @@ def _trees(numbers: bool, categories: Sequence[bool], seed: int) -> BaseEstimato
 
 def _joined(table: pl.DataFrame, train: Values) -> tuple[Values, Values, list[bool]]:
     """Return the table scaled and one-hot, for networks; with codes, for trees; what is a code."""
-    numeric = table.select(cs.numeric()).to_numpy().astype(np.float64)
-    texts = table.select(cs.string()).to_numpy()
+    numeric = _columns(table.select(cs.numeric()), table.height).astype(np.float64)
+    texts = _columns(table.select(cs.string()), table.height)
     scaled, raw = [], [numeric]
     if numeric.shape[1]:
         filled = make_pipeline(
@@ -188,8 +200,13 @@ def _joined(table: pl.DataFrame, train: Values) -> tuple[Values, Values, list[bo
         scaled.append(one_hot.transform(texts))
         codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
         raw.append(codes.fit(texts[train]).transform(texts))
-    is_code = [False] * numeric.shape[1] + [True] * texts.shape[1]
+    counts = [len(set(column)) for column in texts.T]
+    is_code = [False] * numeric.shape[1] + [count <= _MOST_CODES for count in counts]
     return np.hstack(scaled), np.hstack(raw), is_code
+
+
+def _columns(table: pl.DataFrame, rows: int) -> Values:
+    return table.to_numpy() if table.width else np.empty((rows, 0))
 
 
 def _score(table_set: TableSet, model: Any, x: Values, labels: Values) -> float:
@@ -201,7 +218,7 @@ def _score(table_set: TableSet, model: Any, x: Values, labels: Values) -> float:
 
 # The experiment
 
-_QUICK = ("few, mixed", "wine", "diabetes")
+_QUICK = ("few mixed", "wine", "diabetes")
 
 
 def _trials(scale: Scale) -> list[Trial]:
