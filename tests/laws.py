@@ -24,7 +24,7 @@ from colonnade.uplinks import Uplink
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
-    "errors streams wire effects kernels models",
+    "errors streams wire effects kernels models defaults",
     "codecs surrogates links flows labelling disclosures layout metrics organisations",
     "batches ledger checkpoints journals departures channels costs descriptions tables",
     "local_updates stragglers training uplinks evaluation agreement",

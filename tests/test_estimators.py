@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import colonnade as cn
+from colonnade import defaults
 from colonnade.assembly import Layers
 from colonnade.drivers import Processes
 from colonnade.errors import ConfigurationError, DataError
@@ -245,6 +246,29 @@ def test_numbers_are_in_their_own_unit(tables):
     assert model.run_.summary["best"] == pytest.approx(
         math.sqrt(np.mean((target - predicted)[validation] ** 2)), rel=1e-4
     )
+
+
+# Defaults
+
+
+def test_untuned_it_learns_what_lies_between_companies():
+    random = np.random.default_rng(0)
+    a, b = random.uniform(-1, 1, size=(2, 2000))
+    tables = {
+        name: pl.DataFrame({"id": range(2000), "x": column})
+        for name, column in (("bank", a), ("shop", b))
+    }
+    signs = pl.DataFrame({"id": range(2000), "same": a * b > 0})
+    model = VerticalClassifier(id="id", epochs=25)
+    model.fit({name: table[:1500] for name, table in tables.items()}, signs[:1500])
+    assert model.score({name: table[1500:] for name, table in tables.items()}, signs[1500:]) >= 0.97
+
+
+def test_batches_go_by_the_number_of_rows(tables, labels):
+    model = VerticalClassifier(id="id", epochs=1).fit(tables, labels)
+    assert model.batch_size_ == defaults.batch_size(len(model.data_.train)) == 16
+    assert model.run_.summary["rounds"] == math.ceil(len(model.data_.train) / 16)
+    assert model.get_params()["batch_size"] == "auto"
 
 
 # What cannot be

@@ -211,6 +211,7 @@ def test_the_catalogue_is_complete() -> None:
         "cvfl-parties",
         "cvfl-schedule",
         "lean-mnist",
+        "defaults",
     ]
     for name, experiment in EXPERIMENTS.items():
         assert experiment.name == name

@@ -213,12 +213,12 @@ class Agreement:
     @cached_property
     def batches(self) -> BatchPlan:
         """Which rows are trained on in which round."""
-        training = self.training
+        training, rows = self.training, len(self.train_rows)
         return self.method.uplink.batches(
             BatchPlan(
                 self.train_rows,
-                training.batch_size,
-                training.epochs,
+                training.batch_size_for(rows),
+                training.epochs_for(rows),
                 training.seed,
                 training.schedule_every,
             )

@@ -23,10 +23,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from colonnade import defaults
 from colonnade.assembly import Blueprint, Layers, assemble
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.federation import Federation
 from colonnade.methods import Method
 from colonnade.metrics import Metric
 from colonnade.models import Concat, OptimiserFactory, SchedulerFactory
@@ -59,19 +61,19 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         aligned: bool = False,
         normalise: IdForm | None = None,
         method: Method | None = None,
-        hidden: Sequence[int] = (64, 32),
-        top: Sequence[int] | nn.Module = (),
-        activation: str = "relu",
+        hidden: Sequence[int] = defaults.HIDDEN,
+        top: Sequence[int] | nn.Module = defaults.TOP,
+        activation: str = defaults.ACTIVATION,
         dropout: float = 0.0,
         bottoms: Mapping[str, nn.Module | Layers] | None = None,
         transformers: Any = None,
-        learning_rate: float = 1e-3,
+        learning_rate: float = defaults.LEARNING_RATE,
         optimiser: OptimiserFactory | None = None,
         scheduler: SchedulerFactory | None = None,
-        batch_size: int = 128,
-        epochs: int = 50,
-        validation: float = 0.1,
-        patience: int | None = 5,
+        batch_size: int | Literal["auto"] = "auto",
+        epochs: int | Literal["auto"] = "auto",
+        validation: float = defaults.VALIDATION,
+        patience: int | None = defaults.PATIENCE,
         metrics: Sequence[Metric] = (),
         label_holder: str | None = None,
         driver: Driver | None = None,
@@ -134,13 +136,14 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         with self._watcher() as watcher:
             run = self._trained(data, holder, watcher, self.out)
         self.run_ = replace(run, record=None)
+        self.batch_size_ = run.summary["batch_size"]
         self.n_iter_ = epochs_done(run)
         self.best_epoch_ = best_epoch(run)
         self.data_ = data.without_rows()
         self.parties_ = data.parties
         self.label_holder_ = holder
         self.n_features_in_ = sum(map(len, data.columns.values()))
-        warn_if_improving(run, self.epochs, self.patience)
+        warn_if_improving(run, run.summary["epochs"], self.patience)
         return self
 
     def prediction(self, X: Any, *, absent: Absent = "error") -> Prediction:  # noqa: N803
@@ -227,10 +230,31 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
         watcher: Watcher | None,
         out: str | Path | None,
     ) -> Run:
+        federation = self.federation(data, holder)
+        return federation.train(self.method, self.training(), self.driver, out=out, watcher=watcher)
+
+    def federation(self, data: VerticalTables, label_holder: str = "label_holder") -> Federation:
+        """Return the federation that ``fit`` trains, over tables that are aligned already.
+
+        Parameters
+        ----------
+        data
+            What ``vertical_tables`` returns; its test rows are evaluated once, at the end.
+        label_holder
+            Who has the labels; a party that does holds its columns itself.
+
+        Examples
+        --------
+        >>> shop = pl.DataFrame({"spent": range(100)})
+        >>> data = vertical_tables({"shop": shop}, [i % 2 for i in range(100)], aligned=True)
+        >>> model = VerticalClassifier()
+        >>> model.federation(data).train(training=model.training()).summary["batch_size"]
+        16
+        """
         blueprint = Blueprint(
             self._objective(data.classes),
-            holder,
-            holder if holder in data.features else None,
+            label_holder,
+            label_holder if label_holder in data.features else None,
             self._layers(),
             self.bottoms or {},
             self.top if isinstance(self.top, nn.Module) else self._layers(self.top),
@@ -240,12 +264,12 @@ class _VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-le
             device=self.device,
             seed=self.random_state,
         )
+        return assemble(data, blueprint)
+
+    def training(self) -> Training:
+        """Return how long and in which steps ``fit`` trains."""
         stopping = EarlyStopping(self.patience) if self.validation and self.patience else None
-        training = Training(
-            self.epochs, self.batch_size, self.random_state, early_stopping=stopping
-        )
-        federation = assemble(data, blueprint)
-        return federation.train(self.method, training, self.driver, out=out, watcher=watcher)
+        return Training(self.epochs, self.batch_size, self.random_state, early_stopping=stopping)
 
     # Reading parameters
 
@@ -333,8 +357,9 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
 
     Every party gets a multi-layer perceptron over its own columns, the label holder a top model
     over their embeddings; they are trained by ``method``, in the simulator unless another driver is
-    given. A share of the rows is set aside, training ends when the metric on them no longer
-    improves, and the best model is kept.
+    given. A share of the rows is set aside, training ends when the loss on them no longer improves,
+    and the best model is kept. How the defaults were chosen, and what they are worth, is in
+    ``docs/defaults.md``.
 
     Parameters
     ----------
@@ -353,7 +378,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     hidden
         Widths of each bottom model's layers; the last is that of the embedding.
     top
-        Widths of the top model's layers before its outputs, or a module.
+        Widths of the top model's layers before its outputs, or a module. With ``()`` it adds what
+        the companies contribute, and learns nothing that lies between them.
     activation
         identity, relu, sigmoid, tanh or gelu.
     dropout
@@ -367,12 +393,15 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         Of Adam, where no other optimiser is given.
     optimiser, scheduler
         Make the optimiser of some parameters, and the scheduler of an optimiser.
-    batch_size, epochs
-        How training proceeds.
+    batch_size
+        Rows in a batch; "auto" for 16 to 512, by the number of training rows.
+    epochs
+        Passes over the training rows at most; "auto" for about 3000 rounds, in 15 to 100 epochs.
     validation
         The share of rows that is set aside; 0 for none, and no early stopping.
     patience
-        Epochs without improvement after which training ends; None trains all of them.
+        Epochs without improvement of the loss on those rows after which training ends; None trains
+        all of them.
     class_weight
         None, "balanced", or the weight of each class by its label.
     threshold
@@ -397,12 +426,14 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     ----------
     classes_
         The labels, sorted.
+    batch_size_
+        Rows in a batch.
     run_
         The training run: summary, history, ledger, models.
     n_iter_
         How many epochs were trained.
     best_epoch_
-        After which of them the metric of the validation rows was best; None without such rows.
+        After which of them the model was best on the validation rows; None without such rows.
     data_
         How tables become features: the fitted transformers, the columns, the classes. The tables
         themselves are not kept: ``joblib.dump`` of a fitted estimator holds no row, id or label.
@@ -430,19 +461,19 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         aligned: bool = False,
         normalise: IdForm | None = None,
         method: Method | None = None,
-        hidden: Sequence[int] = (64, 32),
-        top: Sequence[int] | nn.Module = (),
-        activation: str = "relu",
+        hidden: Sequence[int] = defaults.HIDDEN,
+        top: Sequence[int] | nn.Module = defaults.TOP,
+        activation: str = defaults.ACTIVATION,
         dropout: float = 0.0,
         bottoms: Mapping[str, nn.Module | Layers] | None = None,
         transformers: Any = None,
-        learning_rate: float = 1e-3,
+        learning_rate: float = defaults.LEARNING_RATE,
         optimiser: OptimiserFactory | None = None,
         scheduler: SchedulerFactory | None = None,
-        batch_size: int = 128,
-        epochs: int = 50,
-        validation: float = 0.1,
-        patience: int | None = 5,
+        batch_size: int | Literal["auto"] = "auto",
+        epochs: int | Literal["auto"] = "auto",
+        validation: float = defaults.VALIDATION,
+        patience: int | None = defaults.PATIENCE,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         threshold: float | None = None,
         metrics: Sequence[Metric] = (),

@@ -176,7 +176,7 @@ class Federation:
             If the loss stops being a finite number.
         """
         method = method or svfl()
-        training = training or Training()
+        training = (training or Training()).for_rows(len(self.train_rows))
         driver = driver or Simulate()
         watcher = watcher or Watcher()
         if training.early_stopping and not len(self.validation_rows):
@@ -286,6 +286,8 @@ class Federation:
                 "rows_validation": len(self.validation_rows),
                 "rows_test": len(self.test_rows),
                 "people": None if self.people is None else dict(self.people),
+                "epochs": training.epochs,
+                "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
                 "seed": training.seed,
                 "driver": driver.label,

@@ -165,7 +165,7 @@ def plan(
     (4800, True)
     """
     method = method or svfl()
-    training = training or Training()
+    training = (training or Training()).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)
     network = driver.network if isinstance(driver, Simulate) else Network()
@@ -182,7 +182,8 @@ def plan(
         schedule = replace(training, epochs=epochs, early_stopping=stopping)
         return hollow.train(thin, schedule, simulator)
 
-    epochs, rounds = training.epochs, agreement.batches.rounds_per_epoch
+    epochs = training.epochs_for(len(federation.train_rows))
+    rounds = agreement.batches.rounds_per_epoch
     every = training.evaluate_every or rounds
     flows = agreement.flows()
     steady = all(flow.format.at(0) == flow.format for flow in flows)
