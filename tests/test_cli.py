@@ -32,7 +32,8 @@ TINY: dict[str, Any] = {
     "model": {"bottom": {"widths": [8]}},
     "training": {"epochs": 1, "batch_size": 50},
 }
-FILES = {"config.yaml", "history.csv", "ledger.csv", "summary.json", "checkpoint", "journal"}
+FILES = {"config.yaml", "history.csv", "ledger.csv", "summary.json"}
+FILES |= {"checkpoint", "departures", "journal"}
 FILES |= {"run.png", "report.html"}
 COMMAND = (sys.executable, "-c", "from colonnade.cli import main; main()")
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -257,6 +257,14 @@ def test_an_index_in_another_order_is_refused(pandas):
         whole.fit(one, shuffled)
 
 
+def test_rows_that_are_said_to_be_aligned_need_no_index(pandas):
+    frames, labels = pandas
+    counted = labels.reset_index(drop=True)
+    model = VerticalClassifier(aligned=True, batch_size=50, **QUICK).fit(frames, counted)
+    expected = accuracy_score(labels, model.predict(frames))
+    assert model.score(frames, counted) == model.score(frames, labels.to_numpy()) == expected
+
+
 def test_a_regressor_compares_as_many_numbers_as_it_predicts(crowd):
     tables, answers = crowd
     points = answers.select("id", "points")

@@ -243,7 +243,8 @@ def test_parts_that_are_not_asked_for_are_empty() -> None:
 
 
 def test_parts_that_stay_empty_are_refused() -> None:
-    with pytest.raises(DataError, match=r"none of 3 people is for validation, whose share is 0"):
+    remedy = r"give it a greater share \(or 0 for none\), more people, or another seed"
+    with pytest.raises(DataError, match=rf"is for validation, whose share is 0.001; {remedy}"):
         HashSplit(validation=0.001, test=0.0).rows(pl.Series([1, 2, 3]))
     with pytest.raises(DataError, match=r"none of 3 people is for training, whose share is 0.001"):
         HashSplit(validation=0.0, test=0.999).rows(pl.Series([1, 2, 3]))

@@ -108,9 +108,10 @@ class HashSplit:
             ("training", "validation", "test"), shares, parts, strict=True
         ):
             if share > 0 and len(part) == 0:
+                none = "" if name == "training" else " (or 0 for none)"
                 raise DataError(
                     f"none of {len(words)} people is for {name}, whose share is {share:.3g}; "
-                    "give it a greater share, more people, or another seed"
+                    f"give it a greater share{none}, more people, or another seed"
                 )
         return parts
 
