@@ -785,7 +785,7 @@ def test_the_schema_is_written_for_editors(colonnade: Command, tmp_path: Path) -
     [
         ("codecs", ["top_k", "ratio", "scope: message", "values: float", "by_round"]),
         ("methods", ["svfl", "fedbcd", "local_steps", "lean", "step: 3.0"]),
-        ("models", ["resnet18", "width: 64", "widths: []"]),
+        ("models", ["resnet18", "width: 64", "widths: [32]"]),
         ("parts", ["plain", "relay", "replayed", "error_feedback", "concat", "disk"]),
     ],
 )

@@ -136,7 +136,7 @@ def test_functions_write_over_their_own_files_only(run, tmp_path, writer):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_an_estimators_report_writes_over_its_own_only(tmp_path):
     x = {"a": pl.DataFrame({"u": range(100)}), "b": pl.DataFrame({"v": range(100)})}
-    model = VerticalClassifier(epochs=1).fit(x, [i % 2 for i in range(100)])
+    model = VerticalClassifier(aligned=True, epochs=1).fit(x, [i % 2 for i in range(100)])
     path = tmp_path / "report.html"
     assert model.report(path) == model.report(path) == path
     path.write_bytes(MINE)
