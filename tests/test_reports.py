@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 
@@ -336,3 +337,16 @@ def test_figures_are_valid_json_without_special_numbers(strange):
         for figure in run_figures(run):
             json.loads(figure.plot.to_json())
             assert "NaN" not in figure.plot.to_json()
+
+
+def test_people_left_out_and_bytes_lost_are_two_things(run, tmp_path):
+    told = {
+        "people": {"left_out": 14, "absent": {"bank": 12, "shop": 2}},
+        "messages_lost": 3,
+        "bytes_lost": 4500,
+    }
+    write_page(replace(run, summary=run.summary | told), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Left out: 14 of 134 people with a label, who have no row at bank (12), shop (2)" in page
+    seen = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    assert "lost to a crash 4.50 kB in 3 messages, sent again" in seen

@@ -38,6 +38,7 @@ SHOP = pl.DataFrame(
 )
 LABELS = BANK.select("customer", buys=(pl.col("income") > 0).cast(pl.Int64))
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 40, "hidden": (4,)}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def refusal(function: Any, *arguments: Any, **named: Any) -> str:

@@ -137,8 +137,8 @@ def run(
         raise typer.Exit(INTERRUPTED)
     _show_runs({result.summary["method"]: result}, show)
     if show is Show.BAR:
-        if lost := left_out(result.summary):
-            say(out, lost)
+        if absent := left_out(result.summary):
+            say(out, absent)
         for warning in result.summary["warnings"]:
             if warning not in _TOLD:
                 out.print(f"[yellow]warning:[/] {escape(warning)}")

@@ -203,8 +203,8 @@ def _lead(run: Run) -> str:
         how = f"interrupted before round {s['rounds']:,}"
     elif s.get("stopped_early"):
         how = f"stopped early, after {s['rounds']:,} rounds"
-    lost = left_out(s)
-    people = f"{_capital(lost)}. " if lost else ""
+    absent = left_out(s)
+    people = f"{_capital(absent)}. " if absent else ""
     return (
         f"{', '.join(s['parties'])}; labels with {s['label_holder']}. {_capital(_rows(s))}. "
         f"{people}{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
