@@ -1,12 +1,13 @@
 # make demo   trains four parties on real digits, several ways
 # make test   lint, types, tests, on two cores
 # make docs   the documentation as a site, in build/site
+# make docs-check   the papers' tables against what is in reproduce/; RUN=--run runs what is not there
 # All make .venv and install what they need. PYTHON chooses the interpreter, 3.11 or newer.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs bench clean
+.PHONY: demo test docs docs-check bench clean
 
 demo: .venv/installed
 	$(BIN)/colonnade demo
@@ -20,6 +21,9 @@ test: .venv/installed-for-tests
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	$(BIN)/mkdocs build
+
+docs-check: .venv/installed
+	$(BIN)/python benchmarks/docs_check.py $(RUN)
 
 bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/codecs.py

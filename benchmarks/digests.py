@@ -33,6 +33,7 @@ from colonnade import (
 )
 from colonnade.codecs import QSGD, Float, Lattice, Scalar, TopK
 from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl
+from colonnade.wire import PREFIX_BYTES
 
 CONFIGURATIONS = {
     "svfl": svfl(),
@@ -105,7 +106,9 @@ def digest(method: Method, driver: Simulate | Processes) -> str:
                 hashed.update(f"{name}/{part}/{key}".encode() + value.numpy().tobytes())
     hashed.update(scores.numpy().tobytes())
     for entry in run.ledger.without_time():
-        hashed.update(repr(tuple(entry)[:8]).encode())
+        # Digests are those of before a stream's own prefix was counted.
+        frame = entry.framed_bytes - PREFIX_BYTES
+        hashed.update(repr((*tuple(entry)[:7], frame)).encode())
     columns = ("round", "epoch", "train_loss", "validation_accuracy", "validation_log_loss")
     hashed.update(repr(run.history.select(*columns, "bytes_up", "bytes_down").rows()).encode())
     return hashed.hexdigest()

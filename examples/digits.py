@@ -21,5 +21,5 @@ run = federation.train(
     cn.Training(epochs=10),
     cn.Simulate(cn.Network(cn.Channel(bandwidth=20e6, latency=0.010))),
 )
-print(run)
-print(run.history.select("epoch", "test_accuracy", "bytes_up", "bytes_down").tail(2))
+print(f"{run.summary['best']:.2f}")
+print(run.history.select("epoch", "bytes_up", "bytes_down").tail(2))

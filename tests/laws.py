@@ -24,17 +24,17 @@ from colonnade.uplinks import Uplink
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
-    "errors streams wire effects kernels models",
-    "codecs surrogates links flows disclosures layout metrics organisations",
-    "batches ledger checkpoints journals channels costs descriptions tables",
+    "errors streams wire effects kernels models defaults",
+    "codecs surrogates links flows labelling disclosures layout metrics organisations",
+    "batches ledger checkpoints journals departures channels costs descriptions tables",
     "local_updates stragglers training uplinks evaluation agreement",
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs",
+    "checks prediction export runs outputs",
     "reports methods datasets objectives",
     "federation",
-    "planning assembly partners progress",
+    "planning assembly partners progress convergence",
     "estimators",
     "config",
     "experiments",
@@ -46,6 +46,7 @@ DRIVERS = FLOOR["drivers"]
 
 FILES = {
     "colonnade.checkpoints": "a cut is kept on disk, for the driver that asks for it",
+    "colonnade.departures": "what had left when a process was killed can be counted",
     "colonnade.journals": "what was committed is on disk before what follows it leaves",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
     "colonnade.surrogates.disk": "surrogates that outgrow memory",
@@ -60,8 +61,8 @@ FILES = {
 """Modules below the drivers that may open files, each with its reason. Nobody else there may."""
 
 NEVER_FILES = {
-    *("agreement", "codecs", "exchanges", "flows", "kernels", "links", "local_updates"),
-    *("method", "roles", "stragglers", "uplinks"),
+    *("agreement", "codecs", "exchanges", "flows", "kernels", "labelling", "links"),
+    *("local_updates", "method", "roles", "stragglers", "uplinks"),
 }
 """Rooms that cannot be on that list: what they do must be the same under every driver."""
 

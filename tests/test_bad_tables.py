@@ -42,6 +42,7 @@ def run(tmp_path, monkeypatch, capsys):
             "id": "id",
             "parties": parties,
             "labels": {"source": "labels.csv", "column": "buys"},
+            "split": {"seed": 3},  # both classes among the few validation rows
         }
         Path("run.yaml").write_text(yaml.safe_dump({"data": data | changes}), encoding="utf-8")
         monkeypatch.setattr(sys, "argv", ["colonnade", "run", "run.yaml", "--out", "out", "-q"])
@@ -64,7 +65,10 @@ def test_good_tables_run(run):
     [
         (pl.concat([GOOD, GOOD.head(1)]), ["'bank'", "0", "row 60"]),
         (GOOD.with_columns(id=pl.when(pl.col("id") != 7).then("id")), ["'bank'", "row 7"]),
-        (GOOD.with_columns(id="p" + pl.col("id").cast(pl.String)), ["'bank'", "'shop'", "id"]),
+        (
+            GOOD.with_columns(id="p" + pl.col("id").cast(pl.String)),
+            ["'bank'", "'labels'", "id", "normalise", "ids: {}"],
+        ),
         (GOOD.head(0), ["bank.csv", "no rows"]),
         (GOOD.with_columns(income=None), ["'bank'", "'income'"]),
         (GOOD.with_columns(income=pl.lit(float("inf"))), ["'bank'", "'income'"]),
@@ -130,7 +134,10 @@ def test_a_category_that_only_test_rows_have(run):
     bank = GOOD.with_columns(town=pl.Series(towns))
     # Whoever has the rare town is for testing: found among the seeds of the split.
     for seed in range(40):
-        code, message = run(bank, split={"validation": 0.2, "test": 0.3, "seed": seed})
+        bank_as_it_is = {"source": "bank.csv", "features": {"unseen": "error"}}
+        bank.write_csv("bank.csv")
+        split = {"validation": 0.2, "test": 0.3, "seed": seed}
+        code, message = run(bank_as_it_is, split=split)
         if code:
             break
     assert code == 2

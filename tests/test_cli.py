@@ -32,7 +32,8 @@ TINY: dict[str, Any] = {
     "model": {"bottom": {"widths": [8]}},
     "training": {"epochs": 1, "batch_size": 50},
 }
-FILES = {"config.yaml", "history.csv", "ledger.csv", "summary.json", "checkpoint", "journal"}
+FILES = {"config.yaml", "history.csv", "ledger.csv", "summary.json"}
+FILES |= {"checkpoint", "departures", "journal"}
 FILES |= {"run.png", "report.html"}
 COMMAND = (sys.executable, "-c", "from colonnade.cli import main; main()")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -308,18 +309,18 @@ BAD: dict[str, tuple[Any, list[str], str]] = {
     "no such data folder": (
         {"data": {"name": "mnist"}},
         ["--data", "2024"],  # a name that YAML would read as a number
-        "2024: there is no such folder to read MNIST from",
+        "HERE/2024: there is no such folder to read MNIST from",
     ),
     "data folder without the files": (
         {"data": {"name": "fashion_mnist"}},
         ["--data", "."],
         "expected the file train-images-idx3-ubyte or train-images-idx3-ubyte.gz of Fashion-MNIST "
-        "in ., which has neither",
+        "in HERE, which has neither",
     ),
     "a label out of range": (
         {"data": {"name": "mnist"}},
         ["--data", "../wrong # label"],
-        "../wrong # label/train-labels-idx1-ubyte: label 1 is 12; expected 0 to 9",
+        "HERE/../wrong # label/train-labels-idx1-ubyte: label 1 is 12; expected 0 to 9",
     ),
     "too few rows": (
         {"data": {"name": "mnist", "train_rows": 3}},
@@ -347,7 +348,7 @@ BAD: dict[str, tuple[Any, list[str], str]] = {
         "two organisations are called 'party_1'",
     ),
     "out is a file": (
-        {},
+        {"data": "mnist5k"},
         ["--out", "../good/train-labels-idx1-ubyte"],
         "the folder ../good/train-labels-idx1-ubyte cannot be written: File exists",
     ),
@@ -365,7 +366,9 @@ def test_bad_input_exits_with_two_and_writes_nothing(
     before = sorted(tmp_path.rglob("*"))
     code, out, err = colonnade("run", file, *arguments)
     assert code == 2
-    assert err.startswith("error: " + message.replace("FILE", str(file)))
+    assert err.startswith(
+        "error: " + message.replace("FILE", str(file)).replace("HERE", str(Path.cwd()))
+    )
     assert len(err.splitlines()) == 1
     assert out == ""
     assert sorted(tmp_path.rglob("*")) == before
@@ -782,7 +785,7 @@ def test_the_schema_is_written_for_editors(colonnade: Command, tmp_path: Path) -
     [
         ("codecs", ["top_k", "ratio", "scope: message", "values: float", "by_round"]),
         ("methods", ["svfl", "fedbcd", "local_steps", "lean", "step: 3.0"]),
-        ("models", ["resnet18", "width: 64", "widths: []"]),
+        ("models", ["resnet18", "width: 64", "widths: [32]"]),
         ("parts", ["plain", "relay", "replayed", "error_feedback", "concat", "disk"]),
     ],
 )

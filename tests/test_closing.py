@@ -224,6 +224,7 @@ ACCOUNTS = st.builds(
     occupancy=st.dictionaries(st.text(), st.lists(PROGRESS).map(deque)),
     closed=PROGRESS,
     journal=st.none() | st.tuples(PROGRESS, PROGRESS),
+    departed=PROGRESS,
 )
 
 
@@ -235,9 +236,8 @@ def test_an_account_comes_back_from_json(account):
 
 def test_every_field_of_an_account_makes_a_difference_to_its_json():
     """So a new field cannot be left out of the test above, or of ``as_json``."""
-    changed = Account(
-        3, 4, [{"a": 1}], {(Purpose.RELAY, "x"): Activity(1, 2, 3)}, {"b": deque([5])}, 6, (7, 8)
-    )
+    spent = {(Purpose.RELAY, "x"): Activity(1, 2, 3)}
+    changed = Account(3, 4, [{"a": 1}], spent, {"b": deque([5])}, 6, (7, 8), 9)
     default = Account()
     for field in fields(Account):
         value = getattr(changed, field.name)
@@ -246,9 +246,9 @@ def test_every_field_of_an_account_makes_a_difference_to_its_json():
         assert Account.from_json(json.loads(json.dumps(one.as_json()))) == one
 
 
-def test_an_account_of_before_rounds_were_closed_and_journals_noted_is_read():
+def test_an_account_of_before_rounds_were_closed_and_journals_and_departures_noted_is_read():
     data = Account(3, 4).as_json()
-    del data["closed"], data["journal"]
+    del data["closed"], data["journal"], data["departed"]
     assert Account.from_json(data) == Account(3, 4)
 
 

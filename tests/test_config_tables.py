@@ -10,8 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from colonnade import defaults
+from colonnade.assembly import Blueprint, Layers
 from colonnade.config import json_schema, parse_config
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.estimators import VerticalClassifier
+from colonnade.methods import svfl
 from colonnade.metrics import ACCURACY
 from colonnade.models import Tabular
 from colonnade.objectives import Classification, Regression, Rescaled, balanced_weights
@@ -152,7 +156,7 @@ def test_somebody_can_be_left_out(folder):
 def test_bottoms_may_differ(folder):
     config = tables(folder, model={"bottoms": {"clinic": {"widths": [5, 3]}}})
     bank, clinic = config.build_federation().parties
-    assert bank.bottom[0].out_features == 128
+    assert bank.bottom[0].out_features == defaults.HIDDEN[0]
     assert [m.out_features for m in clinic.bottom if isinstance(m, nn.Linear)] == [5, 3]
     with pytest.raises(ConfigurationError, match="for 'pub', which is no part"):
         tables(folder, model={"bottoms": {"pub": {}}}).build_federation()
@@ -221,7 +225,36 @@ def test_early_stopping():
     assert parse_config(section).training.build().early_stopping == EarlyStopping(2, 0.01)
     forever = parse_config({"training": {"early_stopping": {"patience": None}}})
     assert forever.training.build().early_stopping == EarlyStopping(None)
-    assert parse_config({}).training.build().early_stopping is None
+    by_metric = parse_config({"training": {"early_stopping": {"by": "metric"}}})
+    assert by_metric.training.build().early_stopping == EarlyStopping(by="metric")
+
+
+def test_training_stops_early_where_there_are_rows_to_tell_by():
+    usual = parse_config({}).training
+    assert usual.build(validation_rows=0).early_stopping is None
+    assert usual.build(validation_rows=30).early_stopping == EarlyStopping()
+    never = parse_config({"training": {"early_stopping": None}}).training
+    assert never.build(validation_rows=30).early_stopping is None
+
+
+def test_files_and_estimators_have_the_same_defaults():
+    config, model = parse_config({}), VerticalClassifier()
+    layers = Layers(tuple(model.hidden), model.activation, model.dropout)
+    assert config.model.bottom.build() == layers == Layers()
+    assert config.model.top.build() == Layers(tuple(model.top), model.activation)
+    assert Blueprint(Classification(2)).top == config.model.top.build()
+    assert config.optimiser.lr == model.learning_rate
+    assert config.training.build(validation_rows=30) == model.training()
+
+
+def test_steps_go_by_the_training_rows(folder):
+    config = tables(folder, training={"epochs": "auto", "batch_size": "auto"})
+    federation = config.build_federation()
+    batches = federation.agreement(svfl(), config.training.build()).batches
+    assert batches.batch_size == defaults.batch_size(len(federation.train_rows)) == 16
+    assert batches.rounds == defaults.epochs(batches.rounds_per_epoch) * batches.rounds_per_epoch
+    summary = tables(folder, training={"epochs": 1}).train().summary
+    assert (summary["batch_size"], summary["epochs"]) == (16, 1)
 
 
 def test_a_device_that_is_not_there(folder):
@@ -235,7 +268,8 @@ REFUSED = [
         "data.parties",
     ),
     ({"data": {"name": "tables", "id": "id", "parties": {"a": {"source": "a"}}}}, "data.labels"),
-    ({"data": {"name": "tables"}}, "data.id: is required"),
+    ({"data": {"name": "tables"}}, "data.parties: is required"),
+    ({"data": {"name": "tables", "ids": {"pad": 0}}}, "data.ids.pad"),
     ({"data": {"name": "openml", "dataset": "x", "partis": {}}}, "data.partis: unknown key"),
     ({"data": {"name": "credit_default", "split": {"test": 1}}}, "data.split.test"),
     (

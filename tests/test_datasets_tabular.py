@@ -575,7 +575,7 @@ def test_columns_are_divided_among_parties(tmp_path: Path) -> None:
         "toy",
         {"shop": ["member", "age"], "town": ["city", "age"]},
         folder=tmp_path,
-        split=HashSplit(validation=0.2, test=0.2, seed=1),
+        split=HashSplit(validation=0.2, test=0.2, seed=2),
     )
     assert found.parties == ("shop", "town")
     assert found.columns == {"shop": ("member", "age"), "town": ("city", "age")}

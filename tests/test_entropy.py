@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from colonnade.codecs import QSGD, Entropy, Float, Lattice, LloydMax, Scalar, TopK
 from colonnade.codecs.frequencies import BitReader, BitWriter, Frequencies, fitted
+from colonnade.codecs.quantiser import Section
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.testing.codecs import CHECKS, KEY, Subject, there_and_back
 from test_codecs import step_of
@@ -55,12 +56,15 @@ def test_what_decodes_is_what_the_codec_decodes(codec) -> None:
         assert torch.equal(there_and_back(Entropy(codec), x), there_and_back(codec, x))
 
 
-def information(symbols: np.ndarray, period: int) -> float:
-    """Return the bytes of the empirical entropy, place by place."""
-    bits = 0.0
-    for place in range(period):
-        counts = np.unique(symbols[place::period], return_counts=True)[1]
-        bits -= float(counts @ np.log2(counts / counts.sum()))
+def information(symbols: np.ndarray, sections: Iterable[Section], together: bool = False) -> float:
+    """Return the bytes of the empirical entropy, of each place in tuples or of whole tuples."""
+    bits, start = 0.0, 0
+    for count, period in sections:
+        tuples = symbols[start : start + count].reshape(-1, period)
+        start += count
+        for part in [tuples] if together else np.hsplit(tuples, period):
+            counts = np.unique(part, axis=0, return_counts=True)[1]
+            bits -= float(counts @ np.log2(counts / counts.sum()))
     return bits / 8
 
 
@@ -80,10 +84,40 @@ def test_bytes_are_those_of_the_information(codec, rows, shape) -> None:
     x = x if shape == "normal" else x.exp()
     packed = codec.encode(x, KEY)
     side = codec.side_bytes(packed, (rows, 64))
-    limit = side + information(codec.unpack(packed, (rows, 64)), codec.period)
+    symbols, sections = codec.unpack(packed, (rows, 64)), codec.sections((rows, 64))
     size = len(Entropy(codec).encode(x, KEY))
-    assert limit <= size
-    assert size <= 1.01 * limit + 16
+    assert side + information(symbols, sections, together=True) <= size
+    assert size <= 1.01 * (side + information(symbols, sections)) + 16
+
+
+@pytest.mark.parametrize("shape", [(4096, 256), (4096, 255), (256, 1)])
+@pytest.mark.parametrize("codec", [Lattice(1), Lattice(2), Lattice(2, -2.0, 2.0), Lattice(3)])
+def test_pairs_are_coded_together(codec, shape) -> None:
+    """Within 1 % of the entropy of pairs and 64 bytes for the table of 64 of them at most."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    packed = codec.encode(x, KEY)
+    symbols, sections = codec.unpack(packed, shape), codec.sections(shape)
+    limit = codec.side_bytes(packed, shape) + information(symbols, sections, together=True)
+    body = Entropy(codec).encode(x, KEY)
+    assert limit <= len(body) <= 1.01 * limit + 64
+    assert torch.equal(Entropy(codec).decode(body, shape, KEY), codec.decode(packed, shape, KEY))
+
+
+@pytest.mark.parametrize(("bits", "rows", "how"), [(2, 4096, 2), (5, 64, 1), (8, 64, 1)])
+def test_pairs_are_coded_apart_where_their_table_would_be_long(bits, rows, how) -> None:
+    x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(4))
+    codec = Entropy(Lattice(bits))
+    body = codec.encode(x, KEY)
+    assert body[0] == how
+    assert torch.equal(codec.decode(body, (rows, 64), KEY), there_and_back(Lattice(bits), x))
+
+
+def test_what_has_no_pairs_cannot_be_coded_together() -> None:
+    for codec in (Entropy(Scalar(3)), Entropy(Lattice(8))):
+        x = torch.randn(64, 32, generator=torch.Generator().manual_seed(1))
+        body = codec.encode(x, KEY)
+        with pytest.raises(RemoteProtocolError, match="joins what has no tuples"):
+            codec.decode(b"\2" + body[1:], (64, 32), KEY)
 
 
 def test_equal_symbols_take_nothing_but_their_number() -> None:

@@ -17,12 +17,16 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import colonnade as cn
+from colonnade import defaults
 from colonnade.assembly import Layers
 from colonnade.drivers import Processes
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.estimators import VerticalClassifier, VerticalRegressor
 from colonnade.metrics import ACCURACY, AUC
 from colonnade.partners import PartnerValue, partner_values
+from colonnade.tables import HashSplit
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 PEOPLE = 400
 QUICK = {"epochs": 4, "batch_size": 50, "learning_rate": 0.02, "hidden": (8, 4)}
@@ -144,8 +148,8 @@ def test_pandas_and_polars_and_positions_are_the_same(tables, labels):
         ),
         "shop": pd.DataFrame({"spent": joined["spent"].to_list()}),
     }
-    one = VerticalClassifier(**QUICK).fit(frames, labels["buys"])
-    two = VerticalClassifier(**QUICK).fit(pandas, pd.Series(labels["buys"].to_list()))
+    one = VerticalClassifier(aligned=True, **QUICK).fit(frames, labels["buys"])
+    two = VerticalClassifier(aligned=True, **QUICK).fit(pandas, pd.Series(labels["buys"].to_list()))
     divided = {"bank": ["income", "job"], "shop": ["spent"]}
     three = VerticalClassifier(parties=divided, **QUICK).fit(joined, labels["buys"].to_list())
     expected = one.predict_proba(frames)
@@ -231,16 +235,42 @@ def test_numbers_are_in_their_own_unit(tables):
     joined = tables["bank"].join(tables["shop"], on="id", maintain_order="left")
     target = (3000 + 40 * joined["income"] + 200 * joined["spent"]).to_numpy()
     frames = {"bank": joined.select("income"), "shop": joined.select("spent")}
-    model = VerticalRegressor(epochs=25, batch_size=50, learning_rate=0.02, hidden=(16, 8))
-    model.fit(frames, target)
+    steps = {"epochs": 25, "batch_size": 50, "learning_rate": 0.02}
+    model = VerticalRegressor(aligned=True, hidden=(16, 8), **steps).fit(frames, target)
     predicted = model.predict(frames)
     assert predicted.shape == (PEOPLE,)
     assert model.score(frames, target) == pytest.approx(r2_score(target, predicted), abs=1e-6)
     assert model.score(frames, target) > 0.95
     assert model.run_.summary["metric"] == "validation_rmse"
+    split = HashSplit(model.validation, 0.0, model.random_state, "fit")
+    _, validation, _ = split.rows(pl.Series(range(PEOPLE)))
     assert model.run_.summary["best"] == pytest.approx(
-        math.sqrt(np.mean((target - predicted)[model.data_.validation] ** 2)), rel=1e-4
+        math.sqrt(np.mean((target - predicted)[validation] ** 2)), rel=1e-4
     )
+
+
+# Defaults
+
+
+def test_untuned_it_learns_what_lies_between_companies():
+    random = np.random.default_rng(0)
+    a, b = random.uniform(-1, 1, size=(2, 2000))
+    tables = {
+        name: pl.DataFrame({"id": range(2000), "x": column})
+        for name, column in (("bank", a), ("shop", b))
+    }
+    signs = pl.DataFrame({"id": range(2000), "same": a * b > 0})
+    model = VerticalClassifier(id="id", epochs=25)
+    model.fit({name: table[:1500] for name, table in tables.items()}, signs[:1500])
+    assert model.score({name: table[1500:] for name, table in tables.items()}, signs[1500:]) >= 0.97
+
+
+def test_batches_go_by_the_number_of_rows(tables, labels):
+    model = VerticalClassifier(id="id", epochs=1).fit(tables, labels)
+    rows = model.run_.summary["rows_train"]
+    assert model.batch_size_ == defaults.batch_size(rows) == 16
+    assert model.run_.summary["rounds"] == math.ceil(rows / 16)
+    assert model.get_params()["batch_size"] == "auto"
 
 
 # What cannot be
@@ -273,7 +303,7 @@ def test_new_rows_that_do_not_fit_are_named(fitted, tables):
         name: table.filter(pl.col("id").str.starts_with("p")) for name, table in tables.items()
     }
     strange = people["bank"].with_columns(job=pl.lit("smith"))
-    with pytest.raises(DataError, match=r"'bank'.*'job'.*'smith'"):
+    with pytest.warns(DataWarning, match=r"'bank'.*'job'.*'smith'"):
         fitted.predict(people | {"bank": strange})
     with pytest.raises(DataError, match="'shop' has no row for the id"):
         fitted.predict(people | {"shop": people["shop"].head(10)})

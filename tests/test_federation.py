@@ -529,6 +529,7 @@ def test_a_run_leaves_a_folder(tmp_path: Path, driver: Driver) -> None:
     assert {path.name for path in out.iterdir()} == {
         "checkpoint",
         "config.yaml",
+        "departures",
         "history.csv",
         "journal",
         "ledger.csv",
@@ -620,10 +621,18 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "history.csv", "checkpoint", "journal"])
-def test_any_part_of_a_run_protects_a_folder(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("config.yaml", r"already holds a run \(config.yaml\)"),
+        ("checkpoint", r"already holds a run \(checkpoint\)"),
+        ("history.csv", "holds no run, but history.csv, which a run would write over"),
+        ("journal", "holds no run, but journal, which a run would write over"),
+    ],
+)
+def test_any_part_of_a_run_protects_a_folder(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(ConfigurationError, match=rf"already holds a run \({re.escape(name)}\)"):
+    with pytest.raises(ConfigurationError, match=message):
         federation().train(training=TRAINING, out=tmp_path)
 
 

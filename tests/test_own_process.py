@@ -255,7 +255,7 @@ def test_roles_cast_from_seats_are_those_of_a_federation(method, has_columns):
     )
     shared = None
     if exchange.labels == "shared":
-        shared = Shared(holder.labels, holder.objective(), holder.top)
+        shared = Shared(holder.objective(), holder.top)
     roles = [exchange.party(agreed, PartySeat(own, shared)) for own in federation.parties]
     roles.append(exchange.label_holder(agreed, HolderSeat(holder)))
     record = Simulate().run(roles, Assignment(seed=training.seed))
@@ -265,5 +265,5 @@ def test_roles_cast_from_seats_are_those_of_a_federation(method, has_columns):
             assert digest(getattr(role, part).module) == digest(module)
     assert record.ledger.without_time() == run.ledger.without_time()
     if shared is not None:
-        with pytest.raises(ConfigurationError, match="needs the labels"):
+        with pytest.raises(ConfigurationError, match="needs the loss and the form"):
             exchange.party(agreed, PartySeat(federation.parties[0]))

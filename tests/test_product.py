@@ -348,9 +348,9 @@ def test_codes_of_no_centroid_and_filling_bits_are_refused() -> None:
 def test_an_entropy_coded_code_of_no_centroid_is_refused() -> None:
     codec = Entropy(ProductQuantised(1, 8))
     for symbols in ([0, 3, 1], [7, 7, 7]):
-        coded = codec._code(np.array(symbols, np.uint16))
+        how, coded = codec._code(np.array(symbols, np.uint16), (3, 1))
         with pytest.raises(RemoteProtocolError, match="of a codebook of 3 centroids"):
-            codec.decode(b"\1" + bytes(4 * 3) + coded, (3, 1), KEY)
+            codec.decode(bytes([how]) + bytes(4 * 3) + coded, (3, 1), KEY)
 
 
 @pytest.mark.parametrize("codec", IN_PIECES, ids=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 
@@ -17,12 +18,20 @@ from colonnade.channels import Channel, Network
 from colonnade.codecs import Scalar
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
+from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.ledger import Entry, Ledger
 from colonnade.methods import svfl
 from colonnade.metrics import ACCURACY, AUC, LOG_LOSS, RMSE
 from colonnade.organisations import LabelHolder, Party
-from colonnade.reports import human_bytes, write_comparison, write_page
+from colonnade.reports import (
+    comparison_table,
+    comparison_tables,
+    draw_comparison,
+    human_bytes,
+    write_comparison,
+    write_page,
+)
 from colonnade.reports.figures import comparison_figures, run_figures
 from colonnade.runs import Run, load_run
 from colonnade.training import EarlyStopping, Training
@@ -254,9 +263,48 @@ def test_runs_of_every_kind_have_a_page(strange, tmp_path):
 def test_runs_of_every_kind_can_stand_side_by_side(strange, tmp_path):
     write_comparison(strange, tmp_path / "all.html")
     page = read(tmp_path / "all.html")
-    assert len(page.tables[0]) == 1 + len(strange)
-    for name in strange:
-        assert any(row[0] == name for row in page.tables[0])
+    results = [table for table in page.tables if table[0][0] == "run"]
+    metrics = {"validation AUC", "validation RMSE", "test AUC"}
+    assert {table[0][1].removeprefix("best ") for table in results} == metrics
+    assert sorted(row[0] for table in results for row in table[1:]) == sorted(strange)
+
+
+def test_classes_and_numbers_are_not_put_side_by_side(run, strange, tmp_path):
+    """Runs judged by different metrics have tables, curves and pictures of their own."""
+    runs = {"auc": run, "rmse": strange["regression"], "again": run}
+    write_comparison(runs, tmp_path / "all.html")
+    page = read(tmp_path / "all.html")
+    first, second = (table for table in page.tables if table[0][0] == "run")
+    assert (first[0][1], [row[0] for row in first[1:]]) == (
+        "best validation AUC",
+        ["auc", "again"],
+    )
+    assert (second[0][1], [row[0] for row in second[1:]]) == ("best validation RMSE", ["rmse"])
+    assert first[2][5] == second[1][5] == "100.0%"  # of the first in its own table
+
+    figures = {figure.key: figure.plot for figure in comparison_figures(runs)}
+    for key, names, title in (
+        ("metric-epochs", ["auc", "again"], "validation AUC"),
+        ("metric-epochs-1", ["rmse"], "validation RMSE"),
+        ("loss", ["auc", "again"], "training loss (nats)"),
+        ("loss-1", ["rmse"], "training loss"),
+        ("frontier", ["auc", "again"], "best validation AUC"),
+    ):
+        assert [trace.name for trace in figures[key].data] == names
+        assert figures[key].layout.yaxis.title.text == title
+    colours = {t.name: t.line.color for k in ("loss", "loss-1") for t in figures[k].data}
+    assert len(set(colours.values())) == 3
+    assert len(figures["bytes-run"].data[0].y) == 3
+
+    tables = comparison_tables(runs)
+    assert [table.columns[1].header for table in tables] == ["validation AUC", "validation RMSE"]
+    assert [len(table.rows) for table in tables] == [2, 1]
+    with pytest.raises(ConfigurationError, match="do not belong in one column"):
+        comparison_table(runs)
+    draw_comparison(runs, tmp_path / "all.png")
+    draw_comparison({"auc": run}, tmp_path / "one.png")
+    heights = [int.from_bytes((tmp_path / f"{n}.png").read_bytes()[20:24]) for n in ("all", "one")]
+    assert heights[0] == 2 * heights[1]
 
 
 # Several runs
@@ -289,3 +337,16 @@ def test_figures_are_valid_json_without_special_numbers(strange):
         for figure in run_figures(run):
             json.loads(figure.plot.to_json())
             assert "NaN" not in figure.plot.to_json()
+
+
+def test_people_left_out_and_bytes_lost_are_two_things(run, tmp_path):
+    told = {
+        "people": {"left_out": 14, "absent": {"bank": 12, "shop": 2}},
+        "messages_lost": 3,
+        "bytes_lost": 4500,
+    }
+    write_page(replace(run, summary=run.summary | told), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Left out: 14 of 134 people with a label, who have no row at bank (12), shop (2)" in page
+    seen = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    assert "lost to a crash 4.50 kB in 3 messages, sent again" in seen

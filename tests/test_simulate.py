@@ -10,10 +10,10 @@ from colonnade.costs import Measured, Modelled
 from colonnade.drivers import Assignment, Processes, Replay, Simulate, Trace
 from colonnade.effects import Expect, Ready, Receive, Send, Since
 from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtocolError
-from colonnade.wire import Purpose, encode_header
+from colonnade.wire import Purpose, carried_bytes, encode_header
 from toys import Counter, Scripted
 
-HEADER = len(encode_header("x", Purpose.TRAINING, 0, 0))
+HEADER = carried_bytes(encode_header("x", Purpose.TRAINING, 0, 0), 0)
 COSTS = Modelled({"work": 1.0, "short": 0.25}, otherwise=0.0)
 
 

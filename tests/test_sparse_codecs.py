@@ -27,7 +27,6 @@ from colonnade.codecs import (
     Scalar,
     TopK,
 )
-from colonnade.codecs.support import decode_support, encode_support, support_bytes_at_most
 from colonnade.config import parse_config
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
@@ -36,7 +35,7 @@ from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.kernels.largest import largest, largest_in_rows
 from colonnade.kernels.packing import pack_codes, pack_numbers, unpack_codes, unpack_numbers
-from colonnade.kernels.support import rice_decode, rice_encode
+from colonnade.kernels.philox import uniform_words
 from colonnade.links import Delivery, Direct, ErrorFeedback
 from colonnade.methods import Method, efvfl, svfl
 from colonnade.models import Mean
@@ -110,72 +109,7 @@ def test_it_agrees_with_torch(n):
         assert largest(x.numpy(), k).tolist() == expected.tolist()
 
 
-# Supports
-
-
-@given(st.integers(1, 3000), st.data())
-@settings(deadline=None)
-def test_supports_come_back(places, data):
-    count = data.draw(st.integers(1, places))
-    seed = data.draw(st.integers(0, 99))
-    indices = np.sort(np.random.default_rng(seed).choice(places, count, replace=False))
-    body = encode_support(indices, places)
-    assert len(body) <= support_bytes_at_most(count, places)
-    decoded, used = decode_support(memoryview(body + b"more"), count, places)
-    assert used == len(body)
-    assert decoded is None if count == places else decoded.tolist() == indices.tolist()
-
-
-@pytest.mark.parametrize("places", [65_536, 1_048_576])
-@pytest.mark.parametrize("share", [0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4])
-def test_a_support_takes_what_information_theory_asks(places, share):
-    """Within 3 % and 8 bytes of log2 C(n, k) bits, values of 0 bits aside: the hardest case."""
-    count = int(places * share)
-    random = np.random.default_rng(count)
-    indices = np.sort(random.choice(places, count, replace=False))
-    ln = math.lgamma(places + 1) - math.lgamma(count + 1) - math.lgamma(places - count + 1)
-    bound = ln / math.log(2) / 8
-    assert len(encode_support(indices, places)) <= 1.03 * bound + 8
-
-
-@given(
-    gaps=st.lists(st.one_of(st.integers(0, 9), st.integers(0, 400)), min_size=1, max_size=30),
-    low_bits=st.integers(0, 48),
-)
-@settings(deadline=None)
-def test_rices_code_is_ones_a_zero_and_the_low_bits(gaps, low_bits):
-    written = ""
-    for gap in gaps:
-        low = f"{gap % 2**low_bits:0{low_bits}b}"[::-1] if low_bits else ""
-        written += "1" * (gap >> low_bits) + "0" + low
-    filled = written + "0" * (-len(written) % 8)
-    octets = bytes(int(filled[j : j + 8][::-1], 2) for j in range(0, len(filled), 8))
-    numbers = np.array(gaps, dtype=np.int64)
-    assert rice_encode(numbers, low_bits, len(written)) == octets
-    indices = np.cumsum(numbers + 1) - 1
-    places, body = int(indices[-1]) + 1, np.frombuffer(octets, dtype=np.uint8)
-    found = rice_decode(body, low_bits, len(gaps), places)
-    assert found is not None
-    assert found[1] == len(written)
-    assert (found[0] == indices).all()
-    assert rice_decode(body, low_bits, len(gaps), places - 1) is None
-    assert rice_decode(body[:-1], low_bits, len(gaps), places) is None
-
-
-@given(st.binary(max_size=40), st.integers(1, 400), st.data())
-@settings(deadline=None, max_examples=500)
-def test_any_bytes_are_a_support_or_refused(body, places, data):
-    count = data.draw(st.integers(1, places))
-    try:
-        indices, used = decode_support(memoryview(body), count, places)
-    except RemoteProtocolError:
-        return
-    assert used <= len(body)
-    if indices is not None:
-        assert len(indices) == count
-        assert indices[0] >= 0
-        assert indices[-1] < places
-        assert (np.diff(indices) > 0).all()
+# Packing
 
 
 @pytest.mark.parametrize("width", range(1, 41))
@@ -264,6 +198,24 @@ def test_levels_of_the_norm():
     tau = 1 + min(3 / 25, math.sqrt(3) / 5)
     assert torch.allclose(there_and_back(QSGD(5), x), x / tau)
     assert QSGD(5).bytes_at_most((1, 3)) == 4 + 2  # 11 codes, 4 bits each
+
+
+@pytest.mark.parametrize("levels", [1, 3, 15, 127])
+@pytest.mark.parametrize("bucket", [1, 7, 256, 3000])
+def test_levels_are_rounded_up_with_the_chance_of_the_fraction(levels, bucket):
+    """Written again, an element after another: floor(s |x| / ||x|| + u), u of 32 bits each."""
+    x = torch.randn(43, 61, generator=torch.Generator().manual_seed(bucket))
+    draws = uniform_words(KEY, -(-x.numel() // 2)).view(np.uint32)
+    norms, codes = [], []
+    values = x.numpy().reshape(-1).tolist()
+    for start in range(0, len(values), bucket):
+        part = values[start : start + bucket]
+        norms.append(np.float32(math.sqrt(sum(value * value for value in part))))
+        for value, draw in zip(part, draws[start:].tolist(), strict=False):
+            level = min(math.floor(abs(value) * (levels / float(norms[-1])) + draw / 2**32), levels)
+            codes.append(levels - level if value < 0 else levels + level)
+    packed = pack_codes(np.array(codes, dtype=np.uint8), (2 * levels).bit_length())
+    assert QSGD(levels, "l2", bucket).encode(x, KEY) == np.array(norms).tobytes() + packed
 
 
 def test_zeros_are_zeros():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -138,6 +139,11 @@ def test_impossible_rules_are_refused(settings):
         EarlyStopping(**settings)
 
 
+def test_an_unknown_guide_is_refused():
+    with pytest.raises(ConfigurationError, match="by loss or by metric, not 'auc'"):
+        EarlyStopping(by="auc")
+
+
 # Training that stops
 
 
@@ -180,6 +186,21 @@ def test_without_patience_all_epochs_are_trained_and_the_best_counts():
     plain = problem().train(svfl(), Training(epochs=run.summary["best_round"] // 5, batch_size=32))
     for key, value in parameters(plain).items():
         assert torch.equal(value, parameters(run)[key])
+
+
+def test_the_loss_decides_unless_the_metric_is_to():
+    by_loss = problem(metrics=(ACCURACY,)).train(svfl(), STOPPING, SIMULATE)
+    losses = by_loss.history["validation_loss"].to_list()
+    best = losses.index(min(losses))
+    assert by_loss.summary["best_round"] == by_loss.history["round"][best]
+    assert by_loss.summary["best"] == by_loss.history["validation_accuracy"][best]
+    rule = EarlyStopping(patience=3, by="metric")
+    by_metric = problem(metrics=(ACCURACY,)).train(
+        svfl(), replace(STOPPING, early_stopping=rule), SIMULATE
+    )
+    values = by_metric.history["validation_accuracy"].to_list()
+    assert by_metric.summary["best"] == max(values)
+    assert "validation_loss" not in by_metric.history.columns
 
 
 def test_stopping_is_the_same_under_every_driver(stopped):

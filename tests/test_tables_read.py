@@ -73,10 +73,10 @@ def test_a_late_fraction_makes_a_column_of_floats(tmp_path: Path) -> None:
 
 
 def test_late_text_makes_a_column_of_text(tmp_path: Path) -> None:
-    rows = [f"{i},{i}" for i in range(20_000)] + ["20000,n/a"]
+    rows = [f"{i},{i}" for i in range(20_000)] + ["20000,none"]
     path = text_file(tmp_path, "id,x\n" + "\n".join(rows))
     assert read_table(path)["x"].dtype == pl.String
-    assert read_table(path, missing=["n/a"])["x"].to_list() == [*range(20_000), None]
+    assert read_table(path, missing=["none"])["x"].to_list() == [*range(20_000), None]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,11 @@ def test_what_is_written_is_read(
         ("a,b\n", {}, "has a header and no rows"),
         ("", {}, "is empty"),
         ("\n", {}, "is empty"),
-        ("a,b\n1,2\n3,4,5\n", {}, "cannot be read as a table: found more fields"),
+        ("a,b\n1,2\n3,4,5\n", {}, "row 1 (line 3) has 3 cells, and there are 2 columns"),
+        ("a,b\n1,2\n3\n", {}, "row 1 (line 3) has 1 cell, and there are 2 columns"),
+        ("a,b\n1,2\n\n3,4\n", {}, "row 1 (line 3) is empty, and there are 2 columns"),
+        ('a,b\n"1\n,",2\n3\n', {}, "row 1 (line 4) has 1 cell"),
+        ("a,b,c\n1,2,3\n4,5", {"columns": ["a"]}, "row 1 (line 3) has 2 cells"),
         (b"a,b\n1,\xff\xfe\n", {}, "cannot be read as a table"),
         (b"a,\xff\xfe\n1,2\n", {}, "cannot be read as a table"),
         ("a;b\n1;2\n", {"columns": ["b"]}, "separated by ';': say separator=';'"),

@@ -168,7 +168,7 @@ def test_aligned_already() -> None:
         ANSWERS.drop("id"),
         {"bought": ANSWERS["bought"]},
     ):
-        found = made(tables=tables, labels=labels, id=None)
+        found = made(tables=tables, labels=labels, id=None, aligned=True)
         assert found.ids is None
         assert found.labels.tolist() == [1 - i % 2 for i in range(PEOPLE)]
         expected = HashSplit().rows(pl.Series(range(PEOPLE)))
@@ -271,7 +271,7 @@ def test_errors_name_the_party_and_its_own_row() -> None:
 
 def test_tables_of_different_lengths_without_ids() -> None:
     tables = {"bank": BANK.drop("id"), "shop": SHOP.drop("id").head(7)}
-    message = refusal(tables=tables, labels=ANSWERS["bought"], id=None)
+    message = refusal(tables=tables, labels=ANSWERS["bought"], id=None, aligned=True)
     assert message.startswith("'bank' has 120 rows and 'shop' has 7; without ids row i must be")
     assert "has 120 rows and 'labels' has 5" in refusal(
         tables={"bank": BANK.drop("id")}, labels=ANSWERS["bought"].head(5), id=None
@@ -311,7 +311,7 @@ def test_new_rows_under_another_name_of_the_id() -> None:
 
 def test_new_rows_without_ids() -> None:
     tables = {"bank": BANK.drop("id"), "shop": SHOP.drop("id")}
-    found = made(tables=tables, labels=ANSWERS["bought"], id=None)
+    found = made(tables=tables, labels=ANSWERS["bought"], id=None, aligned=True)
     ids, features = found.transform({name: frame.tail(3) for name, frame in tables.items()})
     assert ids is None
     assert torch.equal(features["shop"], found.features["shop"][-3:])
@@ -329,7 +329,7 @@ def test_new_rows_need_every_party() -> None:
         ),
         (
             {"bank": bank.filter(pl.col("id") > 25), "shop": shop},
-            r"'bank' has no row.*20.*\(6 such",
+            r"'bank' has no row.*20.*absent \(6 at 'bank'\)",
         ),
         ({"bank": bank[:1], "shop": shop[1:2]}, "no id occurs in all tables"),
         ({"bank": bank, "shop": shop.drop("city")}, "the table of 'shop' has no column 'city'"),

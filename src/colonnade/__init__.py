@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from colonnade.exchanges import Relay, Split
     from colonnade.export import load_part
     from colonnade.federation import Federation
+    from colonnade.labelling import LabelForm
     from colonnade.layout import Layout
     from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
     from colonnade.local_updates import Consecutive, Proximal, Replayed
@@ -47,6 +48,7 @@ __all__ = [
     "ErrorFeedback",
     "Federation",
     "HolderSeat",
+    "LabelForm",
     "LabelHolder",
     "Layout",
     "LearnedEntropy",
@@ -100,6 +102,7 @@ _HOMES = {
     "colonnade.exchanges": ("Relay", "Split"),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
+    "colonnade.labelling": ("LabelForm",),
     "colonnade.layout": ("Layout",),
     "colonnade.links": ("Direct", "ErrorFeedback", "LearnedEntropy"),
     "colonnade.local_updates": ("Consecutive", "Proximal", "Replayed"),

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from colonnade.batches import BatchPlan, pieces
 from colonnade.disclosures import Disclosure
@@ -24,6 +24,7 @@ from colonnade.effects import Purpose, Role
 from colonnade.errors import ConfigurationError
 from colonnade.evaluation import EvaluationPlan, HeldOut
 from colonnade.flows import FixedSize, Flow, largest_body
+from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Link, Rows
 from colonnade.local_updates import LocalUpdates
@@ -110,7 +111,11 @@ class Exchange(Protocol):
 
     @property
     def labels(self) -> Literal["private", "shared"]:
-        """Whether every party has the labels; then each seat is given them."""
+        """Whether every party learns the labels.
+
+        Where it does, the exchange sends them before the first round, and each seat is given how a
+        loss is computed (``Shared``).
+        """
         return "private"
 
     @property
@@ -178,6 +183,9 @@ class Agreement:
         Of the top model.
     train_rows, validation_rows, test_rows
         Row numbers of the aligned table.
+    labels
+        What labels look like, where the exchange shares them; else nobody but their holder need
+        know.
 
     Raises
     ------
@@ -192,6 +200,7 @@ class Agreement:
     train_rows: Rows
     validation_rows: Rows
     test_rows: Rows
+    labels: LabelForm | None = None
 
     def __post_init__(self) -> None:
         for rows in self.row_sets:
@@ -209,12 +218,12 @@ class Agreement:
     @cached_property
     def batches(self) -> BatchPlan:
         """Which rows are trained on in which round."""
-        training = self.training
+        training, rows = self.training, len(self.train_rows)
         return self.method.uplink.batches(
             BatchPlan(
                 self.train_rows,
-                training.batch_size,
-                training.epochs,
+                training.batch_size_for(rows),
+                training.epochs_for(rows),
                 training.seed,
                 training.schedule_every,
             )
@@ -241,7 +250,7 @@ class Agreement:
     @cached_property
     def digest(self) -> str:
         """What all organisations' roles must have in common: drivers refuse to run others."""
-        said = (self.method, self.training, self.layout, self.parameters)
+        said = (self.method, self.training, self.layout, self.parameters, self.labels)
         hashed = hashlib.blake2b(repr(said).encode(), digest_size=16)
         for rows in self.row_sets:
             hashed.update(f"{len(rows)}".encode() + np.ascontiguousarray(rows, np.int64).tobytes())
@@ -278,19 +287,18 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What the label holder gives to every party where an exchange shares the labels.
+    """What every party knows besides the labels where an exchange shares them.
+
+    The labels themselves travel, as messages before the first round.
 
     Parameters
     ----------
-    labels
-        A label for each row.
     loss
         From predictions and labels of a batch to its mean loss.
     top
         A module of the top model's form; its parameters will travel.
     """
 
-    labels: Tensor
     loss: Loss
     top: nn.Module
 
@@ -304,7 +312,7 @@ class PartySeat:
     own
         Its columns and its bottom model.
     shared
-        What it was given, where the exchange shares the labels; else None.
+        How to compute a loss, where the exchange shares the labels; else None.
     """
 
     own: Party

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from colonnade import defaults
 from colonnade.checks import embedding_width, shown
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
@@ -84,6 +85,16 @@ class VerticalData(Protocol):
         """What made the features from tables, of parties that brought tables."""
         ...
 
+    @property
+    def people(self) -> Mapping[str, Any] | None:
+        """How many people were left out, where rows were found by ids."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What should be known of the data."""
+        ...
+
 
 class Bottom(Protocol):
     """A bottom model without its inputs, which the features of each party decide."""
@@ -128,8 +139,8 @@ class Layers:
         Probability that a component is dropped between layers.
     """
 
-    widths: tuple[int, ...] = (64, 32)
-    activation: str = "relu"
+    widths: tuple[int, ...] = defaults.HIDDEN
+    activation: str = defaults.ACTIVATION
     dropout: float = 0.0
 
     def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
@@ -337,7 +348,7 @@ class Blueprint:
     holds: str | None = None
     bottom: Bottom = field(default_factory=Layers)
     bottoms: Mapping[str, Bottom | nn.Module] = field(default_factory=dict)
-    top: Top | nn.Module = field(default_factory=lambda: Layers(widths=()))
+    top: Top | nn.Module = field(default_factory=lambda: Layers(defaults.TOP))
     fusion: Fusion = field(default_factory=Concat)
     optimiser: OptimiserFactory | None = None
     scheduler: SchedulerFactory | None = None
@@ -397,6 +408,8 @@ def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
         data.test,
         b.objective.metrics(),
         data.validation,
+        people=data.people,
+        warnings=data.warnings,
     )
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from colonnade import __version__
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigurationError, InvalidInput
-from colonnade.progress import Show, err, out, say, watched
+from colonnade.progress import Show, Told, err, out, say, watched
 
 if TYPE_CHECKING:
     from colonnade.config import RunConfig
@@ -31,6 +31,11 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+
+_COMPARISON = ("comparison.html", "comparison.png")
+_PARTNERS = "partners.json"
+
+_TOLD = Told()
 
 # Options that several commands have
 
@@ -69,9 +74,11 @@ def demo(
     """Train four parties on real handwritten digits, several ways, in under a minute."""
     # Imported here, as torch takes seconds and --help should not.
     from colonnade.demo import REAL, SIMULATED, VARIANTS, run_demo, same_bits
-    from colonnade.reports import comparison_table
+    from colonnade.outputs import check_outputs
+    from colonnade.reports import comparison_tables
 
     folder = out_ or _unused(Path("runs/demo"))
+    check_outputs(folder, _COMPARISON)
     out.print(
         "5000 real handwritten digits, cut into quadrants: four parties hold one each, "
         "a fifth organisation the labels.\n"
@@ -82,7 +89,8 @@ def demo(
     if not all(run.summary["completed"] for run in runs.values()):
         err.print("interrupted")
         raise typer.Exit(INTERRUPTED)
-    out.print(comparison_table(runs))
+    for table in comparison_tables(runs):
+        out.print(table)
     same = same_bits(runs[REAL], runs[SIMULATED])
     say(
         out,
@@ -111,6 +119,8 @@ def run(
     json_: _Json = False,
 ) -> None:
     """Train as a configuration says, into a folder that can be resumed and reported on."""
+    from colonnade.reports import left_out
+
     parsed = _parsed(config, set_, data)
     folder = out_ or Path("runs") / config.stem
     show = _show(quiet, json_)
@@ -127,8 +137,11 @@ def run(
         raise typer.Exit(INTERRUPTED)
     _show_runs({result.summary["method"]: result}, show)
     if show is Show.BAR:
+        if absent := left_out(result.summary):
+            say(out, absent)
         for warning in result.summary["warnings"]:
-            out.print(f"[yellow]warning:[/] {escape(warning)}")
+            if warning not in _TOLD:
+                out.print(f"[yellow]warning:[/] {escape(warning)}")
         say(out, f"Everything is in {folder}; begin with {folder / 'report.html'}.")
 
 
@@ -157,10 +170,12 @@ def compare(
     json_: _Json = False,
 ) -> None:
     """Put runs side by side: a table, a page with plots, and a picture."""
+    from colonnade.outputs import check_outputs
     from colonnade.runs import load_run
 
     show = _show(quiet, json_)
     folder = out_ or Path("runs/comparison")
+    check_outputs(folder, (*_COMPARISON, *([_PARTNERS] if partners else [])))
     if partners:
         if len(runs) != 1:
             raise ConfigurationError("--partners takes the YAML file of one run")
@@ -209,8 +224,9 @@ def reproduce(
 ) -> None:
     """Run a paper's table or figure, and show it beside the paper's."""
     from colonnade.console import experiments_table
-    from colonnade.experiments import EXPERIMENTS, QUICK, Scale, write_findings
+    from colonnade.experiments import EXPERIMENTS, QUICK, Scale, files_of, write_findings
     from colonnade.experiments import reproduce as run_trials
+    from colonnade.outputs import check_outputs
 
     if name is None:
         out.print(experiments_table(EXPERIMENTS))
@@ -222,6 +238,7 @@ def reproduce(
     experiment, scale = EXPERIMENTS[name], Scale(data, seeds, trial_run)
     folder = out_ or Path("reproduce") / (f"{name}-quick" if trial_run else name)
     show = _show(quiet, json_)
+    check_outputs(folder, files_of(experiment))
     trials = experiment.trials(scale)
     with watched(len(trials), show) as watch:
         findings = run_trials(experiment, trials, folder / "runs", watch.run)
@@ -287,11 +304,13 @@ def schema(
 ) -> None:
     """Write the JSON schema of configuration files, by which editors complete and check them."""
     from colonnade.config import json_schema
+    from colonnade.outputs import SIGNATURE, check_output
 
-    text = json.dumps(json_schema(), indent=2)
+    text = json.dumps({"$comment": SIGNATURE} | json_schema(), indent=2)
     if file is None:
         say(out, text)
         return
+    check_output(file)
     try:
         file.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
@@ -330,10 +349,11 @@ def _show(quiet: bool, as_json: bool) -> Show:
 
 
 def _show_runs(runs: Mapping[str, Run], show: Show) -> None:
-    from colonnade.reports import comparison_table
+    from colonnade.reports import comparison_tables
 
     if show is Show.BAR:
-        out.print(comparison_table(runs))
+        for table in comparison_tables(runs):
+            out.print(table)
     elif show is Show.JSON:
         for name, each in runs.items():
             say(out, json.dumps({"run": name} | each.summary))
@@ -344,14 +364,15 @@ def _write_comparison(runs: Mapping[str, Run], folder: Path, title: str) -> None
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_comparison(runs, folder / "comparison.html", title)
-        draw_comparison(runs, folder / "comparison.png", title)
+        write_comparison(runs, folder / _COMPARISON[0], title)
+        draw_comparison(runs, folder / _COMPARISON[1], title)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None
 
 
 def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -> None:
     from colonnade.console import partners_table
+    from colonnade.outputs import SIGNATURE
     from colonnade.partners import partner_values
 
     data = config.data.load()
@@ -370,8 +391,8 @@ def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -
 
         found = partner_values(train, partners, range(seeds))
     _write_comparison(found.runs, folder, "What each partner adds")
-    text = json.dumps([value.as_dict() for value in found.values], indent=2)
-    (folder / "partners.json").write_text(text + "\n", encoding="utf-8")
+    values = {"by": SIGNATURE, "partners": [value.as_dict() for value in found.values]}
+    (folder / _PARTNERS).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if show is Show.JSON:
         for value in found.values:
             say(out, json.dumps(value.as_dict()))
@@ -408,7 +429,8 @@ def _unused(folder: Path) -> Path:
 def main() -> None:
     """Run the command; what a user can mend exits with 2, and one sentence says what it is."""
     try:
-        app()
+        with _TOLD:
+            app()
     except ColonnadeError as error:
         err.print("[bold red]error:[/] ", end="")
         say(err, " ".join(str(error).split()))

@@ -72,6 +72,8 @@ def _totals(plan: Plan) -> Table:
     table.add_row("sent up for training", sign + human_bytes(plan.bytes_up))
     table.add_row("sent down for training", sign + human_bytes(plan.bytes_down))
     table.add_row("sent for evaluation", sign + human_bytes(plan.bytes_evaluation))
+    if plan.bytes_setup:
+        table.add_row("sent to set up", sign + human_bytes(plan.bytes_setup))
     table.add_row("everything, with envelopes", sign + human_bytes(plan.bytes_framed))
     table.add_row("time of an epoch", human_seconds(plan.seconds_epoch))
     table.add_row("time of the run", sign + human_seconds(plan.seconds))

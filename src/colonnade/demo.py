@@ -55,7 +55,7 @@ def demo_config(name: str) -> RunConfig:
     """Return the configuration of a variant."""
     base = {
         "data": {"name": "mnist5k", "partition": "quadrants", "parties": 4},
-        "model": {"bottom": {"widths": [64], "activation": "sigmoid"}},
+        "model": {"bottom": {"widths": [64], "activation": "sigmoid"}, "top": {"widths": []}},
         "optimiser": {"name": "adam", "lr": 3e-3},
         "training": {"epochs": 10, "batch_size": 128},
         "network": {"bandwidth": "20 Mbit/s", "latency": "10 ms"},

@@ -15,7 +15,8 @@
     ├── RoleFailed              a role's process died
     └── Aborted                 thrown into a role because another one failed
 
-A message says what was found, what was expected, where, and what to do.
+A message says what was found, what was expected, where, and what to do. What can be used, and
+should be known of, is told by a ``DataWarning``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = [
     "ColonnadeError",
     "ConfigurationError",
     "DataError",
+    "DataWarning",
     "Deadlock",
     "Diverged",
     "InvalidInput",
@@ -50,6 +52,10 @@ class ConfigurationError(InvalidInput):
 
 class DataError(InvalidInput):
     """A file, table, label or value that cannot be trained on."""
+
+
+class DataWarning(UserWarning):
+    """What is not wrong with tables, and yet should be known before a model of them is used."""
 
 
 class ProtocolError(ColonnadeError):

@@ -19,13 +19,16 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from colonnade import __version__
 from colonnade.errors import DataError
 from colonnade.models import Features
+from colonnade.outputs import MARK, SIGNATURE, check_outputs
 
 __all__ = ["Part", "export_part", "load_part"]
 
 _FORMAT = 1
 _DETAILS = "part.json"
+_PROGRAM = "bottom.pt2"
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,12 @@ def export_part(
 
     Raises
     ------
+    ConfigurationError
+        If one of its files is there, and Colonnade did not write it.
     DataError
         If the folder cannot be written, or torch cannot export the bottom as a program.
     """
+    check_outputs(folder, [_DETAILS, _PROGRAM, *(f"{name}.safetensors" for name in modules)])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, module in modules.items():
@@ -104,14 +110,15 @@ def export_part(
                 key: value.detach().cpu().clone().contiguous()
                 for key, value in module.state_dict().items()
             }
-            safetensors.torch.save_file(state, folder / f"{name}.safetensors")
-        written = {"format": _FORMAT, "organisation": organisation, "parts": list(modules)}
+            safetensors.torch.save_file(state, folder / f"{name}.safetensors", {"by": SIGNATURE})
+        written = {"format": _FORMAT, "by": SIGNATURE}
+        written |= {"organisation": organisation, "parts": list(modules)}
         text = json.dumps(written | {"details": dict(details)}, indent=2) + "\n"
         (folder / _DETAILS).write_text(text, encoding="utf-8")
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror}") from None
     if example is not None and "bottom" in modules:
-        _export_program(folder / "bottom.pt2", organisation, modules["bottom"], example)
+        _export_program(folder / _PROGRAM, organisation, modules["bottom"], example)
 
 
 def load_part(folder: str | Path) -> Part:
@@ -154,4 +161,4 @@ def _export_program(path: Path, name: str, bottom: nn.Module, example: Features)
     except Exception as error:  # a user's module may be anything
         what = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"torch.export cannot write the bottom of {name!r}: {what}") from error
-    torch.export.save(program, path)
+    torch.export.save(program, path, extra_files={MARK: __version__})

@@ -37,12 +37,13 @@ from colonnade.descriptions import bytes_of, described
 from colonnade.disclosures import Disclosure, privacy_statement, privacy_warnings
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.method import Method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
-from colonnade.models import parameter_count, take
+from colonnade.models import Features, parameter_count
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
@@ -70,6 +71,10 @@ class Federation:
     metrics
         What an evaluation reports, the first being the one that ``best`` is chosen by. By default
         accuracy and log-loss for classes, RMSE for numbers.
+    people
+        Who was left out before training, for the summary; see ``VerticalTables.people``.
+    warnings
+        What should be known of the data, for the summary.
 
     Raises
     ------
@@ -98,6 +103,9 @@ class Federation:
         test_rows: ArrayLike | None = None,
         metrics: Sequence[Metric] | None = None,
         validation_rows: ArrayLike | None = None,
+        *,
+        people: Mapping[str, Any] | None = None,
+        warnings: Sequence[str] = (),
     ) -> None:
         self.parties = tuple(parties)
         self.label_holder = label_holder
@@ -114,6 +122,7 @@ class Federation:
         self._check_disjoint()
         self.metrics = tuple(metrics or usual_metrics(label_holder.labels))
         self.loss = label_holder.objective()
+        self.people, self.warnings = people, tuple(warnings)
         for party in self.parties:
             check_device(party.name, party.device)
         check_device(label_holder.name, label_holder.device)
@@ -167,7 +176,7 @@ class Federation:
             If the loss stops being a finite number.
         """
         method = method or svfl()
-        training = training or Training()
+        training = (training or Training()).for_rows(len(self.train_rows))
         driver = driver or Simulate()
         watcher = watcher or Watcher()
         if training.early_stopping and not len(self.validation_rows):
@@ -186,7 +195,7 @@ class Federation:
         if folder is not None:
             store = folder.store(self._fingerprint(description))
             checkpoint = store.latest() if resume else None
-            folder.begin(config or description, resume)
+            folder.begin(config or description, resume, checkpoint is not None)
         assignment = Assignment(
             seed=training.seed,
             threads=training.threads,
@@ -194,6 +203,7 @@ class Federation:
             checkpoint_every=training.checkpoint_every or batches.rounds_per_epoch,
             resume=checkpoint,
             journals=None if folder is None else folder.journals,
+            departures=None if folder is None else folder.departures,
             stop_before=stop_before,
             interrupted=watcher.interrupted,
             on_round=watcher.on_round,
@@ -229,13 +239,13 @@ class Federation:
             self.train_rows,
             self.validation_rows,
             self.test_rows,
+            LabelForm.of(holder.labels) if method.exchange.labels == "shared" else None,
         )
 
     def _cast(self, agreement: Agreement) -> dict[str, PartyRole | HolderRole]:
         """Return a role for every organisation, in party order, the label holder last."""
         exchange, holder = agreement.method.exchange, self.label_holder
-        given = exchange.labels == "shared"
-        shared = Shared(holder.labels, self.loss, holder.top) if given else None
+        shared = Shared(self.loss, holder.top) if exchange.labels == "shared" else None
         roles: dict[str, PartyRole | HolderRole] = {
             party.name: exchange.party(agreement, PartySeat(party, shared))
             for party in self.parties
@@ -268,13 +278,16 @@ class Federation:
             greater_is_better=self.metrics[0].greater_is_better,
             clock=driver.clock,
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
-            warnings=privacy_warnings(disclosures),
+            warnings=[*privacy_warnings(disclosures), *self.warnings],
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
                 "rows_train": len(self.train_rows),
                 "rows_validation": len(self.validation_rows),
                 "rows_test": len(self.test_rows),
+                "people": None if self.people is None else dict(self.people),
+                "epochs": training.epochs,
+                "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
                 "seed": training.seed,
                 "driver": driver.label,
@@ -310,7 +323,7 @@ class Federation:
             method.fusion,
             {o.name: o.device for o in self.parties} | {label_holder.name: label_holder.device},
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
-            {o.name: take(o.features, np.zeros(2, dtype=np.int64)) for o in self._holders()},
+            {o.name: _blank(o.features) for o in self._holders()},
             training.seed,
         )
 
@@ -445,6 +458,13 @@ class Federation:
 
 
 _ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")
+
+
+def _blank(features: Features) -> Features:
+    """Return two rows of zeros, of the shapes and types that features have."""
+    if isinstance(features, Tensor):
+        return features.new_zeros((2, *features.shape[1:]))
+    return {name: values.new_zeros((2, *values.shape[1:])) for name, values in features.items()}
 
 
 def _warm_up(agreement: Agreement) -> None:

@@ -39,7 +39,7 @@ from colonnade.errors import CheckpointError, LocalProtocolError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["MAX_DEPTH", "MAX_RECORD_BYTES", "Journal", "open_journals"]
+__all__ = ["MAX_DEPTH", "MAX_RECORD_BYTES", "Journal", "file_name", "open_journals"]
 
 MAGIC = b"colonnade journal 1\n"
 MAX_RECORD_BYTES = 2**26
@@ -92,7 +92,7 @@ class Journal:
         self._digest = _chained(b"", MAGIC)
         if folder is None:
             return
-        self.path = folder / _file_name(name)
+        self.path = folder / file_name(name, "journal")
         try:
             self._open(folder, noted)
             self._append({"incarnation": self.incarnation})
@@ -334,15 +334,15 @@ def _check_plain(value: Any, depth: int) -> None:
         )
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str, ending: str) -> str:
     """Return a file name that is safe everywhere, and another for every organisation.
 
-    >>> _file_name("Bank of A:B")
+    >>> file_name("Bank of A:B", "journal")
     'Bank_of_A_B-25b7566cb5cbabf2.journal'
     """
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:60]
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{safe}-{digest}.journal"
+    return f"{safe}-{digest}.{ending}"
 
 
 def _check(length: bytes) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from colonnade.batches import pieces
@@ -39,6 +41,10 @@ class Prediction:
         The top model's outputs, a row for each new row: logits ``[n, C]``, or numbers.
     ledger
         Every message, with the purpose ``prediction``.
+    ids
+        Whose the rows are, where tables were aligned by ids.
+    left_out
+        For each table, how many of its rows are of people of whom another one has none.
 
     Examples
     --------
@@ -49,6 +55,13 @@ class Prediction:
 
     scores: Tensor
     ledger: Ledger
+    ids: pl.Series | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def by_id(self, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
+        """Return a frame of the ids and of these columns, a value for each row."""
+        ids = [] if self.ids is None else [self.ids]
+        return pl.DataFrame([*ids, *(pl.Series(name, c) for name, c in columns.items())])
 
     def probabilities(self) -> Tensor:
         """Return the probability of each class, ``[n, C]``; a single logit s stands for (0, s).
@@ -116,7 +129,8 @@ class Predictor:
     transformers
         Of organisations that brought tables: how those become features.
     examples
-        Two rows of each organisation's features, which show what its bottom model takes.
+        Two rows of zeros in the form of each organisation's features, which show what its bottom
+        model takes.
     seed
         Of the codecs' dither.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
@@ -21,10 +22,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from colonnade.errors import DataWarning
+
 if TYPE_CHECKING:
     from colonnade.training import Watcher
 
-__all__ = ["Show", "Watch", "err", "out", "say", "watched"]
+__all__ = ["Show", "Told", "Watch", "err", "out", "say", "watched"]
 
 out = Console()
 err = Console(stderr=True)
@@ -44,6 +47,43 @@ class Show(Enum):
 def say(console: Console, text: str) -> None:
     """Print text with paths or values in it just as it is, a line a line."""
     console.print(text, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+class Told:
+    """Says what should be known of data, a line each, as soon as it is known.
+
+    >>> with Told() as told:
+    ...     warnings.warn("3 ids differ only in case", DataWarning)
+    >>> "3 ids differ only in case" in told
+    True
+    """
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+
+    def __contains__(self, text: object) -> bool:
+        return text in self._texts
+
+    def __enter__(self) -> Told:
+        self._texts.clear()
+        self._changed = warnings.catch_warnings()
+        self._changed.__enter__()
+        warnings.simplefilter("always", DataWarning)
+        show = warnings.showwarning
+
+        def tell(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if not issubclass(category, DataWarning):
+                show(message, category, *rest)
+            elif str(message) not in self._texts:
+                self._texts.add(str(message))
+                err.print("[yellow]warning:[/] ", end="")
+                say(err, str(message))
+
+        warnings.showwarning = tell  # type: ignore[assignment]  # what it passes on, it does not name
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        self._changed.__exit__(*what)
 
 
 class Watch:

@@ -20,6 +20,7 @@ from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import export_part
 from colonnade.ledger import Ledger
+from colonnade.outputs import SIGNATURE, check_outputs
 from colonnade.prediction import Prediction, Predictor
 from colonnade.wire import Purpose
 
@@ -33,7 +34,9 @@ __all__ = [
 ]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
+PICTURES = ("run.png", "report.html")
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
+_WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Run:
         ``top``.
     record
         The driver's own record, with the trace that ``Replay`` takes; None of a run that was read
-        from its folder.
+        from its folder, or is behind an estimator.
     config
         What the run was configured with.
     folder
@@ -165,7 +168,9 @@ def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
     if not rows:
         return pl.DataFrame(schema={"round": pl.Int64})
     history = pl.DataFrame(rows, infer_schema_length=None)
-    ledger = record.ledger.frame().filter(pl.col("purpose").is_in(Purpose.training_labels()))
+    ledger = record.ledger.frame().filter(
+        pl.col("purpose").is_in(Purpose.training_labels()) & ~pl.col("lost")
+    )
     up = pl.col("receiver") == label_holder
     by_round = (
         ledger.group_by("round")
@@ -204,16 +209,22 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the account of a run.
 
-    Bytes are lengths of bodies that were handed to the driver for training, those that were
-    forwarded included, except ``bytes_evaluation`` (bodies sent to evaluate) and ``bytes_framed``
-    (everything, with envelopes). ``messages_discarded`` came too late to be taken, with bodies of
-    ``bytes_discarded`` in all; they count in the other numbers like any that were sent.
+    Bytes are lengths of bodies that were handed to the driver: for training (``bytes_up`` and
+    ``bytes_down``, what was forwarded included), to evaluate (``bytes_evaluation``), before the
+    first round (``bytes_setup``). ``bytes_lost`` are bodies, of ``messages_lost``, that had left
+    after the last checkpoint when a run was killed: they were sent again, and what replaced them is
+    in the former numbers. ``bytes_framed`` are the bytes that streams carried for all ``messages``,
+    those that were lost included: bodies, envelopes, and the length of each frame.
+    ``messages_discarded`` came too late to be taken, with bodies of ``bytes_discarded`` in all;
+    they count in the other numbers like any that were sent.
     ``local_updates`` are the label holder's steps without exchange. ``seconds_virtual`` is the
     simulator's clock at the end of the last role, evaluation included; ``clock`` says what of it
     was measured and what modelled. ``activities`` are the seconds of each organisation by purpose
     and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
     """
     ledger = record.ledger
+    kept = Ledger(entry for entry in ledger if not entry.lost)
+    lost = Ledger(entry for entry in ledger if entry.lost)
     steps = sum(
         activity.count
         for (role, _, kind), activity in record.activities.items()
@@ -245,11 +256,14 @@ def summarise(
         "rounds": record.round,
         "local_updates": max(0, steps - record.round),
         "messages": len(ledger),
-        "messages_discarded": sum(entry.discarded for entry in ledger),
-        "bytes_up": ledger.bytes(lambda e: e.purpose.trains and e.receiver == label_holder),
-        "bytes_down": ledger.bytes(lambda e: e.purpose.trains and e.sender == label_holder),
-        "bytes_evaluation": ledger.bytes(lambda e: e.purpose is Purpose.EVALUATION),
-        "bytes_discarded": ledger.bytes(lambda e: e.discarded),
+        "messages_discarded": sum(entry.discarded for entry in kept),
+        "messages_lost": len(lost),
+        "bytes_up": kept.bytes(lambda e: e.purpose.trains and e.receiver == label_holder),
+        "bytes_down": kept.bytes(lambda e: e.purpose.trains and e.sender == label_holder),
+        "bytes_evaluation": kept.bytes(lambda e: e.purpose is Purpose.EVALUATION),
+        "bytes_setup": kept.bytes(lambda e: e.purpose is Purpose.SETUP),
+        "bytes_discarded": kept.bytes(lambda e: e.discarded),
+        "bytes_lost": lost.bytes(),
         "bytes_framed": ledger.framed_bytes(),
         "seconds_virtual": record.seconds_virtual,
         "seconds_training": waits["training"],
@@ -269,7 +283,7 @@ def summarise(
             for (role, kind_purpose, activity), spent in record.activities.items()
         ],
         "privacy": dict(privacy),
-        "warnings": [*warnings, *_late(ledger)],
+        "warnings": [*warnings, *_late(kept)],
         **details,
     }
 
@@ -346,8 +360,9 @@ def load_run(path: str | Path) -> Run:
 class RunFolder:
     """The folder of one run.
 
-    ``config.yaml`` is there from the start, ``checkpoint/`` and ``journal/`` grow while the run
-    lasts; the other files are written when it ends or is interrupted, each in one step.
+    ``config.yaml`` is there from the start, ``checkpoint/``, ``journal/`` and ``departures/`` grow
+    while the run lasts; the other files are written when it ends or is interrupted, each in one
+    step.
 
     Parameters
     ----------
@@ -358,25 +373,43 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self, config: Mapping[str, Any], resume: bool) -> None:
+    def begin(self, config: Mapping[str, Any], resume: bool, known: bool = False) -> None:
         """Make the folder for a new run, or check that there is one to resume.
+
+        Parameters
+        ----------
+        config
+            What ``config.yaml`` shall hold.
+        resume
+            Whether the run that the folder holds is to go on.
+        known
+            Whether a checkpoint of this very run was found in it.
 
         Raises
         ------
         ConfigurationError
-            If it holds a run already and ``resume`` is False.
+            If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote.
         DataError
             If it cannot be made.
         """
-        there = [name for name in (*FILES, "checkpoint", "journal") if (self.path / name).exists()]
+        there = [name for name in _WRITTEN if (self.path / name).exists()]
+        # A configuration or checkpoints say that the folder is a run's, and so all that is in it.
+        is_run = "config.yaml" in there or (self.path / "checkpoint").is_dir()
+        if there and not is_run:
+            raise ConfigurationError(
+                f"{self.path} holds no run, but {', '.join(there)}, which a run would write over; "
+                "choose another folder"
+            )
         if there and not resume:
             raise ConfigurationError(
                 f"{self.path} already holds a run ({', '.join(there)}); "
                 "resume it, or choose another folder"
             )
+        check_outputs(self.path, PICTURES if known else ("config.yaml", *PICTURES))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._write("config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+            text = yaml.safe_dump(dict(config), sort_keys=False)
+            self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
         except OSError as error:
             raise DataError(f"the folder {self.path} cannot be written: {error.strerror}") from None
 
@@ -388,6 +421,11 @@ class RunFolder:
     def journals(self) -> Path:
         """The folder of the organisations' journals; see ``Assignment``."""
         return self.path / "journal"
+
+    @property
+    def departures(self) -> Path:
+        """The folder where is noted what leaves; see ``Assignment``."""
+        return self.path / "departures"
 
     def finish(self, run: Run) -> None:
         """Write history, ledger and summary."""

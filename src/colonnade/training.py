@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from colonnade import defaults
 from colonnade.errors import ConfigurationError
 
 __all__ = ["EarlyStopping", "Training", "Watcher"]
@@ -16,7 +17,7 @@ Values = Mapping[str, float | int | str]
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """End training when the metric no longer improves, and go back to the best model.
+    """End training when the model no longer improves, and go back to the best one.
 
     Parameters
     ----------
@@ -24,27 +25,33 @@ class EarlyStopping:
         Evaluations without improvement after which training ends; None never ends it, but the best
         model is still the one that counts.
     min_delta
-        By how much the metric must improve to count as better, in its own unit.
+        By how much the value must improve to count as better, in its own unit.
+    by
+        What says how good a model is on the validation rows: ``"loss"``, what training minimises,
+        or ``"metric"``, the deciding metric. The loss is smooth, so few rows tell more by it.
 
     Raises
     ------
     ConfigurationError
-        If ``patience`` is below 1 or ``min_delta`` negative.
+        If ``patience`` is below 1, ``min_delta`` negative, or ``by`` neither of the two.
 
     Examples
     --------
     >>> EarlyStopping(patience=3)
-    EarlyStopping(patience=3, min_delta=0.0)
+    EarlyStopping(patience=3, min_delta=0.0, by='loss')
     """
 
-    patience: int | None = 5
+    patience: int | None = defaults.PATIENCE
     min_delta: float = 0.0
+    by: Literal["loss", "metric"] = "loss"
 
     def __post_init__(self) -> None:
         if self.patience is not None and self.patience < 1:
             raise ConfigurationError(f"patience must be 1 evaluation or more, not {self.patience}")
         if not 0 <= self.min_delta < math.inf:
             raise ConfigurationError(f"min_delta must be 0 or more, not {self.min_delta}")
+        if self.by not in ("loss", "metric"):
+            raise ConfigurationError(f"early stopping is by loss or by metric, not {self.by!r}")
 
 
 @dataclass(frozen=True)
@@ -54,9 +61,9 @@ class Training:
     Parameters
     ----------
     epochs
-        Passes over the training rows.
+        Passes over the training rows; ``"auto"`` for about 3000 rounds, see ``defaults.epochs``.
     batch_size
-        Rows in a batch.
+        Rows in a batch; ``"auto"`` by the number of training rows, see ``defaults.batch_size``.
     seed
         Decides batches, dropout, dither: everything random that is not secret.
     threads
@@ -70,8 +77,8 @@ class Training:
     schedule_every
         When learning-rate schedulers take a step: each ``"epoch"`` or each ``"round"``.
     early_stopping
-        Whether to end when the first metric no longer improves, and to go back to the best model;
-        needs validation rows. None trains all epochs and keeps the last model.
+        Whether to end when the model no longer improves, and to go back to the best one; needs
+        validation rows. None trains all epochs and keeps the last model.
 
     Raises
     ------
@@ -84,8 +91,8 @@ class Training:
     128
     """
 
-    epochs: int = 1
-    batch_size: int = 128
+    epochs: int | Literal["auto"] = 1
+    batch_size: int | Literal["auto"] = 128
     seed: int = 0
     threads: int = 1
     evaluate_every: int | None = None
@@ -99,8 +106,9 @@ class Training:
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1}
         for name, least in lowest.items():
             value = getattr(self, name)
-            optional = name in ("evaluate_every", "checkpoint_every")
-            if not _whole(value, least, 2**63) and not (optional and value is None):
+            if value == _OTHERWISE.get(name, least):
+                continue
+            if not _whole(value, least, 2**63):
                 raise ConfigurationError(
                     f"training.{name} must be a whole number, {least} or more, not {value!r}"
                 )
@@ -112,6 +120,25 @@ class Training:
             raise ConfigurationError(
                 f"training.seed must be a whole number of 64 bits, not {self.seed!r}"
             )
+
+    def batch_size_for(self, rows: int) -> int:
+        """Return how many of so many training rows make a batch."""
+        return defaults.batch_size(rows) if self.batch_size == "auto" else self.batch_size
+
+    def epochs_for(self, rows: int) -> int:
+        """Return how often so many training rows are passed over, at most."""
+        if self.epochs != "auto":
+            return self.epochs
+        return defaults.epochs(-(-rows // self.batch_size_for(rows)))
+
+    def for_rows(self, rows: int) -> Training:
+        """Return this training of so many rows, with numbers in place of ``"auto"``.
+
+        >>> training = Training(epochs="auto", batch_size="auto").for_rows(1000)
+        >>> training.epochs, training.batch_size
+        (94, 32)
+        """
+        return replace(self, epochs=self.epochs_for(rows), batch_size=self.batch_size_for(rows))
 
 
 @dataclass(frozen=True)
@@ -135,6 +162,15 @@ class Watcher:
     on_round: Callable[[str, int, int], None] = lambda role, round, sent: None
     on_report: Callable[[Values], None] = lambda values: None
     interrupted: Callable[[], bool] = lambda: False
+
+
+_OTHERWISE = {
+    "epochs": "auto",
+    "batch_size": "auto",
+    "evaluate_every": None,
+    "checkpoint_every": None,
+}
+"""What may stand in place of a number."""
 
 
 def _whole(value: object, least: int, beyond: int) -> bool:

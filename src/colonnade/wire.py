@@ -1,6 +1,8 @@
 """The envelope around every message, and its strict reading.
 
-A frame is ``length of header (2 bytes, little endian) | header (msgpack array) | body``. The
+A frame is ``length of header (2 bytes, little endian) | header (msgpack array) | body``. On a
+stream each frame follows its own length, in ``PREFIX_BYTES``, which a transport writes and reads;
+``carried_bytes`` are those of all of it. The
 header says how to read the body and where it belongs; it does not say who sent it, because the
 driver knows that from the connection, and a claim in the bytes could be forged. Reading
 allocates nothing in proportion to a number found in the bytes.
@@ -15,10 +17,20 @@ import msgspec
 
 from colonnade.errors import RemoteProtocolError
 
-__all__ = ["MAX_BODY_BYTES", "VERSION", "Message", "Purpose", "decode_frame", "encode_header"]
+__all__ = [
+    "MAX_BODY_BYTES",
+    "PREFIX_BYTES",
+    "VERSION",
+    "Message",
+    "Purpose",
+    "carried_bytes",
+    "decode_frame",
+    "encode_header",
+]
 
 VERSION = 1
 MAX_BODY_BYTES = 2**30
+PREFIX_BYTES = 4  # the length of a frame, as multiprocessing.connection writes it
 _MAX_HEADER_BYTES = 96
 
 
@@ -87,6 +99,15 @@ def encode_header(kind: str, purpose: Purpose, round: int, sequence: int) -> byt
     """
     header = _encode((VERSION, kind, int(purpose), round, sequence))
     return len(header).to_bytes(2, "little") + header
+
+
+def carried_bytes(header: bytes, body_bytes: int) -> int:
+    """Return the bytes that a stream carries for a message: prefix, header and body.
+
+    >>> carried_bytes(encode_header("embedding", Purpose.TRAINING, 3, 12), 100)
+    121
+    """
+    return PREFIX_BYTES + len(header) + body_bytes
 
 
 def decode_frame(

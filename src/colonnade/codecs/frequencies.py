@@ -104,6 +104,10 @@ class Frequencies:
         """Their frequencies q / 2^P, exact."""
         return self.counts / 2.0**self.precision
 
+    def bits(self, counts: NDArray[np.int64]) -> float:
+        """Return the bits of the table, and of symbols that come so often each of the alphabet."""
+        return _table_bits(self) - float(counts[self.symbols] @ np.log2(self.probabilities))
+
     def least_bits(self, count: int) -> float:
         """Return a number of bits that ``count`` symbols take at least, without a logarithm."""
         total = 1 << self.precision

@@ -22,7 +22,7 @@ from colonnade.codecs.codec import (
     refuse_nonfinite,
 )
 from colonnade.codecs.packed import FixedSizeQuantiser, refuse_filling
-from colonnade.codecs.quantiser import Symbols
+from colonnade.codecs.quantiser import Section, Symbols
 from colonnade.codecs.scalar import Scalar
 from colonnade.errors import RemoteProtocolError
 from colonnade.kernels import lattice as kernels
@@ -213,10 +213,11 @@ class Lattice(FixedSizeQuantiser):
         """What is above r, c and the codes of those alone."""
         return max(*_arrangement(self.bits), 1 << self.bits)
 
-    @property
-    def period(self) -> int:
-        """Rows and columns take turns."""
-        return 2
+    def sections(self, shape: tuple[int, int]) -> tuple[Section, ...]:
+        """Return the pairs r, c, and those alone."""
+        rows, width = shape
+        pairs, alone = rows * (width // 2), rows * (width % 2)
+        return (Section(2 * pairs, 2), Section(alone))
 
     def unpack(self, body: bytes, shape: tuple[int, int]) -> Symbols:
         """Return r, c, r, c, ... and the codes of those alone."""

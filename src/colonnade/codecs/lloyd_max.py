@@ -132,13 +132,12 @@ class LloydMax(PackedCodes):
 def _levels(values: NDArray[np.float32], bits: int) -> NDArray[np.float32]:
     """Return the 2^bits levels of values, ascending."""
     ordered = np.sort(values)
-    different = ordered[np.append(True, ordered[1:] != ordered[:-1])]
     low, high = float(ordered[0]), float(ordered[-1])
     # Equidistant levels are 2 (2^bits - 1) half steps apart; their borders are among these.
     half_steps = 2 * (2**bits - 1)
     equal = np.linspace(low, high, half_steps * -(-_GROUPS // half_steps) + 1)
     halved = np.ldexp(max(-low, high), -np.arange(1, _HALVINGS + 1))
-    edges = np.concatenate([equal, halved, -halved, different[:: -(-len(different) // _GROUPS)]])
-    starts = np.unique(np.searchsorted(ordered, edges))
+    edges = np.searchsorted(ordered, np.concatenate([equal, halved, -halved]))
+    starts = np.union1d(edges, kernels.first_of_different(ordered, _GROUPS))
     means = kernels.interval_means(ordered, starts[starts < len(ordered)], 2**bits)
     return np.pad(means, (0, 2**bits - len(means)), mode="edge").astype(np.float32)

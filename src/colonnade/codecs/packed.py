@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.codecs.quantiser import Symbols
+from colonnade.codecs.quantiser import Section, Symbols
 from colonnade.errors import RemoteProtocolError
 from colonnade.kernels.packing import pack_codes, unpack_codes
 
@@ -68,10 +68,9 @@ class PackedCodes(FixedSizeQuantiser):
     def _code_bits(self, shape: tuple[int, int]) -> int:
         """Return the bits of a code."""
 
-    @property
-    def period(self) -> int:
-        """All symbols are alike."""
-        return 1
+    def sections(self, shape: tuple[int, int]) -> tuple[Section, ...]:
+        """Return one section: all symbols are alike."""
+        return (Section(self.symbol_count(shape)),)
 
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
@@ -85,11 +84,14 @@ class PackedCodes(FixedSizeQuantiser):
         RemoteProtocolError
             If the bits that fill up the last byte are not zero.
         """
-        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
-        count, bits = self.symbol_count(shape), self._code_bits(shape)
-        refuse_filling(packed, count * bits)
-        return unpack_codes(packed, bits, count).astype(np.uint16)
+        return self._codes(body, shape).astype(np.uint16)
 
     def pack(self, symbols: Symbols, shape: tuple[int, int]) -> bytes:
         """Return what follows the side information in a body with these codes."""
         return pack_codes(symbols.astype(np.uint8), self._code_bits(shape))
+
+    def _codes(self, body: bytes, shape: tuple[int, int]) -> NDArray[np.uint8]:
+        packed = np.frombuffer(body, dtype=np.uint8, offset=self._side(shape))
+        count, bits = self.symbol_count(shape), self._code_bits(shape)
+        refuse_filling(packed, count * bits)
+        return unpack_codes(packed, bits, count)

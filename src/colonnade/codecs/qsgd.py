@@ -16,12 +16,12 @@ from colonnade.codecs.codec import (
     Law,
     RelativeVariance,
     check_length,
-    finite,
+    matrix,
+    refuse_nonfinite,
 )
 from colonnade.codecs.packed import PackedCodes
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import qsgd as kernels
-from colonnade.kernels.packing import pack_codes
 from colonnade.streams import StreamKey
 
 __all__ = ["QSGD"]
@@ -98,13 +98,18 @@ class QSGD(PackedCodes):
         Diverged
             If a value is not finite.
         """
-        values = finite(x).reshape(-1)
+        x = matrix(x)
+        values = x.numpy().reshape(-1)
         if values.size == 0:
             return b""
         size = self._size(values.size)
         norms = kernels.norms(values, size, self.norm == "max")
-        codes = kernels.quantise(values, norms, size, self.levels, key.words())
-        return norms.tobytes() + pack_codes(codes, self._code_bits((x.shape[0], x.shape[1])))
+        if not np.isfinite(norms).all():
+            refuse_nonfinite(x)
+        bits = self._code_bits((x.shape[0], x.shape[1]))
+        return norms.tobytes() + kernels.quantise(
+            values, norms, size, self.levels, bits, key.words()
+        )
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
         """Decode into a new float32 tensor of ``shape``.
@@ -123,7 +128,7 @@ class QSGD(PackedCodes):
         norms = np.frombuffer(body, dtype="<f4", count=buckets).astype(np.float32)
         if not (np.isfinite(norms).all() and (norms >= 0).all()):
             raise RemoteProtocolError("a quantised body has a norm that is none")
-        codes = self.unpack(body, shape).astype(np.uint8)
+        codes = self._codes(body, shape)
         if codes.max() > 2 * self.levels:
             raise RemoteProtocolError(f"a code is {codes.max()}, above {2 * self.levels}")
         y = kernels.dequantise(codes, self._units(norms, count), size, self.levels)

@@ -6,16 +6,26 @@ A body is ``side information | symbols``. The codec itself packs its symbols at 
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.codecs.codec import Codec
 
-__all__ = ["Quantiser", "Symbols"]
+__all__ = ["Quantiser", "Section", "Symbols"]
 
 Symbols = NDArray[np.uint16]
+
+
+class Section(NamedTuple):
+    """Symbols in tuples of ``period`` that belong together, such as the two of a point.
+
+    The i-th of every tuple are alike; those of one tuple need not be, and may hang on one another.
+    """
+
+    symbols: int  # how many, a multiple of the period
+    period: int = 1
 
 
 @runtime_checkable
@@ -30,9 +40,8 @@ class Quantiser(Codec, Protocol):
         """How many different symbols there may be: all are below; at most 65536."""
         ...
 
-    @property
-    def period(self) -> int:
-        """Symbols i and i + period are alike: 1 where all are, 2 where they come in pairs."""
+    def sections(self, shape: tuple[int, int]) -> tuple[Section, ...]:
+        """Return which symbols are alike: one section after another of a message of ``shape``."""
         ...
 
     def symbol_count(self, shape: tuple[int, int]) -> int:

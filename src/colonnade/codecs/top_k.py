@@ -147,7 +147,7 @@ class TopK:
             indices = _known(found)
             chosen = values.reshape(-1)[indices].reshape(1, count)
         body = self.values.encode(torch.from_numpy(np.ascontiguousarray(chosen)), key)
-        return encode_support(indices, places) + body
+        return encode_support(indices, places, self._groups(rows)) + body
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
         """Decode into a new float32 tensor of ``shape``, zero where nothing was sent.
@@ -164,14 +164,12 @@ class TopK:
             return torch.zeros(shape)
         places, count = self._places(rows, width)
         chosen = self._sent(rows, width)
-        indices, used = decode_support(memoryview(body), count, places)
+        indices, used = decode_support(memoryview(body), count, places, self._groups(rows))
         values = self.values.decode(body[used:], chosen, key).numpy()
         if not np.isfinite(values).all():
             raise RemoteProtocolError("a sparse body holds a value that is not finite")
         if indices is None:
             return torch.from_numpy(values.reshape(shape))
-        if self.scope == "row" and (indices.reshape(chosen) // width != _numbers(rows)).any():
-            raise RemoteProtocolError("a sparse body has more components in one row than in others")
         y = np.zeros(shape, dtype=np.float32)
         if self.scope == "columns":
             y[:, indices] = values
@@ -190,7 +188,7 @@ class TopK:
             return 0
         places, count = self._places(rows, width)
         values = self.values.bytes_at_most(self._sent(rows, width))
-        return support_bytes_at_most(count, places) + values
+        return support_bytes_at_most(count, places, self._groups(rows)) + values
 
     def _places(self, rows: int, width: int) -> tuple[int, int]:
         """Return among how many places are chosen how many."""
@@ -199,6 +197,10 @@ class TopK:
         if self.scope == "row":
             return rows * width, rows * self._share(width)
         return rows * width, self._share(rows * width)
+
+    def _groups(self, rows: int) -> int:
+        """Return of how many groups of places equally many are chosen."""
+        return rows if self.scope == "row" else 1
 
     def _sent(self, rows: int, width: int) -> tuple[int, int]:
         """Return the shape of the values that are sent."""
@@ -234,7 +236,3 @@ def _largest(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:
 def _known(indices: NDArray[np.int64] | None) -> NDArray[np.int64]:
     assert indices is not None  # values were found to be finite
     return indices
-
-
-def _numbers(rows: int) -> NDArray[np.int64]:
-    return np.arange(rows)[:, None]

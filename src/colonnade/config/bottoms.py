@@ -7,6 +7,7 @@ from typing import Literal
 import pydantic
 from pydantic import Field
 
+from colonnade import defaults
 from colonnade.assembly import Layers, LstmBottom, MvcnnBottom, ResNet18Bottom
 from colonnade.config.sections import Chosen, Count, Share
 
@@ -17,9 +18,9 @@ class _Layers(Chosen):
     """What perceptrons have in common."""
 
     model: Literal["mlp"] = "mlp"
-    widths: list[Count] = Field([128], description="outputs of each layer")
+    widths: list[Count] = Field([*defaults.HIDDEN], description="outputs of each layer")
     activation: Literal["identity", "relu", "sigmoid", "tanh", "gelu"] = Field(
-        "relu", description="follows every layer"
+        defaults.ACTIVATION, description="follows every layer"
     )
     dropout: Share = Field(0.0, description="chance that a component is dropped between layers")
 
@@ -41,7 +42,9 @@ class MlpConfig(_Layers):
 class TopConfig(_Layers):
     """The layers of the label holder's perceptron before its output layer."""
 
-    widths: list[Count] = Field([], description="outputs of each layer; none: a linear model")
+    widths: list[Count] = Field(
+        [*defaults.TOP], description="outputs of each layer; none: a linear model"
+    )
 
 
 class ResNet18Config(Chosen):

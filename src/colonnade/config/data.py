@@ -36,12 +36,15 @@ from colonnade.datasets.pixels import check_normalise
 from colonnade.errors import ConfigurationError
 from colonnade.tables import (
     HashSplit,
+    IdForm,
     StoredTable,
     TableTransformer,
     VerticalTables,
     read_table,
     vertical_tables,
 )
+from colonnade.tables.table import as_table
+from colonnade.tables.together import likely_id
 
 __all__ = ["DataConfig", "Loaded", "as_data_section"]
 
@@ -51,13 +54,17 @@ _IMAGES = {"mnist5k": mnist5k, "mnist": mnist, "fashion_mnist": fashion_mnist}
 
 _Finite = Annotated[Number, pydantic.AllowInfNan(False)]
 
+_SQLITE = "sqlite:///"  # before the path of a file
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$)[^/@]+@")
 
 
 class _Data(Section):
     """What all kinds of data have in common."""
 
-    folder: Path | None = Field(None, description="holds the files; else COLONNADE_DATA")
+    folder: Path | None = Field(
+        None,
+        description="holds the files, relative to this file's own folder; else COLONNADE_DATA",
+    )
     leave_out: list[Name] = Field([], description="parties to train without")
     name: str  # each kind has its own
 
@@ -314,8 +321,8 @@ class FeaturesConfig(Section):
     )
     one_hot_up_to: Count = Field(16, description="categories with more values are hashed")
     hash_buckets: Count = Field(32, description="columns that they are hashed into")
-    unseen: Literal["error", "zeros"] = Field(
-        "error", description="what a category does that no training row has"
+    unseen: Literal["warn", "zeros", "error"] = Field(
+        "warn", description="what a category does that no training row has; warn is zeros, told of"
     )
     output: Literal["tensor", "dict"] = Field(
         "tensor", description="dict gives categories embedding tables instead of columns"
@@ -335,6 +342,15 @@ class TableConfig(Section):
     )
     table: str | None = Field(None, description="of a database: the table")
     query: str | None = Field(None, description="of a database: a query in its place")
+    separator: str | None = Field(
+        None, description="between a text file's columns; by default a comma, or a tab for .tsv"
+    )
+    missing: list[str] = Field(
+        [], description="what a text file writes for a missing value, besides the usual"
+    )
+    decimal: Literal[".", ","] | None = Field(
+        None, description="what a text file writes for the decimal point; by default ."
+    )
 
     @pydantic.field_validator("source")
     @classmethod
@@ -357,18 +373,31 @@ class TableConfig(Section):
             If a variable is not set.
         """
         source = _expanded(self.source)
-        if "://" in source or folder is None:
+        if folder is None:
             return source
-        return str(folder / source)
+        if source.startswith(_SQLITE):
+            return _SQLITE + str(folder / source.removeprefix(_SQLITE))
+        return source if "://" in source else str(folder / source)
 
     def read(
-        self, id: str, columns: list[str] | None, folder: Path | None
+        self, id: str | None, columns: list[str] | None, folder: Path | None
     ) -> pl.DataFrame | StoredTable:
         """Read the table; one of Parquet stays on disk, and is read when it is needed."""
         where = self.where(folder)
-        if where.endswith(".parquet") and "://" not in where:
-            return StoredTable(where, None if columns is None else [id, *columns])
-        return read_table(where, id=id, columns=columns, table=self.table, query=self.query)
+        as_text = self.separator or self.missing or self.decimal  # is refused where it is read
+        if where.endswith(".parquet") and "://" not in where and not as_text:
+            key = [] if id is None else [id]
+            return StoredTable(where, None if columns is None else [*key, *columns])
+        return read_table(
+            where,
+            id=id,
+            columns=columns,
+            table=self.table,
+            query=self.query,
+            separator=self.separator,
+            missing=self.missing,
+            decimal=self.decimal,
+        )
 
 
 class PartyTableConfig(TableConfig):
@@ -384,11 +413,33 @@ class LabelTableConfig(TableConfig):
     column: str = Field(description="the column of labels")
 
 
+class IdsConfig(Section):
+    """The form in which ids are compared; see ``IdForm``."""
+
+    strip: bool = Field(True, description="spaces around, and what cannot be seen")
+    casefold: bool = Field(True, description="whether case is ignored")
+    pad: int | None = Field(
+        None, ge=1, le=64, strict=True, description="digits that ids of digits alone are brought to"
+    )
+
+    def build(self) -> IdForm:
+        """Return the form."""
+        return IdForm(self.strip, self.casefold, self.pad)
+
+
 class TablesConfig(_Data):
     """The organisations' own tables, whose rows are found by an id."""
 
     name: Literal["tables"] = "tables"
-    id: str = Field(description="the column that says whom a row is about, in every table")
+    id: str | None = Field(
+        None, description="the column that says whom a row is about, in every table"
+    )
+    aligned: bool = Field(
+        False, description="in place of an id: row i is the same person in every table already"
+    )
+    ids: IdsConfig | None = Field(
+        None, description="how ids are made alike that different hands have written"
+    )
     parties: dict[Name, PartyTableConfig] = Field(min_length=1)
     labels: LabelTableConfig
     task: Literal["auto", "classification", "regression"] = "auto"
@@ -398,14 +449,23 @@ class TablesConfig(_Data):
         folder = self.folder
         if folder is None and "COLONNADE_DATA" in os.environ and not self._here():
             folder = Path(os.environ["COLONNADE_DATA"])
-        tables = {
+        tables: dict[str, Any] = {
             name: party.read(self.id, party.columns, folder) for name, party in self.parties.items()
         }
+        if self.id is None and not self.aligned:
+            column = likely_id({name: as_table(table) for name, table in tables.items()})
+            looks = f"id: {column}, which looks like it" if column else "id: and its column"
+            raise ConfigurationError(
+                "data: nothing says which rows of the tables are the same person; say "
+                f"{looks}, or aligned: true if the rows are in one order already"
+            )
         answers = self.labels.read(self.id, [self.labels.column], folder)
         return vertical_tables(
             tables,
             answers,
             id=self.id,
+            normalise=None if self.ids is None else self.ids.build(),
+            aligned=self.aligned,
             split=self.split.build(),
             transformers={name: party.features.build() for name, party in self.parties.items()},
             task=self.task,

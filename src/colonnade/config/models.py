@@ -13,6 +13,7 @@ import torch
 from pydantic import AfterValidator, Field
 from torch.optim import lr_scheduler
 
+from colonnade import defaults
 from colonnade.assembly import Bottom, SparseBottom
 from colonnade.config.bottoms import MlpConfig, TopConfig
 from colonnade.config.choices import chosen
@@ -118,7 +119,7 @@ class OptimiserConfig(Section):
     """The optimiser that every organisation uses; settings left out are torch's."""
 
     name: Literal["sgd", "adam", "adamw", "adagrad", "rmsprop"] = "adam"
-    lr: Number = Field(1e-3, gt=0, lt=math.inf)
+    lr: Number = Field(defaults.LEARNING_RATE, gt=0, lt=math.inf)
     momentum: Number | None = Field(None, ge=0, lt=math.inf)
     weight_decay: Number | None = Field(None, ge=0, lt=math.inf)
     scheduler: SchedulerConfig | None = Field(None, description="a constant rate by default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import pydantic
 from pydantic.fields import FieldInfo
 
 from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
+from colonnade.config.data import as_data_section
 from colonnade.config.foreign import plain, shown
 from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
@@ -200,8 +202,40 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
         raise ConfigurationError(f"{path} is not valid YAML{line}") from None
     data = {} if data is None else data
     if isinstance(data, dict):
-        data = override(data, overrides or [])
+        data = override(beside(data, path.absolute().parent), overrides or [])
+        data = beside(data, Path.cwd())  # what --set says is relative to where it is said
+        if not data:
+            raise ConfigurationError(
+                f"{path} is empty; the least that a run can be told is its data, in one line: "
+                "'data: mnist5k' for digits that come along, and for tables of your own the lines "
+                "that docs/tables.md begins with"
+            )
     return parse_config(data, str(path))
+
+
+def beside(data: Any, folder: Path) -> Any:
+    """Return plain values with paths to data, as far as they are relative, put into a folder.
+
+    Tables without a ``folder`` are looked for in this one, unless they are not there and
+    ``COLONNADE_DATA`` names another.
+
+    >>> beside({"data": {"name": "mnist", "folder": "digits"}}, Path("/srv"))
+    {'data': {'name': 'mnist', 'folder': '/srv/digits'}}
+    """
+    section = data.get("data")
+    if not isinstance(section, dict):
+        return data
+    own = section.get("folder")
+    if isinstance(own, str):
+        return data | {"data": section | {"folder": str(folder / own)}}
+    if own is None and as_data_section(section).get("name") == "tables":
+        parties = section.get("parties")
+        first = next(iter(parties.values()), None) if isinstance(parties, dict) else None
+        source = first.get("source") if isinstance(first, dict) else None
+        there = isinstance(source, str) and (folder / source).exists()
+        if there or "COLONNADE_DATA" not in os.environ:
+            return data | {"data": section | {"folder": str(folder)}}
+    return data
 
 
 def override(data: Any, overrides: list[str]) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
+from colonnade import defaults
 from colonnade.assembly import Blueprint, assemble
 from colonnade.config.choices import ours
 from colonnade.config.data import DataConfig, ImagesConfig, Loaded
@@ -19,7 +20,7 @@ from colonnade.config.models import (
     ObjectiveConfig,
     OptimiserConfig,
 )
-from colonnade.config.sections import Count, Number, Section
+from colonnade.config.sections import Count, CountOrAuto, Number, Section
 from colonnade.config.world import CostConfig, NetworkConfig
 from colonnade.drivers import Driver, Processes, Simulate
 from colonnade.errors import ConfigurationError
@@ -34,15 +35,28 @@ __all__ = ["RunConfig"]
 class EarlyStoppingConfig(Section):
     """When to end training before its last epoch; see ``EarlyStopping``."""
 
-    patience: Count | None = Field(5, description="evaluations without improvement; null for ever")
+    patience: Count | None = Field(
+        defaults.PATIENCE, description="evaluations without improvement; null for ever"
+    )
     min_delta: Number = Field(0.0, ge=0, lt=math.inf)
+    by: Literal["loss", "metric"] = Field(
+        "loss", description="what is watched: training's loss, or the deciding metric"
+    )
+
+
+def _stopping(value: Any, _: ValidatorFunctionWrapHandler) -> Any:
+    """Let the word and null pass; whatever else is said is refused as a section would be."""
+    return value if value in ("auto", None) else EarlyStoppingConfig.model_validate(value)
+
+
+_Stopping = Annotated[EarlyStoppingConfig | Literal["auto"] | None, WrapValidator(_stopping)]
 
 
 class TrainingConfig(Section):
     """How long, and in which steps; see ``Training``."""
 
-    epochs: Count = 5
-    batch_size: Count = 128
+    epochs: CountOrAuto = Field("auto", description="auto: about 3000 rounds, 15 to 100 epochs")
+    batch_size: CountOrAuto = Field("auto", description="auto: 16 to 512, by the training rows")
     seed: int = Field(0, ge=-(2**63), lt=2**63, strict=True)
     threads: Count = 1
     evaluate_every: Count | None = Field(None, description="rounds; an epoch by default")
@@ -51,14 +65,19 @@ class TrainingConfig(Section):
     schedule_every: Literal["epoch", "round"] = Field(
         "epoch", description="when schedulers take a step; by round their epochs are rounds"
     )
-    early_stopping: EarlyStoppingConfig | None = Field(
-        None, description="ends training by the validation rows, and goes back to the best model"
+    early_stopping: _Stopping = Field(
+        "auto",
+        description="ends training by the validation rows, and goes back to the best model; "
+        "auto: where there are such rows; null for never",
     )
 
-    def build(self) -> Training:
-        """Return the training settings."""
-        rule = self.early_stopping and EarlyStopping(**self.early_stopping.model_dump())
-        return Training(**self.model_dump() | {"early_stopping": rule})
+    def build(self, validation_rows: int = 0) -> Training:
+        """Return the training settings, where there are so many validation rows."""
+        rule = self.early_stopping
+        if rule == "auto":
+            rule = EarlyStoppingConfig() if validation_rows else None
+        stopping = rule and EarlyStopping(**rule.model_dump())
+        return Training(**self.model_dump() | {"early_stopping": stopping})
 
 
 class RunConfig(Section):
@@ -98,6 +117,7 @@ class RunConfig(Section):
         holder, classes = self.label_holder, data.classes
         self._check_names(set(data.features) - {holder.holds} | {holder.name})
         bottom, bottoms = self.model.bottom_models()
+        epochs = self.training.build().epochs_for(len(data.train))
         blueprint = Blueprint(
             self.objective.build(len(classes) if isinstance(classes, tuple) else classes),
             holder.name,
@@ -107,7 +127,7 @@ class RunConfig(Section):
             self.model.top.build(),
             self.method.build().fusion,
             self.optimiser.build(),
-            self.optimiser.build_scheduler(self.training.epochs),
+            self.optimiser.build_scheduler(epochs),
             self.model.device,
             self.training.seed,
         )
@@ -123,10 +143,11 @@ class RunConfig(Section):
 
     def plan(self, federation: Federation | None = None) -> Plan:
         """Return what the run will cost, before any training."""
+        federation = federation or self.build_federation()
         return plan(
-            federation or self.build_federation(),
+            federation,
             self.method.build(),
-            self.training.build(),
+            self.training.build(len(federation.validation_rows)),
             self.build_driver(),
         )
 
@@ -139,9 +160,10 @@ class RunConfig(Section):
         federation: Federation | None = None,
     ) -> Run:
         """Carry out the run; ``federation`` saves loading the data once more."""
-        return (federation or self.build_federation()).train(
+        federation = federation or self.build_federation()
+        return federation.train(
             self.method.build(),
-            self.training.build(),
+            self.training.build(len(federation.validation_rows)),
             self.build_driver(),
             out=out,
             resume=resume,

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import pydantic
 from pydantic import (
@@ -22,7 +22,18 @@ from pydantic_core.core_schema import ErrorType
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["Bandwidth", "Chosen", "Count", "Name", "Number", "Seconds", "Section", "Share", "near"]
+__all__ = [
+    "Bandwidth",
+    "Chosen",
+    "Count",
+    "CountOrAuto",
+    "Name",
+    "Number",
+    "Seconds",
+    "Section",
+    "Share",
+    "near",
+]
 
 # Numbers with units
 
@@ -61,6 +72,17 @@ Seconds = Annotated[
 ]
 Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: yes is not 1
+
+
+_COUNT = pydantic.TypeAdapter(Count)
+
+
+def _count_or_auto(value: Any, _: pydantic.ValidatorFunctionWrapHandler) -> Any:
+    """Let the word pass; whatever else is said is to be a count, and is refused as one."""
+    return value if value == "auto" else _COUNT.validate_python(value)
+
+
+CountOrAuto = Annotated[Count | Literal["auto"], pydantic.WrapValidator(_count_or_auto)]
 
 
 Share = Annotated[Number, Field(ge=0, lt=1)]

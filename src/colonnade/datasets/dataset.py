@@ -103,6 +103,16 @@ class VerticalDataset:
         return len(self.labels)
 
     @property
+    def people(self) -> None:
+        """Nobody was left out: rows come aligned."""
+        return None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Nothing has to be known of the data."""
+        return ()
+
+    @property
     def transformers(self) -> Mapping[str, Any]:
         """Nothing: the features were never a table."""
         return {}

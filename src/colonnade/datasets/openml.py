@@ -89,6 +89,7 @@ def openml(
     return vertical_tables(
         {party: frame.select(own) for party, own in parties.items()},
         frame[answer],
+        aligned=True,  # columns of one table
         split=split,
         transformers=transformers,
         task=task,

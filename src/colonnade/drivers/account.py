@@ -44,6 +44,8 @@ class Account:
         The role receives nothing of the rounds before this one any more.
     journal
         The ``extent`` of its journal, as of the last look; None if it never had one on disk.
+    departed
+        The ``mark`` of its departures, as of the last look.
     """
 
     sequence: int = 0
@@ -53,6 +55,7 @@ class Account:
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
     closed: int = 0
     journal: tuple[int, int] | None = None
+    departed: int = 0
 
     def note(self, journal: Journal) -> None:
         """Enter how far a journal has come; one in memory leaves what is known of another."""
@@ -89,6 +92,7 @@ class Account:
             "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
             "closed": self.closed,
             "journal": self.journal and list(self.journal),
+            "departed": self.departed,
         }
 
     @classmethod
@@ -104,6 +108,7 @@ class Account:
                 for purpose, kind, *row in data["activities"]
             },
             occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
-            closed=data.get("closed", 0),  # both absent from older checkpoints
+            closed=data.get("closed", 0),  # this and what follows are absent from older checkpoints
             journal=None if journal is None else (journal[0], journal[1]),
+            departed=data.get("departed", 0),
         )

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from colonnade.checkpoints import decode_state, encode_state
+from colonnade.departures import Departures
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
 from colonnade.drivers.driver import Outbox, agreements, identities, perform
@@ -46,13 +47,14 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError
+from colonnade.errors import Aborted, CheckpointError, LocalProtocolError, RemoteProtocolError
 from colonnade.journals import Journal
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, decode_frame
 
 __all__ = ["ChildTask", "play"]
 
+_Parcel = tuple[bytes, bytes, tuple[Any, ...]]  # header, body, row of the ledger
 _HEADROOM = 256  # bytes of a frame besides its body, at most
 
 
@@ -77,6 +79,7 @@ class ChildTask:
     max_body_bytes: int
     saves: bool
     journals: Path | None
+    departures: Path | None
 
 
 class _Stopped(Exception):
@@ -119,6 +122,7 @@ class _Child:
         if task.state is not None:
             self.role.load_state_dict(decode_state(task.state))
         self.journal = Journal(task.journals, self.role.name, task.account.journal)
+        self.departures = Departures(task.departures, self.role.name)
         notes = self.journal.notes()
         self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
         self.account = task.account
@@ -142,7 +146,7 @@ class _Child:
         self.stop = False
         self.outstanding: dict[str, int] = {}  # of which sender how many are awaited before leaving
         self.failure: Exception | None = None
-        self.queues: dict[str, queue.Queue[tuple[bytes, bytes] | None]] = {}
+        self.queues: dict[str, queue.Queue[_Parcel | None]] = {}
         self.writers = []
         for name, connection in peers.items():
             self.queues[name] = queue.Queue(maxsize=task.queue)
@@ -245,8 +249,8 @@ class _Child:
         if send.receiver not in self.queues:
             raise LocalProtocolError(f"{self.role.name} sent {send.kind!r} to {send.receiver!r}")
         start = self.now()
-        message, header = self.outbox.stamp(send, start)
-        self.queues[send.receiver].put((header, message.body))
+        message, header, row = self.outbox.stamp(send, start)
+        self.queues[send.receiver].put((header, message.body, row))
         self.sent[send.receiver] += 1
         waited = self.now() - start
         if waited > 1_000_000:
@@ -302,6 +306,7 @@ class _Child:
     def _complete_account(self) -> None:
         self.account.sequence = self.outbox.sequence
         self.account.note(self.journal)
+        self.account.departed = self.departures.mark()
 
     def _new_entries(self) -> list[Any]:
         entries = self.ledger.since(self.shipped)
@@ -336,13 +341,15 @@ class _Child:
             self.failure = self.failure or error
             self.changed.notify_all()
 
-    def _write(
-        self, connection: Connection, pending: queue.Queue[tuple[bytes, bytes] | None]
-    ) -> None:
-        while (item := pending.get()) is not None:
-            header, body = item
+    def _write(self, connection: Connection, pending: queue.Queue[_Parcel | None]) -> None:
+        while (parcel := pending.get()) is not None:
+            header, body, row = parcel
             try:
+                self.departures.note(row)
                 connection.send_bytes(header + body)
+            except CheckpointError as error:
+                self._fail(error)
+                return
             except ConnectionError:
                 return  # the peer's process ended: the parent knows why, and will tell
 

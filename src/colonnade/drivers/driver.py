@@ -17,12 +17,13 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from colonnade.checkpoints import Checkpoint, CheckpointStore
+from colonnade.departures import lost_since
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.effects import Arrivals, Notes, Role, Send, Work
 from colonnade.errors import ConfigurationError
-from colonnade.ledger import Ledger
+from colonnade.ledger import Entry, Ledger
 from colonnade.streams import work_seed
-from colonnade.wire import MAX_BODY_BYTES, Message, encode_header
+from colonnade.wire import MAX_BODY_BYTES, Message, carried_bytes, encode_header
 
 __all__ = [
     "Assignment",
@@ -36,6 +37,7 @@ __all__ = [
     "agreements",
     "check_roles",
     "identities",
+    "lost_before",
     "perform",
     "refuse_disagreement",
     "threads",
@@ -74,6 +76,10 @@ class Assignment:
         The folder of the organisations' journals, which a run shares with all that it is resumed
         by; None keeps what is committed in memory. One that holds less than when the checkpoint
         that is resumed was written is a ``CheckpointError``.
+    departures
+        The folder where is noted what leaves each organisation, as it leaves; None notes nothing.
+        What is there beyond the checkpoint that is resumed, or beyond nothing, was lost, and is
+        entered in the ledger as such.
     stop_before
         Stop at the boundary of this round, as an interruption would.
     interrupted
@@ -92,6 +98,7 @@ class Assignment:
     checkpoint_every: int = 0
     resume: Checkpoint | None = None
     journals: Path | None = None
+    departures: Path | None = None
     stop_before: int | None = None
     interrupted: Callable[[], bool] = _never
     on_round: Callable[[str, int, int], None] = _ignore
@@ -319,17 +326,29 @@ class Outbox:
         self.sent_bytes = 0
         self._record = ledger.record
 
-    def stamp(self, send: Send, now: int | None) -> tuple[Message, bytes]:
-        """Return the message for ``send`` and its header, and enter it in the ledger."""
+    def stamp(self, send: Send, now: int | None) -> tuple[Message, bytes, tuple[Any, ...]]:
+        """Enter what is sent in the ledger; return the message, its header and its row there."""
         header = encode_header(send.kind, send.purpose, send.round, self.sequence)
         size = len(send.body)
         head = (self.name, send.receiver, send.kind)
         tail = (send.round, self.sequence)
-        self._record((*head, int(send.purpose), *tail, size, size + len(header), now))
+        row = (*head, int(send.purpose), *tail, size, carried_bytes(header, size), now)
+        self._record(row)
         message = Message(*head, send.purpose, *tail, send.body)
         self.sequence += 1
         self.sent_bytes += size
-        return message, header
+        return message, header, row
+
+
+def lost_before(
+    assignment: Assignment, names: Iterable[str], accounts: Mapping[str, Account]
+) -> Iterator[Entry]:
+    """Return what each role had sent that the checkpoint to go on from does not know of."""
+    if assignment.departures is None:
+        return
+    for name in names:
+        account = accounts.get(name) or Account()
+        yield from lost_since(assignment.departures, name, account.departed, account.sequence)
 
 
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:

@@ -37,6 +37,7 @@ from colonnade.drivers.driver import (
     Part,
     RunRecord,
     check_roles,
+    lost_before,
     refuse_disagreement,
 )
 from colonnade.drivers.elsewhere import Elsewhere
@@ -115,6 +116,8 @@ class _Parent:
             for name, role in self.roles.items():
                 if not isinstance(role, Elsewhere):
                     role.load_state_dict(decode_state(cut.states[name]))
+        accounts = {name: Account.from_json(account) for name, account in cut.accounts.items()}
+        self.ledger.extend(lost_before(assignment, self.roles, accounts))
         self.due = self._next_due(assignment.first_round)
         self.gate = self._gate_from(assignment.first_round)
         self.stop_at = assignment.stop_before
@@ -130,7 +133,7 @@ class _Parent:
             name: ChildTask(
                 role,
                 cut.states.get(name) if isinstance(role, Elsewhere) else None,
-                Account.from_json(cut.accounts[name]) if name in cut.accounts else Account(),
+                accounts.get(name) or Account(),
                 cut.mail.get(name, []),
                 gate=self.gate,
                 origin=time.monotonic_ns() - round((self.wall + time.perf_counter()) * 1e9),
@@ -140,6 +143,7 @@ class _Parent:
                 max_body_bytes=assignment.max_body_bytes,
                 saves=assignment.store is not None,
                 journals=assignment.journals,
+                departures=assignment.departures,
             )
             for name, role in self.roles.items()
         }

@@ -197,7 +197,7 @@ class _Actor:
                 self.account.spend(effect.purpose, effect.kind, cpu, cpu)
                 return answer
             case Send():
-                message, _ = self.outbox.stamp(effect, None)
+                message, _, _ = self.outbox.stamp(effect, None)
                 actors[effect.receiver].put(message)
             case Close():
                 self.account.closed = max(self.account.closed, effect.before)

@@ -23,6 +23,7 @@ from typing import Any
 from colonnade.channels import Channel, Network
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.costs import CostModel, Measured
+from colonnade.departures import Departures
 from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
@@ -33,6 +34,7 @@ from colonnade.drivers.driver import (
     RunRecord,
     check_roles,
     identities,
+    lost_before,
     perform,
     threads,
 )
@@ -55,7 +57,7 @@ from colonnade.effects import (
 from colonnade.errors import Aborted, Deadlock, LocalProtocolError
 from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
-from colonnade.wire import Message
+from colonnade.wire import Message, carried_bytes
 
 __all__ = ["Simulate"]
 
@@ -128,7 +130,13 @@ class _Actor:
     """A role on the virtual clock."""
 
     def __init__(
-        self, index: int, role: Role, account: Account, ledger: Ledger, journal: Journal
+        self,
+        index: int,
+        role: Role,
+        account: Account,
+        ledger: Ledger,
+        journal: Journal,
+        departures: Departures,
     ) -> None:
         self.index = index
         self.name = role.name
@@ -137,6 +145,7 @@ class _Actor:
         self.outbox = Outbox(role.name, ledger, account.sequence)
         self.mailbox = Mailbox(account.closed)
         self.journal = journal
+        self.departures = departures
         self.notes = journal.notes()  # as the role begins
         self.coroutine: Coroutine[Effect[Any], Any, None] = role.run()
         self.trace: list[bool | tuple[tuple[str, int], ...]] = []
@@ -156,6 +165,7 @@ class _Actor:
     def snapshot(self) -> dict[str, Any]:
         self.account.sequence = self.outbox.sequence
         self.account.note(self.journal)
+        self.account.departed = self.departures.mark()
         return self.account.as_json()
 
 
@@ -193,6 +203,7 @@ class _Simulation:
             for role in roles:
                 role.load_state_dict(decode_state(resumed.states[role.name]))
                 accounts[role.name] = Account.from_json(resumed.accounts[role.name])
+        self.ledger.extend(lost_before(assignment, [role.name for role in roles], accounts))
         journals = open_journals(
             assignment.journals,
             [role.name for role in roles],
@@ -205,6 +216,7 @@ class _Simulation:
                 accounts.get(role.name) or Account(),
                 self.ledger,
                 journals[role.name],
+                Departures(assignment.departures, role.name),
             )
             for index, role in enumerate(roles)
         ]
@@ -227,6 +239,7 @@ class _Simulation:
         finally:
             for actor in self.actors:
                 actor.journal.close()
+                actor.departures.close()
         completed = all(actor.finished for actor in self.actors)
         if completed and self.assignment.store is not None:
             self._final_checkpoint()
@@ -328,8 +341,9 @@ class _Simulation:
             actor.account.spend(send.purpose, "wait", queue[0] - now)
             self._at(queue[0], _STEP, actor)
             return False
-        message, header = actor.outbox.stamp(send, now)
-        arrival = lane.enter(len(header) + len(send.body), now)
+        message, header, row = actor.outbox.stamp(send, now)
+        actor.departures.note(row)
+        arrival = lane.enter(carried_bytes(header, len(send.body)), now)
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:

@@ -1,4 +1,4 @@
-"""The relay exchange: every party has the labels, and gets all embeddings and the top model."""
+"""The relay exchange: every party is sent the labels, all embeddings and the top model."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from colonnade.roles.relayed_embeddings import (
     TotalReceiver,
     TotalSender,
 )
+from colonnade.roles.shared_labels import labels_flow
 from colonnade.uplinks import Relayable, Uplink
 from colonnade.wire import Purpose
 
@@ -33,7 +34,9 @@ __all__ = ["Relay"]
 
 @dataclass(frozen=True)
 class Relay(Exchange):
-    """Embeddings up, everybody's embeddings and the top model down; every party has the labels.
+    """Embeddings up, everybody's embeddings and the top model down; every party learns the labels.
+
+    Those of the training rows are sent to every party before the first round (purpose ``setup``).
 
     Parameters
     ----------
@@ -95,11 +98,12 @@ exchange
             )
 
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
-        """Return the top model, and what tells the parties of each other's embeddings."""
+        """Return the labels, the top model, and what tells parties of each other's embeddings."""
         layout, rows = agreement.layout, agreement.batches.batch_size
         holder, parties, relayable = layout.label_holder, layout.parties, _relayable(agreement)
         training, table = Purpose.TRAINING, layout.rows
-        flows = [Flow(holder, parties, TOP, training, self.top, 1, agreement.parameters, 1)]
+        top = Flow(holder, parties, TOP, training, self.top, 1, agreement.parameters, 1)
+        flows = [labels_flow(agreement), top]
         if self.others == "codes":
             for party in parties:
                 others = [name for name in parties if name != party]
@@ -134,11 +138,11 @@ exchange
         return replace(self, top=change(self.top))
 
     def party(self, agreement: Agreement, seat: PartySeat) -> RelayParty:
-        """Return the role of a party, which was given the labels."""
+        """Return the role of a party, which will be sent the labels."""
         if seat.shared is None:
             raise ConfigurationError(
-                f"{seat.own.name!r} needs the labels, the loss and the form of the top model: the "
-                "relay exchange shares them with every party"
+                f"{seat.own.name!r} needs the loss and the form of the top model, since the relay "
+                "exchange shares the labels: give its PartySeat shared=Shared(loss, top)"
             )
         others = self._receiver(agreement, seat.own.name)
         return RelayParty(agreement, seat, seat.shared, self.top, others)

@@ -9,7 +9,7 @@ from colonnade.experiments.experiment import (
     Trial,
     reproduce,
 )
-from colonnade.experiments.files import QUICK, write_findings
+from colonnade.experiments.files import QUICK, files_of, write_findings
 
 __all__ = [
     "EXPERIMENTS",
@@ -19,6 +19,7 @@ __all__ = [
     "Results",
     "Scale",
     "Trial",
+    "files_of",
     "reproduce",
     "write_findings",
 ]

@@ -13,6 +13,7 @@ from colonnade.experiments.efvfl_minibatch import EFVFL_LOCAL_UPDATES, EFVFL_PRI
 from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
 from colonnade.experiments.lean import LEAN_MNIST
+from colonnade.experiments.untuned import DEFAULTS
 
 __all__ = ["EXPERIMENTS"]
 
@@ -30,6 +31,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             CVFL_PARTIES,
             CVFL_SCHEDULE,
             LEAN_MNIST,
+            DEFAULTS,
         )
     }
 )

@@ -9,11 +9,17 @@ from rich.console import Console
 
 from colonnade.errors import ConfigurationError
 from colonnade.experiments.experiment import Experiment, Findings, Scale
+from colonnade.outputs import SIGNATURE, check_output, check_outputs
 from colonnade.reports import draw_charts, write_sheets
 
-__all__ = ["QUICK", "write_findings"]
+__all__ = ["QUICK", "files_of", "write_findings"]
 
 QUICK = "A quick trial on little data: these figures mean nothing."
+
+
+def files_of(experiment: Experiment) -> tuple[str, ...]:
+    """Return the names of the files of an experiment but its CSV files."""
+    return tuple(f"{experiment.name}.{kind}" for kind in ("html", "png", "txt"))
 
 
 def write_findings(experiment: Experiment, scale: Scale, findings: Findings, folder: Path) -> None:
@@ -22,7 +28,7 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
     Raises
     ------
     ConfigurationError
-        If the folder cannot be written to.
+        If the folder cannot be written to, or a file is there that Colonnade did not write.
     """
     name, notes = experiment.name, list(findings.notes)
     command = f"colonnade reproduce {name}"
@@ -37,12 +43,19 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
         console.print(sheet.as_table())
     for note in notes:
         console.print(note, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{SIGNATURE}.", highlight=False)
+    tables = {
+        folder / (f"{name}.csv" if number == 0 else f"{name}-{number + 1}.csv"): sheet.as_csv()
+        for number, sheet in enumerate(findings.sheets)
+    }
+    check_outputs(folder, files_of(experiment))
+    for path, content in tables.items():
+        check_output(path, content.splitlines()[0])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.txt").write_text(text.getvalue(), encoding="utf-8")
-        for number, sheet in enumerate(findings.sheets):
-            file = f"{name}.csv" if number == 0 else f"{name}-{number + 1}.csv"
-            (folder / file).write_text(sheet.as_csv(), encoding="utf-8")
+        for path, content in tables.items():
+            path.write_text(content, encoding="utf-8")
         if findings.charts:
             draw_charts(findings.charts, folder / f"{name}.png", experiment.source)
         write_sheets(

@@ -1,6 +1,7 @@
 """Numbers of a few bits each, one after another without gaps, lowest bit first.
 
-Codes of up to 8 bits go eight at a time through a 64-bit word; wider numbers bit by bit.
+Codes of up to 8 bits, a byte each, go eight at a time through a 64-bit word, where they are
+squeezed together in three steps: neighbours, pairs, quadruples. Wider numbers go bit by bit.
 """
 
 from __future__ import annotations
@@ -11,30 +12,50 @@ from numpy.typing import NDArray
 
 from colonnade.kernels.unaligned import load_word, store_word
 
-__all__ = ["pack_codes", "pack_numbers", "unpack_codes", "unpack_numbers"]
+__all__ = [
+    "pack_codes",
+    "pack_numbers",
+    "spread_out",
+    "squeezed",
+    "unpack_codes",
+    "unpack_numbers",
+]
+
+_BYTES_EVEN, _BYTES_ODD = np.uint64(0x00FF00FF00FF00FF), np.uint64(0xFF00FF00FF00FF00)
+_PAIRS_EVEN, _PAIRS_ODD = np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFF0000FFFF0000)
+_QUADS_EVEN, _QUADS_ODD = np.uint64(0x00000000FFFFFFFF), np.uint64(0xFFFFFFFF00000000)
+
+
+@njit(inline="always")
+def squeezed(word, bits):  # type: ignore[no-untyped-def]  # numba infers the types
+    """Return the lowest ``bits`` bits of each byte, side by side; the others must be zero."""
+    word = (word & _BYTES_EVEN) | ((word & _BYTES_ODD) >> np.uint64(8 - bits))
+    word = (word & _PAIRS_EVEN) | ((word & _PAIRS_ODD) >> np.uint64(16 - 2 * bits))
+    return (word & _QUADS_EVEN) | ((word & _QUADS_ODD) >> np.uint64(32 - 4 * bits))
+
+
+@njit(inline="always")
+def spread_out(word, bits):  # type: ignore[no-untyped-def]
+    """Return the lowest eight numbers of ``bits`` bits, a byte each."""
+    quads = np.uint64((1 << (4 * bits)) - 1)
+    pairs = np.uint64((1 << (2 * bits)) - 1) * np.uint64(0x0000000100000001)
+    singles = np.uint64((1 << bits) - 1) * np.uint64(0x0001000100010001)
+    word = (word & quads) | (((word >> np.uint64(4 * bits)) & quads) << np.uint64(32))
+    word = (word & pairs) | (((word >> np.uint64(2 * bits)) & pairs) << np.uint64(16))
+    return (word & singles) | (((word >> np.uint64(bits)) & singles) << np.uint64(8))
 
 
 @njit(cache=True, nogil=True)
-def _pack_codes(codes, bits, body):  # type: ignore[no-untyped-def]
+def _pack_codes(words, bits, body):  # type: ignore[no-untyped-def]
     # ``body`` has eight bytes more than it needs: words are written whole, and overlap.
-    blocks = (len(codes) + 7) // 8
-    for block in range(blocks):
-        word = np.uint64(0)
-        for j in range(min(8, len(codes) - 8 * block)):
-            word |= np.uint64(codes[8 * block + j]) << np.uint64(j * bits)
-        store_word(body, block * bits, word)
+    for j in range(len(words)):
+        store_word(body, j * bits, squeezed(words[j], bits))
 
 
 @njit(cache=True, nogil=True)
-def _unpack_codes(body, bits, codes):  # type: ignore[no-untyped-def]
-    mask = np.uint64((1 << bits) - 1)
-    blocks = (len(codes) + 7) // 8
-    words = np.empty(blocks, dtype=np.uint64)
-    for block in range(blocks):
-        words[block] = load_word(body, block * bits)
-    for block in range(blocks):
-        for j in range(min(8, len(codes) - 8 * block)):
-            codes[8 * block + j] = np.uint8((words[block] >> np.uint64(j * bits)) & mask)
+def _unpack_codes(body, bits, words):  # type: ignore[no-untyped-def]
+    for j in range(len(words)):
+        words[j] = spread_out(load_word(body, j * bits), bits)
 
 
 @njit(cache=True, nogil=True)
@@ -64,9 +85,16 @@ def pack_codes(codes: NDArray[np.uint8], bits: int) -> bytes:
     >>> pack_codes(np.array([1, 2, 3], dtype=np.uint8), 4).hex()
     '2103'
     """
-    size = -(-len(codes) * bits // 8)
+    if bits == 8:
+        return codes.tobytes()
+    size, whole = -(-len(codes) * bits // 8), len(codes) // 8 * 8
     body = np.empty(size + 8, dtype=np.uint8)
-    _pack_codes(codes, bits, body)
+    codes = np.ascontiguousarray(codes)
+    _pack_codes(codes[:whole].view(np.uint64), bits, body)
+    if whole < len(codes):
+        last = np.zeros(8, dtype=np.uint8)
+        last[: len(codes) - whole] = codes[whole:]
+        _pack_codes(last.view(np.uint64), bits, body[whole // 8 * bits :])
     return body[:size].tobytes()
 
 
@@ -76,9 +104,12 @@ def unpack_codes(body: NDArray[np.uint8], bits: int, count: int) -> NDArray[np.u
     >>> unpack_codes(np.frombuffer(bytes.fromhex("2103"), np.uint8), 4, 3)
     array([1, 2, 3], dtype=uint8)
     """
-    codes = np.empty(count, dtype=np.uint8)
-    _unpack_codes(np.concatenate([body, np.zeros(8, dtype=np.uint8)]), bits, codes)
-    return codes
+    if bits == 8:
+        return body[:count].copy()
+    codes = np.empty(-(-count // 8) * 8, dtype=np.uint8)
+    longer = np.concatenate([body, np.zeros(8, dtype=np.uint8)])
+    _unpack_codes(longer, bits, codes.view(np.uint64))
+    return codes[:count]
 
 
 def pack_numbers(numbers: NDArray[np.int64], width: int) -> bytes:

@@ -2,8 +2,8 @@
 
 Values are handled in pieces of 1024, which stay in the first-level cache while they pass through
 loops that each vectorise: draw dither, quantise to a byte each, pack. Packing squeezes eight codes
-of a 64-bit word together in three steps (neighbours, pairs, quadruples) and writes its b lowest
-bytes, so codes lie one after another with the lowest bit first, whatever b is.
+of a 64-bit word together (``packing.py``) and writes its b lowest bytes, so codes lie one after
+another with the lowest bit first, whatever b is.
 
 Dither comes 16 bits a value: value n of a message takes the n-th half of the stream's 32-bit
 words, lower half first.
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from colonnade.kernels.packing import spread_out, squeezed
 from colonnade.kernels.philox import fill_words
 from colonnade.kernels.unaligned import load_word, store_word
 
@@ -33,10 +34,6 @@ _MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 _SPREAD = np.float32(2.0**-16)
 _CENTRE = np.float32(0.5)
 _LARGEST = np.finfo(np.float32).max
-
-_BYTES_EVEN, _BYTES_ODD = np.uint64(0x00FF00FF00FF00FF), np.uint64(0xFF00FF00FF00FF00)
-_PAIRS_EVEN, _PAIRS_ODD = np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFF0000FFFF0000)
-_QUADS_EVEN, _QUADS_ODD = np.uint64(0x00000000FFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 
 
 @njit(inline="always")
@@ -69,8 +66,6 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         rest = np.zeros(PIECE, dtype=np.float32)
         top = np.float32((1 << bits) - 1)
         zero, one = np.float32(0), np.float32(1)
-        by_pair, by_quad = np.uint64(8 - bits), np.uint64(16 - 2 * bits)
-        by_eight = np.uint64(32 - 4 * bits)
         largest = np.uint32(0)
         for piece in range((len(x) + PIECE - 1) // PIECE):
             start = piece * PIECE
@@ -97,10 +92,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 continue
             first = piece * _BLOCKS * bits
             for j in range(_BLOCKS):
-                w = words[j]
-                w = (w & _BYTES_EVEN) | ((w & _BYTES_ODD) >> by_pair)
-                w = (w & _PAIRS_EVEN) | ((w & _PAIRS_ODD) >> by_quad)
-                words[j] = (w & _QUADS_EVEN) | ((w & _QUADS_ODD) >> by_eight)
+                words[j] = squeezed(words[j], bits)
             for j in range((count + 7) // 8):
                 store_word(body, first + j * bits, words[j])
         return largest >= _INFINITY
@@ -112,10 +104,6 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         random = np.empty(PIECE // 4, dtype=np.uint64)
         draws = random.view(np.uint16)
         rest = np.zeros(_BLOCKS * 8 + 8, dtype=np.uint8)
-        quads = np.uint64((1 << (4 * bits)) - 1)
-        pairs = np.uint64((1 << (2 * bits)) - 1) * np.uint64(0x0000000100000001)
-        singles = np.uint64((1 << bits) - 1) * np.uint64(0x0001000100010001)
-        by_one, by_two, by_four = np.uint64(bits), np.uint64(2 * bits), np.uint64(4 * bits)
         one = np.float32(1)
         unit = step * np.float32(2.0**-17) if dithered else step
         back = np.float32(1) / scale
@@ -138,10 +126,7 @@ def _make(dithered: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 for j in range(_BLOCKS):
                     words[j] = load_word(source, first + j * bits)
                 for j in range(_BLOCKS):
-                    w = words[j]
-                    w = (w & quads) | (((w >> by_four) & quads) << np.uint64(32))
-                    w = (w & pairs) | (((w >> by_two) & pairs) << np.uint64(16))
-                    words[j] = (w & singles) | (((w >> by_one) & singles) << np.uint64(8))
+                    words[j] = spread_out(words[j], bits)
             if dithered:
                 fill_words(random, piece * _BLOCKS, upper, key)
             for j in range(count):

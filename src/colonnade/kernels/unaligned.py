@@ -1,4 +1,4 @@
-"""64-bit words at any byte of an array, and counting their bits: numba has no notation for it."""
+"""64-bit words at any byte of an array: numba has no notation for it."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 # numba's extension interface has no types.
@@ -13,7 +13,7 @@ from numba.core.imputils import impl_ret_untracked
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-__all__ = ["load_word", "store_word", "trailing_ones"]
+__all__ = ["load_word", "store_word"]
 
 _WORD = ir.IntType(64)
 
@@ -52,14 +52,3 @@ def store_word(typing_context, body, offset, word):
         return context.get_dummy_value()
 
     return types.void(body, types.intp, types.uint64), generate
-
-
-@_untyped
-def trailing_ones(typing_context, word):
-    """Return how many of the lowest bits of a uint64 are 1, up to the first that is not."""
-
-    def generate(context, builder, signature, arguments):
-        inverted = builder.not_(arguments[0])
-        return builder.cttz(inverted, ir.Constant(ir.IntType(1), 0))  # 64 where all are 1
-
-    return types.uint64(types.uint64), generate

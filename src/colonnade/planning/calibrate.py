@@ -67,7 +67,8 @@ def calibrated(
     federation: Federation, method: Method, training: Training, costs: Measured
 ) -> CostModel:
     """Time a few rounds of the real federation, on this machine, without a network."""
-    batches = training.batch_size * _ROUNDS
+    size = training.batch_size_for(len(federation.train_rows))
+    batches = size * _ROUNDS
     some = Federation(
         federation.parties,
         federation.label_holder,
@@ -77,7 +78,7 @@ def calibrated(
         federation.validation_rows[: 2 * training.evaluation_rows],
     )
     recorder = _Recorder(costs)
-    rounds = -(-len(some.train_rows) // training.batch_size)
+    rounds = -(-len(some.train_rows) // size)
     schedule = replace(
         training, epochs=-(-_ROUNDS // rounds), early_stopping=None, evaluate_every=None
     )

@@ -68,7 +68,7 @@ def hollow_federation(federation: Federation) -> Federation:
         [Party(p.name, nothing, _Hollow(federation.widths[p.name])) for p in federation.parties],
         LabelHolder(
             name,
-            torch.zeros(federation.rows),
+            federation.label_holder.labels,
             _HollowTop(parameter_count(federation.label_holder.top)),
             _sum,
             features=None if own is None else nothing,

@@ -95,6 +95,11 @@ class Plan:
         return int(self.traffic.filter(purpose="evaluation")["body_bytes"].sum())
 
     @property
+    def bytes_setup(self) -> int:
+        """Bodies sent before the first round: labels that an exchange shares, keys."""
+        return int(self.traffic.filter(purpose="setup")["body_bytes"].sum())
+
+    @property
     def bytes_framed(self) -> int:
         """Everything, envelopes included."""
         return int(self.traffic["framed_bytes"].sum())
@@ -108,6 +113,7 @@ class Plan:
             "bytes_up": self.bytes_up,
             "bytes_down": self.bytes_down,
             "bytes_evaluation": self.bytes_evaluation,
+            "bytes_setup": self.bytes_setup,
             "bytes_framed": self.bytes_framed,
             "bytes_exact": self.exact,
             "bytes_bound_because": list(self.why_bound),
@@ -159,7 +165,7 @@ def plan(
     (4800, True)
     """
     method = method or svfl()
-    training = training or Training()
+    training = (training or Training()).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)
     network = driver.network if isinstance(driver, Simulate) else Network()
@@ -176,7 +182,8 @@ def plan(
         schedule = replace(training, epochs=epochs, early_stopping=stopping)
         return hollow.train(thin, schedule, simulator)
 
-    epochs, rounds = training.epochs, agreement.batches.rounds_per_epoch
+    epochs = training.epochs_for(len(federation.train_rows))
+    rounds = agreement.batches.rounds_per_epoch
     every = training.evaluate_every or rounds
     flows = agreement.flows()
     steady = all(flow.format.at(0) == flow.format for flow in flows)

@@ -4,18 +4,21 @@ from colonnade.reports.chart import Chart, Curve, draw_charts
 from colonnade.reports.page import write_comparison, write_page, write_sheets
 from colonnade.reports.pictures import draw_comparison, draw_run
 from colonnade.reports.sheet import Sheet
-from colonnade.reports.tables import comparison_table, human_bytes, human_seconds
+from colonnade.reports.tables import comparison_table, comparison_tables, human_bytes, human_seconds
+from colonnade.reports.words import left_out
 
 __all__ = [
     "Chart",
     "Curve",
     "Sheet",
     "comparison_table",
+    "comparison_tables",
     "draw_charts",
     "draw_comparison",
     "draw_run",
     "human_bytes",
     "human_seconds",
+    "left_out",
     "write_comparison",
     "write_page",
     "write_sheets",

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 
+from colonnade.outputs import SIGNATURE, check_output
 from colonnade.reports.figures import Figure, empty_plot, plot_text
 from colonnade.reports.palette import GRID, colour
 
@@ -112,7 +113,14 @@ def _band(plot: go.Figure, curve: Curve, shade: str) -> None:
 
 
 def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
-    """Draw charts into one PNG file, two in a row."""
+    """Draw charts into one PNG file, two in a row.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
+    """
+    check_output(path)
     columns = min(2, len(charts))
     rows = math.ceil(len(charts) / columns)
     canvas = Canvas(figsize=(5.6 * columns, 3.7 * rows + 0.4), dpi=120, layout="constrained")
@@ -141,4 +149,4 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
     for place in range(len(charts), rows * columns):
         axes[place // columns][place % columns].set_visible(False)
     canvas.suptitle(title, fontsize=12)
-    canvas.savefig(path, format="png")
+    canvas.savefig(path, format="png", metadata={"Comment": SIGNATURE})

@@ -5,15 +5,16 @@ Axes name their quantity and its unit; a unit is chosen for a figure, so that it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 
 import plotly.graph_objects as go
 import polars as pl
 
+from colonnade.reports.groups import by_metric, is_classifier
 from colonnade.reports.palette import GRID, INK, WAITING, colour
-from colonnade.reports.words import words
+from colonnade.reports.words import purposes_told, words
 from colonnade.runs import Run
 from colonnade.wire import Purpose
 
@@ -61,8 +62,8 @@ def run_figures(run: Run) -> list[Figure]:
     runs = {name: run}
     figures = [
         _metrics_by_epoch(run),
-        _against_bytes(runs),
-        _against_time(runs),
+        _against_bytes(runs, list(runs)),
+        _against_time(runs, list(runs)),
         _losses(run),
         _bytes_by_party(run),
         _bytes_by_purpose(run),
@@ -73,16 +74,29 @@ def run_figures(run: Run) -> list[Figure]:
 
 def comparison_figures(runs: Mapping[str, Run]) -> list[Figure]:
     """Return the figures that put several runs side by side."""
+    groups, order = by_metric(runs), list(runs)
+    classes = {name: run for name, run in runs.items() if is_classifier(run)}
+    numbers = {name: run for name, run in runs.items() if name not in classes}
     figures = [
-        _against_epochs(runs),
-        _against_bytes(runs),
-        _against_time(runs),
-        _loss_by_epoch(runs),
-        _frontier(runs),
+        *_of_each(groups.values(), order, _against_epochs, _against_bytes, _against_time),
+        *_of_each((classes, numbers), order, _loss_by_epoch),
+        *_of_each(groups.values(), order, _frontier),
         _bytes_by_run(runs),
         _time_shares(runs),
     ]
     return [figure for figure in figures if figure is not None]
+
+
+def _of_each(
+    groups: Iterable[Mapping[str, Run]],
+    order: Sequence[str],
+    *make: Callable[[Mapping[str, Run], Sequence[str]], Figure | None],
+) -> Iterator[Figure]:
+    """Yield the figures of each group of runs that can be compared, each with a key of its own."""
+    for number, group in enumerate(group for group in groups if group):
+        for figure in (each(group, order) for each in make):
+            if figure is not None:
+                yield replace(figure, key=f"{figure.key}-{number}") if number else figure
 
 
 # Curves
@@ -111,25 +125,25 @@ def _metrics_by_epoch(run: Run) -> Figure | None:
     return Figure("metric-epochs", "Metrics against epochs", plot)
 
 
-def _against_epochs(runs: Mapping[str, Run]) -> Figure | None:
-    figure = _curves("metric-epochs", "against epochs", runs, "epoch", 1, "epochs")
+def _against_epochs(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
+    figure = _curves("metric-epochs", "against epochs", runs, "epoch", 1, "epochs", order)
     if figure is not None:
         _whole_ticks(figure.plot, *runs.values())
     return figure
 
 
-def _against_bytes(runs: Mapping[str, Run]) -> Figure | None:
+def _against_bytes(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
     most = max((_sent(run) for run in runs.values()), default=0)
     scale, unit = _byte_unit(most)
     label = f"training bytes, up and down ({unit})"
-    figure = _curves("metric-bytes", "against bytes", runs, "sent", scale, label)
+    figure = _curves("metric-bytes", "against bytes", runs, "sent", scale, label, order)
     least = min((_sent(run) for run in runs.values()), default=0)
     if figure is not None and most > 20 * max(least, 1):
         figure.plot.update_xaxes(type="log", dtick=1)
     return figure
 
 
-def _against_time(runs: Mapping[str, Run]) -> Figure | None:
+def _against_time(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
     virtual = [name for name, run in runs.items() if run.summary["seconds_virtual"] is not None]
     # Modelled and measured seconds do not belong on one axis: the more frequent clock is shown.
     modelled = len(virtual) * 2 >= len(runs)
@@ -138,7 +152,7 @@ def _against_time(runs: Mapping[str, Run]) -> Figure | None:
     scale, unit = _second_unit(longest)
     clock = "modelled" if modelled else "wall"
     figure = _curves(
-        "metric-time", "against time", shown, "seconds", scale, f"{clock} time ({unit})", list(runs)
+        "metric-time", "against time", shown, "seconds", scale, f"{clock} time ({unit})", order
     )
     if figure is None or len(shown) == len(runs):
         return figure
@@ -154,12 +168,11 @@ def _curves(
     x: str,
     scale: float,
     label: str,
-    order: Sequence[str] | None = None,
+    order: Sequence[str],
 ) -> Figure | None:
     """Return the deciding metric of each run against a quantity."""
     metric = str(next(iter(runs.values())).summary["metric"])
     plot = empty_plot(label, words(metric))
-    order = order or list(runs)
     for name, run in runs.items():
         own = str(run.summary["metric"])
         history = _with_sent(run.history)
@@ -175,7 +188,7 @@ def _curves(
 
 
 def _losses(run: Run) -> Figure | None:
-    plot = empty_plot("epochs", "loss (nats)" if _is_classifier(run) else "loss")
+    plot = empty_plot("epochs", "loss (nats)" if is_classifier(run) else "loss")
     for index, column in enumerate(_LOSSES):
         if column in run.history.columns:
             _line(plot, words(column), run.history, "epoch", column, index)
@@ -183,11 +196,11 @@ def _losses(run: Run) -> Figure | None:
     return Figure("loss", "Loss", plot) if plot.data else None
 
 
-def _loss_by_epoch(runs: Mapping[str, Run]) -> Figure | None:
-    nats = all(_is_classifier(run) for run in runs.values())
+def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
+    nats = all(is_classifier(run) for run in runs.values())
     plot = empty_plot("epochs", "training loss (nats)" if nats else "training loss")
-    for index, (name, run) in enumerate(runs.items()):
-        _line(plot, name, run.history, "epoch", "train_loss", index)
+    for name, run in runs.items():
+        _line(plot, name, run.history, "epoch", "train_loss", order.index(name))
     _whole_ticks(plot, *runs.values())
     _make_room(plot)
     return Figure("loss", "Training loss", plot) if plot.data else None
@@ -232,14 +245,14 @@ def _mark_best(plot: go.Figure, run: Run) -> None:
         )
 
 
-def _frontier(runs: Mapping[str, Run]) -> Figure | None:
+def _frontier(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
     """Return what each run reached against what it sent."""
     first = next(iter(runs.values())).summary
     scale, unit = _byte_unit(max(_sent(run) for run in runs.values()))
     plot = empty_plot(
         f"training bytes, up and down ({unit})", f"best {words(str(first['metric']))}"
     )
-    for index, (name, run) in enumerate(runs.items()):
+    for name, run in runs.items():
         if run.summary["best"] is not None:
             plot.add_trace(
                 go.Scatter(
@@ -247,7 +260,7 @@ def _frontier(runs: Mapping[str, Run]) -> Figure | None:
                     y=[run.summary["best"]],
                     name=plot_text(name),
                     mode="markers",
-                    marker={"size": 12, "color": colour(index)},
+                    marker={"size": 12, "color": colour(order.index(name))},
                     hovertemplate="%{x:.4g} " + unit + ", %{y:.4f}<extra>%{fullData.name}</extra>",
                 )
             )
@@ -267,7 +280,9 @@ def _frontier(runs: Mapping[str, Run]) -> Figure | None:
 def _bytes_by_party(run: Run) -> Figure | None:
     """Return what went up from and down to each party for training, by kind."""
     holder = run.summary["label_holder"]
-    ledger = run.ledger.frame().filter(pl.col("purpose").is_in(Purpose.training_labels()))
+    ledger = run.ledger.frame().filter(
+        pl.col("purpose").is_in(Purpose.training_labels()) & ~pl.col("lost")
+    )
     party = pl.when(pl.col("sender") == holder).then("receiver").otherwise("sender")
     grouped = (
         ledger.with_columns(party=party, up=pl.col("receiver") == holder)
@@ -290,7 +305,7 @@ def _bytes_by_party(run: Run) -> Figure | None:
 
 def _bytes_by_purpose(run: Run) -> Figure | None:
     grouped = (
-        run.ledger.frame()
+        purposes_told(run.ledger)
         .with_columns(envelopes=pl.col("framed_bytes") - pl.col("body_bytes"))
         .group_by("purpose", maintain_order=True)
         .agg(pl.col("body_bytes").sum(), pl.col("envelopes").sum())
@@ -452,10 +467,6 @@ def _unit_of(metric: str) -> str:
     if name in ("accuracy", "auc", "f1", "macro_f1") or name.startswith("top_"):
         return "score"
     return words(name)
-
-
-def _is_classifier(run: Run) -> bool:
-    return not any(column.endswith("_rmse") for column in run.history.columns)
 
 
 def _with_sent(history: pl.DataFrame) -> pl.DataFrame:

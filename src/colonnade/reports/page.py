@@ -19,10 +19,12 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from colonnade import __version__
+from colonnade.outputs import SIGNATURE, check_output
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
+from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import human_bytes, human_seconds
-from colonnade.reports.words import words
+from colonnade.reports.words import left_out, purposes_told, words
 from colonnade.runs import Run
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
@@ -46,6 +48,8 @@ def write_page(run: Run, path: Path) -> None:
 
     Raises
     ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     OSError
         If the file cannot be written.
     """
@@ -56,7 +60,7 @@ def write_page(run: Run, path: Path) -> None:
         title=f"{s['method']}, {len(parties)} {'party' if len(parties) == 1 else 'parties'}",
         lead=_lead(run),
         numbers=_headlines(run),
-        first_table=None,
+        first_tables=[],
         figures=run_figures(run),
         protection=[("", _protection(run))],
         warnings=s["warnings"],
@@ -80,9 +84,12 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
 
     Raises
     ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     OSError
         If the file cannot be written.
     """
+    groups = by_metric(runs)
     first = next(iter(runs.values())).summary
     rows = {_rows(run.summary) for run in runs.values()}
     differing = _differing(runs)
@@ -98,7 +105,10 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
         title=title or "Runs side by side",
         lead=f"{len(runs)} runs on {_rows(first)}." if len(rows) == 1 else f"{len(runs)} runs.",
         numbers=[],
-        first_table=_runs_table(runs),
+        first_tables=[
+            _runs_table(group, f"Results by {words(metric)}" if len(groups) > 1 else "Results")
+            for metric, group in groups.items()
+        ],
         figures=comparison_figures(runs),
         protection=[
             ("" if len(names) == len(runs) else ", ".join(names), facts)
@@ -127,6 +137,8 @@ def write_sheets(
 
     Raises
     ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     OSError
         If the file cannot be written.
     """
@@ -135,7 +147,7 @@ def write_sheets(
         title=title,
         lead=lead,
         numbers=[],
-        first_table=sheets[0] if sheets else None,
+        first_tables=sheets[:1],
         figures=figures,
         protection=[],
         warnings=notes,
@@ -146,6 +158,7 @@ def write_sheets(
 
 
 def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
+    check_output(path)
     drawn = [
         {
             "title": figure.title,
@@ -163,7 +176,7 @@ def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
         version=__version__,
         plotly=get_plotlyjs() if drawn else "",
         figures=drawn,
-        footer=f"Written by Colonnade {__version__}. Bytes are lengths of bodies that were sent; "
+        footer=f"{SIGNATURE}. Bytes are lengths of bodies that were sent; "
         "seconds are modelled or measured, as each says.",
         **content,
     )
@@ -190,9 +203,11 @@ def _lead(run: Run) -> str:
         how = f"interrupted before round {s['rounds']:,}"
     elif s.get("stopped_early"):
         how = f"stopped early, after {s['rounds']:,} rounds"
+    absent = left_out(s)
+    people = f"{_capital(absent)}. " if absent else ""
     return (
         f"{', '.join(s['parties'])}; labels with {s['label_holder']}. {_capital(_rows(s))}. "
-        f"{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
+        f"{people}{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
     )
 
 
@@ -214,6 +229,8 @@ def _headlines(run: Run) -> list[_Fact]:
         _Fact("sent up", human_bytes(s["bytes_up"]), "for training"),
         _Fact("sent down", human_bytes(s["bytes_down"]), "for training"),
         _Fact("sent besides", human_bytes(s["bytes_evaluation"]), "to evaluate"),
+        *_besides(s),
+        _Fact("everything", human_bytes(s["bytes_framed"]), "with envelopes"),
         *_discarded(s),
         _Fact(
             _clock(run),
@@ -221,6 +238,17 @@ def _headlines(run: Run) -> list[_Fact]:
             f"of training; compute {s['clock']['compute']}",
         ),
     ]
+    return facts
+
+
+def _besides(summary: Mapping[str, Any]) -> list[_Fact]:
+    """Return what was sent to set up, and what a crash undid, where there was any."""
+    facts = []
+    if summary.get("bytes_setup"):
+        facts.append(_Fact("sent before", human_bytes(summary["bytes_setup"]), "to set up"))
+    if count := summary.get("messages_lost"):
+        size = human_bytes(summary["bytes_lost"])
+        facts.append(_Fact("lost to a crash", size, f"in {count:,} messages, sent again"))
     return facts
 
 
@@ -251,7 +279,7 @@ def _protection(run: Run) -> list[_Fact]:
 
 def _ledger_table(run: Run) -> Sheet:
     grouped = (
-        run.ledger.frame()
+        purposes_told(run.ledger)
         .group_by("sender", "receiver", "kind", "purpose", maintain_order=True)
         .agg(pl.len(), pl.col("body_bytes").sum(), pl.col("framed_bytes").sum())
     )
@@ -297,7 +325,8 @@ def _activities(run: Run) -> Sheet:
 # Several runs
 
 
-def _runs_table(runs: Mapping[str, Run]) -> Sheet:
+def _runs_table(runs: Mapping[str, Run], title: str) -> Sheet:
+    """Return what runs that are judged by one metric reached and took."""
     first = next(iter(runs.values())).summary
     metric = str(first["metric"])
     tested = [k for k in (first.get("test") or {}) if metric == f"validation_{k}"]
@@ -306,12 +335,10 @@ def _runs_table(runs: Mapping[str, Run]) -> Sheet:
     for name, run in runs.items():
         s = run.summary
         sent = s["bytes_up"] + s["bytes_down"]
-        own = words(str(s["metric"]))
-        value = _number(s["best"]) + ("" if str(s["metric"]) == metric else f" ({own})")
         rows.append(
             (
                 name,
-                value,
+                _number(s["best"]),
                 *(_number((s.get("test") or {}).get(k)) for k in tested),
                 human_bytes(s["bytes_up"]),
                 human_bytes(s["bytes_down"]),
@@ -324,7 +351,7 @@ def _runs_table(runs: Mapping[str, Run]) -> Sheet:
     head += ("sent up", "down", "of the first", "time")
     real = any(run.summary["seconds_virtual"] is None for run in runs.values())
     note = ("* real time on this machine; other t" if real else "T") + "imes are modelled."
-    return Sheet("Results", head, rows, note=note)
+    return Sheet(title, head, rows, note=note)
 
 
 def _differing(runs: Mapping[str, Run]) -> Sheet:

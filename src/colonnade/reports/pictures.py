@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from colonnade.outputs import SIGNATURE, check_output
+from colonnade.reports.groups import by_metric
 from colonnade.reports.palette import GRID, colour
 from colonnade.reports.words import words
 from colonnade.runs import Run
@@ -36,14 +38,27 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
         The PNG file.
     title
         Stands above the picture.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is a file that Colonnade did not write.
     """
-    first = next(iter(runs.values()))
-    metric = str(first.summary["metric"])
-    virtual = first.summary["seconds_virtual"] is not None
+    check_output(path)
+    groups = by_metric(runs)
     # Figures of our own rather than pyplot's: no global state, no window system.
-    figure = Figure(figsize=(11, 7), dpi=120, layout="constrained")
+    figure = Figure(figsize=(11, 7 * len(groups)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(2, 2)
+    axes: Any = figure.subplots(2 * len(groups), 2)
+    for number, (metric, group) in enumerate(groups.items()):
+        _draw_group(axes[2 * number : 2 * number + 2], metric, group, list(runs))
+    figure.suptitle(title, fontsize=12)
+    figure.savefig(path, format="png", metadata={"Comment": SIGNATURE})
+
+
+def _draw_group(axes: Any, metric: str, runs: Mapping[str, Run], order: Sequence[str]) -> None:
+    """Draw runs that are judged by one metric into two rows of axes."""
+    virtual = next(iter(runs.values())).summary["seconds_virtual"] is not None
     panels: list[tuple[Axes, str, str, str]] = [
         (axes[0, 0], "epoch", metric, "epochs"),
         (axes[0, 1], "megabytes", metric, "training bytes sent, both directions (MB)"),
@@ -51,12 +66,13 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
         (axes[1, 1], "epoch", "train_loss", "epochs"),
     ]
     for ax, x, y, label in panels:
-        for index, (name, run) in enumerate(runs.items()):
+        for name, run in runs.items():
             if x == "seconds" and (run.summary["seconds_virtual"] is not None) is not virtual:
                 continue  # modelled and measured seconds do not belong on one axis
             history = _with_megabytes(run.history)
             if x in history.columns and y in history.columns:
-                ax.plot(history[x], history[y], marker=".", color=colour(index), label=name)
+                shade = colour(order.index(name))
+                ax.plot(history[x], history[y], marker=".", color=shade, label=name)
         ax.set_xlabel(label)
         ax.set_ylabel(_words(y))
         ax.grid(visible=True, color=GRID, linewidth=0.8)
@@ -65,10 +81,8 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     if max(spread) > 5 * max(min(spread), 1):
         axes[0, 1].set_xscale("log")
         axes[0, 1].xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    figure.suptitle(title, fontsize=12)
     if axes[0, 0].lines:
         axes[0, 0].legend(frameon=False)
-    figure.savefig(path, format="png")
 
 
 def _with_megabytes(history: pl.DataFrame) -> pl.DataFrame:

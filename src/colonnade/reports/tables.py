@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Table
 
+from colonnade.errors import ConfigurationError
+from colonnade.reports.groups import by_metric
 from colonnade.reports.words import words
 from colonnade.runs import Run
 
-__all__ = ["comparison_table", "human_bytes", "human_seconds"]
+__all__ = ["comparison_table", "comparison_tables", "human_bytes", "human_seconds"]
 
 
 def human_bytes(count: float) -> str:
@@ -47,13 +51,29 @@ def _three(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
+def comparison_tables(runs: Mapping[str, Run]) -> list[Table]:
+    """Return a table for each metric that runs are judged by; see ``comparison_table``."""
+    return [comparison_table(group) for group in by_metric(runs).values()]
+
+
 def comparison_table(runs: Mapping[str, Run]) -> Table:
     """Return a table with a row for each run: best metric, bytes by direction, and time.
 
-    Bytes are those of bodies sent for training, with several runs also as a share of the first
-    run's. The time is that of training, on the simulator's clock; times of runs in real time carry
-    a star, for they were measured on another clock.
+    All are judged by one metric, which names the column. Bytes are those of bodies sent for
+    training, with several runs also as a share of the first run's. The time is that of training, on
+    the simulator's clock; times of runs in real time carry a star, for they were measured on
+    another clock.
+
+    Raises
+    ------
+    ConfigurationError
+        If they are judged by several metrics.
     """
+    if len(metrics := by_metric(runs)) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(map(words, metrics))} do not belong in one column; put runs of one "
+            "metric into a table, or use comparison_tables"
+        )
     summaries = {name: run.summary for name, run in runs.items()}
     first = next(iter(summaries.values()))
     table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
@@ -74,10 +94,24 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             *share,
             human_seconds(s["seconds_training"]) + star,
         )
+    notes = [note for name, s in summaries.items() if (note := _besides(name, s))]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
-        table.caption = "* real time on this machine; other times are modelled"
+        notes.append("* real time on this machine; other times are modelled")
+    if notes:
+        table.caption = escape("\n".join(notes))
         table.caption_justify = "left"
     return table
+
+
+def _besides(name: str, summary: Mapping[str, Any]) -> str:
+    """Return what a run sent besides training, where there was any, in a sentence."""
+    told = []
+    if summary.get("bytes_setup"):
+        told.append(f"{human_bytes(summary['bytes_setup'])} sent to set up")
+    if count := summary.get("messages_lost"):
+        size = human_bytes(summary["bytes_lost"])
+        told.append(f"{size} lost to a crash and sent again, in {count:,} messages")
+    return f"{name}: besides, {' and '.join(told)}" if told else ""
 
 
 def _metric(summary: Mapping[str, object]) -> str:

@@ -1,6 +1,7 @@
 r"""The relay exchange: embeddings up, everybody's embeddings and the top model down.
 
-Theory of operation. Every party has the labels. In each round, for a batch of B rows:
+Theory of operation. Before the first round every party is sent the labels of the training rows
+(``shared_labels.py``). In each round, for a batch of B rows:
 
 1. party m computes z_m = h_m(x_m) and sends it through its link: C(z_m);
 2. the label holder tells every party of the others' embeddings (``relayed_embeddings.py``), and
@@ -31,6 +32,7 @@ from colonnade.links import Link, Rows
 from colonnade.models import Learner, parameter_vector, put_parameters, take
 from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSender, FuseOwn
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
+from colonnade.roles.shared_labels import LabelsReceiver, LabelsSender
 from colonnade.uplinks import Collected, Itemised, Moment
 
 __all__ = ["TOP", "RelayLabelHolder", "RelayParty"]
@@ -47,7 +49,7 @@ class RelayParty(TrainingParty):
     agreement, seat
         As for ``TrainingParty``.
     shared
-        Labels, loss, and the form of the top model.
+        The loss, and the form of the top model.
     top
         The link that brings the top model's parameters.
     others
@@ -64,7 +66,7 @@ class RelayParty(TrainingParty):
     ) -> None:
         super().__init__(agreement, seat)
         self._steps = 1 + agreement.method.local_updates.repeats
-        self._labels = shared.labels
+        self._labels = LabelsReceiver(agreement)
         self._loss = shared.loss
         # Only the label holder trains it.
         self._top = Learner(copy.deepcopy(shared.top), device=seat.own.device)
@@ -72,6 +74,10 @@ class RelayParty(TrainingParty):
         self._top_link = top.receiver(1, agreement.parameters, f"parties/{self.name}/top")
         self._others = others
         self._saliency: Tensor | None = None
+
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        await self._labels.prepare()
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         embedding: Tensor | None = await self._uplink.upload(
@@ -100,7 +106,7 @@ class RelayParty(TrainingParty):
             embedding = self.bottom(take(self._features, rows), training=True)
         own = embedding.detach().requires_grad_()
         predictions = self._top(fuse(own), training=True)
-        loss = self._loss(predictions, self._labels[torch.from_numpy(rows)])
+        loss = self._loss(predictions, self._labels.of(rows))
         (derivative,) = torch.autograd.grad(loss, own)
         torch.autograd.backward(embedding, derivative)
         self.bottom.step()
@@ -113,6 +119,7 @@ class RelayParty(TrainingParty):
             "top_link": self._top_link.state_dict(),
             "others": self._others.state_dict(),
             "saliency": self._saliency,
+            "labels": self._labels.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -122,6 +129,7 @@ class RelayParty(TrainingParty):
         self._top_link.load_state_dict(state["top_link"])
         self._others.load_state_dict(state["others"])
         self._saliency = state["saliency"]
+        self._labels.load_state_dict(state["labels"])
 
 
 class RelayLabelHolder(TrainingLabelHolder):
@@ -144,6 +152,11 @@ class RelayLabelHolder(TrainingLabelHolder):
         self._steps = 1 + agreement.method.local_updates.repeats
         self._others = others
         self._top_link = top.sender(1, agreement.parameters, "label-holder/top")
+        self._sender = LabelsSender(agreement, self._labels)
+
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        await self._sender.prepare()
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         own = await self._own(rows, moment)
@@ -178,11 +191,15 @@ class RelayLabelHolder(TrainingLabelHolder):
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
-        own = {"others": self._others.state_dict(), "top_link": self._top_link.state_dict()}
-        return super().state_dict() | own
+        return super().state_dict() | {
+            "others": self._others.state_dict(),
+            "top_link": self._top_link.state_dict(),
+            "labels": self._sender.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         super().load_state_dict(state)
         self._others.load_state_dict(state["others"])
         self._top_link.load_state_dict(state["top_link"])
+        self._sender.load_state_dict(state["labels"])

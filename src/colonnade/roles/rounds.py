@@ -18,7 +18,7 @@ from colonnade.effects import Boundary, Close, Expect, Purpose, Receive, Report,
 from colonnade.errors import ConfigurationError, Diverged
 from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
-from colonnade.metrics import usual_metrics
+from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Learner, parameter_count, take
 from colonnade.organisations import check_rows
 from colonnade.roles.evaluate import evaluated, upload
@@ -72,7 +72,7 @@ class TrainingParty(ABC):
 
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until the label holder stops it."""
-        await self._uplink.prepare(self._row_sets)
+        await self._prepare()
         while not self.done():
             await Boundary(self.round)
             await Close(self.round)  # nothing that comes late for an earlier round is of use
@@ -88,6 +88,10 @@ class TrainingParty(ABC):
                 await self._upload(self._evaluation.final)
         await Boundary(self.round)
         await Close(self.round)
+
+    async def _prepare(self) -> None:
+        """Do what comes before the first round of this start."""
+        await self._uplink.prepare(self._row_sets)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
@@ -175,10 +179,15 @@ class TrainingLabelHolder(ABC):
         return self._parties
 
     def _made_judge(self) -> Judge | None:
-        plan, first = self._evaluation, self._metrics[0]
+        plan = self._evaluation
         if plan.stopping is None:
             return None
-        return Judge(plan.stopping, f"{plan.watched.name}_{first.name}", first.greater_is_better)
+        by = self._metrics[0] if plan.stopping.by == "metric" else self._loss_as_metric
+        return Judge(plan.stopping, f"{plan.watched.name}_{by.name}", by.greater_is_better)
+
+    @property
+    def _loss_as_metric(self) -> Metric:
+        return Metric("loss", False, lambda scores, truth: float(self._loss(scores, truth)))
 
     @property
     def best_round(self) -> int | None:
@@ -191,7 +200,7 @@ class TrainingLabelHolder(ABC):
 
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until its own judge stops it."""
-        await self._uplink.prepare(self._row_sets)
+        await self._prepare()
         while not self.done():
             await Boundary(self.round)
             await Close(self.round)  # nothing that comes late for an earlier round is of use
@@ -202,16 +211,20 @@ class TrainingLabelHolder(ABC):
                     learner.advance_schedule()
             values: dict[str, float] = {}
             if self._evaluation.due(self.round):
-                values = await self._evaluated(self._evaluation.watched)
+                values = await self._evaluated(self._evaluation.watched, self._watched_metrics())
                 await self._pass_judgement(values)
             if self.done():
                 self._best.put_back()
                 if self._evaluation.final:
-                    values |= await self._evaluated(self._evaluation.final)
+                    values |= await self._evaluated(self._evaluation.final, self._metrics)
             if values or self.done():
                 await self._report(values)
         await Boundary(self.round)
         await Close(self.round)
+
+    async def _prepare(self) -> None:
+        """Do what comes before the first round of this start."""
+        await self._uplink.prepare(self._row_sets)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
@@ -259,13 +272,18 @@ class TrainingLabelHolder(ABC):
         for learner in self._learners():
             learner.step()
 
-    async def _evaluated(self, held_out: HeldOut) -> dict[str, float]:
+    def _watched_metrics(self) -> Sequence[Metric]:
+        rule = self._evaluation.stopping
+        by_loss = rule is not None and rule.by == "loss"
+        return [*self._metrics, self._loss_as_metric] if by_loss else self._metrics
+
+    async def _evaluated(self, held_out: HeldOut, metrics: Sequence[Metric]) -> dict[str, float]:
         return await evaluated(
             self._uplink,
             self._own,
             self.top,
             self._labels,
-            self._metrics,
+            metrics,
             held_out,
             self.round,
         )

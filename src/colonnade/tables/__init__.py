@@ -6,6 +6,7 @@
 from colonnade.tables.align import Aligned, align
 from colonnade.tables.fitted import FittedTransformer, fitted
 from colonnade.tables.frames import as_frame
+from colonnade.tables.id_form import IdForm
 from colonnade.tables.labels import EncodedLabels, encode_labels
 from colonnade.tables.read import read_table
 from colonnade.tables.splitting import HashSplit, IdSplit, Splitting
@@ -18,6 +19,7 @@ __all__ = [
     "EncodedLabels",
     "FittedTransformer",
     "HashSplit",
+    "IdForm",
     "IdSplit",
     "Splitting",
     "StoredTable",

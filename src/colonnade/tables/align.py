@@ -2,7 +2,8 @@
 
 Order is that of the ids, numbers by size and text by its bytes, so it depends on nobody's order of
 rows. Ids are whole numbers or text, the same of the two everywhere; a person has one row in a
-table.
+table. Ids that would be the same in one form, and are not as they are written, are told of; see
+``IdForm``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
+from colonnade.tables.near_ids import near_miss
+from colonnade.tables.notes import tell
 from colonnade.tables.table import Table, as_table, whole
 
 __all__ = ["Aligned", "Alignment", "align", "align_ids", "checked_ids"]
@@ -34,11 +38,18 @@ class Alignment:
         For each table, the row of each person: int64, shape ``[len(ids)]``.
     left_out
         For each table, how many of its rows some other table lacks.
+    absent
+        For each table, how many people of the first one it has no row of.
+    notes
+        What should be known: which tables have ids, more than 1 %, that differ from the first one's
+        in writing only.
     """
 
     ids: pl.Series
     rows: dict[str, NDArray[np.int64]]
     left_out: dict[str, int]
+    absent: dict[str, int]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +71,7 @@ class Aligned:
     left_out: dict[str, int]
 
 
-def align(frames: Mapping[str, Any], id: str) -> Aligned:
+def align(frames: Mapping[str, Any], id: str, normalise: IdForm | None = None) -> Aligned:
     """Return the rows of the people whom all tables know, in the order of their ids.
 
     Parameters
@@ -69,6 +80,8 @@ def align(frames: Mapping[str, Any], id: str) -> Aligned:
         A table for each organisation: what ``as_frame`` takes.
     id
         The column that says who a row is about.
+    normalise
+        The form in which ids are compared; by default they are as they are written.
 
     Raises
     ------
@@ -91,7 +104,8 @@ def align(frames: Mapping[str, Any], id: str) -> Aligned:
     if not frames:
         raise ConfigurationError("there is no table to align")
     tables = {name: as_table(data) for name, data in frames.items()}
-    found = align_ids({name: checked_ids(name, table, id) for name, table in tables.items()})
+    found = align_ids({n: checked_ids(n, table, id, normalise) for n, table in tables.items()})
+    tell(found.notes)
     return Aligned(
         ids=found.ids,
         frames={
@@ -113,30 +127,44 @@ def align_ids(ids: Mapping[str, pl.Series]) -> Alignment:
     Examples
     --------
     >>> found = align_ids({"bank": pl.Series([3, 1, 2]), "shop": pl.Series([1, 3, 9])})
-    >>> found.rows["bank"], found.rows["shop"]
-    (array([1, 0]), array([0, 1]))
+    >>> found.rows["bank"], found.rows["shop"], found.absent
+    (array([1, 0]), array([0, 1]), {'bank': 0, 'shop': 1})
     """
     _check_alike(ids)
     orders = {name: values.arg_sort() for name, values in ids.items()}
     everyone = {name: values.gather(orders[name]) for name, values in ids.items()}
-    common = next(iter(everyone.values()))
-    for other in everyone.values():
-        if not _equal(common, other):
-            common = common.filter(common.is_in(other.implode()))
+    first = next(iter(everyone.values()))
+    shared = pl.repeat(True, len(first), dtype=pl.Boolean, eager=True)
+    absent, misses = {}, {}
+    for name, other in everyone.items():
+        if _equal(first, other):
+            absent[name] = 0
+            continue
+        known = first.is_in(other.implode())
+        absent[name] = len(first) - int(known.sum())
+        shared &= known
+        if absent[name] and (miss := near_miss(first, other)):
+            misses[name] = miss
+    common = first if shared.all() else first.filter(shared)
+    notes = tuple(miss.sentence(next(iter(ids)), name) for name, miss in misses.items())
     if common.is_empty():
         examples = ", ".join(f"{name!r} has {_example(values)}" for name, values in ids.items())
-        raise DataError(f"no id occurs in all tables ({examples}); check what the ids mean")
+        advice = notes[0] if notes else "check what the ids mean"
+        raise DataError(f"no id occurs in all tables ({examples}); {advice}")
     rows = {}
     for name, values in everyone.items():
         kept = orders[name]
         if len(values) != len(common):
             kept = kept.filter(values.is_in(common.implode()))
         rows[name] = kept.to_numpy().astype(np.int64)
-    return Alignment(common, rows, {name: len(ids[name]) - len(common) for name in ids})
+    left_out = {name: len(ids[name]) - len(common) for name in ids}
+    return Alignment(common, rows, left_out, absent, notes)
 
 
-def checked_ids(name: str, table: Table, id: str) -> pl.Series:
+def checked_ids(name: str, table: Table, id: str, normalise: IdForm | None = None) -> pl.Series:
     """Return the ids of a table, as int64 or text, every row's given and given once.
+
+    With ``normalise`` they are in that form, as text.
 
     Raises
     ------
@@ -155,6 +183,8 @@ def checked_ids(name: str, table: Table, id: str) -> pl.Series:
     if values.is_empty():
         raise DataError(f"the table of {name!r} has no rows")
     ids = _plain(name, id, values)
+    if normalise is not None:
+        ids = normalise.apply(ids)
     missing = ids.is_null()
     if ids.dtype == pl.String:
         missing |= ids.str.len_bytes() == 0
@@ -201,7 +231,8 @@ def _check_alike(ids: Mapping[str, pl.Series]) -> None:
         if ids[name].dtype != ids[first].dtype:
             raise DataError(
                 f"the ids of {first!r} are {_kind(ids[first])} ({_example(ids[first])}), those of "
-                f"{name!r} are {_kind(ids[name])} ({_example(ids[name])}); give both the same type"
+                f"{name!r} are {_kind(ids[name])} ({_example(ids[name])}); give both the same "
+                "type, or say normalise=IdForm() (YAML: ids: {}), by which numbers are text"
             )
 
 

@@ -75,11 +75,15 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choi
 
     def write(
         self, values: pl.Series, out: NDArray[np.float32], place: Place, allow_unseen: bool
-    ) -> None:
-        """Write a 1 into the column of each value's category; the columns hold zeros before."""
+    ) -> NDArray[np.int64]:
+        """Write a 1 into the column of each value's category; the columns hold zeros before.
+
+        Return the number of each value's category, as ``codes`` does.
+        """
         codes = self.codes(values, place, allow_unseen)
         rows = np.flatnonzero(codes >= 0)
         out[rows, codes[rows]] = 1
+        return codes
 
 
 class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashed"):
@@ -145,11 +149,16 @@ class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashe
 
     def write(
         self, values: pl.Series, out: NDArray[np.float32], place: Place, allow_unseen: bool
-    ) -> None:
-        """Write 1 or -1 into the column of each value; the columns hold zeros before."""
+    ) -> NDArray[np.int64]:
+        """Write 1 or -1 into the column of each value; the columns hold zeros before.
+
+        Return the number of each value's column, as ``codes`` does.
+        """
         words, seen = self.words(values, place, allow_unseen)
         rows = np.flatnonzero(seen)
-        out[rows, _buckets(words, self.buckets)[rows]] = np.where(words[rows] & _SIGN, 1, -1)
+        buckets = np.where(seen, _buckets(words, self.buckets), -1)
+        out[rows, buckets[rows]] = np.where(words[rows] & _SIGN, 1, -1)
+        return buckets
 
 
 Category = Choices | Hashed
@@ -259,5 +268,5 @@ def _refuse_unseen(name: str, text: pl.Series, row: int, place: Place) -> None:
     found = "a missing value" if text[row] is None else repr(text[row])
     raise DataError(
         f"{place(row)}, column {name!r}: {found} did not occur among the training rows; correct "
-        "it, or use TableTransformer(unseen='zeros')"
+        "it, or say unseen='warn'"
     )

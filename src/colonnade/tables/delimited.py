@@ -5,17 +5,22 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.kernels.delimited import CODE, LONG, Scan
 from colonnade.tables.names import check_named_once, check_present
+from colonnade.tables.numerals import settled
 
 __all__ = ["read_delimited", "separator_of"]
 
+_PIECE = 2**22  # bytes looked at together
 _WHOLE = r"^(0|-?[1-9][0-9]*)$"  # as int64 writes it: what it reads is what was written
 
 
@@ -31,16 +36,18 @@ def read_delimited(
     columns: Sequence[str] | None = None,
     missing: Sequence[str] = (),
     names: Sequence[str] | None = None,
+    decimal: str | None = None,
 ) -> pl.DataFrame:
     r"""Return the table of a text file; types are chosen to hold every row's value.
 
-    With ``names`` the first line is a row like any other, and those are the columns.
+    With ``names`` the first line is a row like any other, and those are the columns. Digits that
+    begin with a zero are text, and so are whole numbers beyond 64 bits.
 
     Raises
     ------
     DataError
-        If there is no such file, it is not UTF-8 text in columns, has no rows, or lacks a column
-        or names one twice.
+        If there is no such file, it is not UTF-8 text in columns, has no rows, a row has other
+        columns than the first line, or a column is not there or named twice.
 
     Examples
     --------
@@ -48,6 +55,8 @@ def read_delimited(
     >>> read_delimited(Path("people.csv"), ";", id="id", missing=["NA"]).to_dict(as_series=False)
     {'id': ['007', '012', '030'], 'income': [None, 1.0, 2.5]}
     """
+    if decimal not in (None, ".", ","):
+        raise ConfigurationError(f"decimal must be '.' or ',', not {decimal!r}")
     if len(separator) != 1 or not separator.isascii():
         raise ConfigurationError(f"separator must be one ASCII character, not {separator!r}")
     header = _header(path, separator, names)
@@ -64,6 +73,7 @@ def read_delimited(
         ) from error
     if columns is None:
         wanted = [*wanted, *(name for name in header if name not in wanted)]
+    codes, long = _scanned(path, separator, header, names is None)
     own = dict(zip(header, header if names is None else _own_names(len(header)), strict=True))
     try:
         frame = pl.read_csv(
@@ -72,7 +82,9 @@ def read_delimited(
             columns=[own[name] for name in wanted],
             separator=separator,
             null_values=list(missing),
-            schema_overrides={own[id]: pl.String} if id else None,
+            schema_overrides={
+                own[name]: pl.String for name in wanted if name == id or name in codes | long
+            },
             infer_schema_length=None,  # all rows: a late fraction makes its column one of floats
             try_parse_dates=True,
             glob=False,
@@ -87,7 +99,60 @@ def read_delimited(
         numbers = frame[id].cast(pl.Int64, strict=False)
         if numbers.null_count() == frame[id].null_count():
             frame = frame.with_columns(numbers)
-    return frame.select(wanted)
+    text = [name for name, dtype in frame.schema.items() if dtype == pl.String and name != id]
+    if decimal == ",":
+        _refuse_points(path, frame)
+    return frame.with_columns(
+        _exact(frame[name]) if name in long else settled(frame[name], decimal == ",")
+        for name in text
+        if name not in codes
+    ).select(wanted)
+
+
+def _scanned(
+    path: Path, separator: str, header: Sequence[str], named: bool
+) -> tuple[set[str], set[str]]:
+    """Return the columns with codes and with long numbers; refuse a row that is too short or long.
+
+    Raises
+    ------
+    DataError
+        If a row has another number of cells than there are columns.
+    """
+    scan = Scan(len(header), separator, named)
+    try:
+        with _opener(path)(path, "rb") as file:
+            start = file.read(len(BOM_UTF8))
+            scan.feed(start.removeprefix(BOM_UTF8))
+            while piece := file.read(_PIECE):
+                scan.feed(piece)
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
+    scan.finish()
+    if scan.wrong:
+        row, line, cells = scan.wrong
+        found = f"has {cells} cell{'s' if cells > 1 else ''}" if cells else "is empty"
+        raise DataError(
+            f"{path}: row {row} (line {line}) {found}, and there are {len(header)} columns; "
+            "correct the row, in which a separator may be missing or want quotes, or take it out"
+        )
+    codes, long = ({header[at] for at in scan.flagged(flag)} for flag in (CODE, LONG))
+    return codes, long
+
+
+def _exact(text: pl.Series) -> pl.Series:
+    """Return whole numbers, or the text where they are beyond 64 bits."""
+    numbers = settled(text)
+    return numbers if numbers.dtype.is_integer() else text
+
+
+def _refuse_points(path: Path, frame: pl.DataFrame) -> None:
+    for name, dtype in frame.schema.items():
+        if dtype.is_float():
+            raise DataError(
+                f"column {name!r} of {path} has numbers with a decimal point, and decimal=',' says "
+                "that the file writes a comma; write all columns alike"
+            )
 
 
 def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str]:
@@ -96,9 +161,8 @@ def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str
         raise DataError(f"there is no file {path}")
     if not path.is_file():
         raise DataError(f"{path} is not a file")
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
+        with _opener(path)(path, "rt", encoding="utf-8-sig", newline="") as lines:
             header = next(csv.reader(lines, delimiter=separator), [])
     except (UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
@@ -118,6 +182,10 @@ def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str
                 "names, give names=[...]"
             )
     return header
+
+
+def _opener(path: Path) -> Any:
+    return gzip.open if path.name.lower().endswith(".gz") else open
 
 
 def _own_names(count: int) -> list[str]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from colonnade.errors import ConfigurationError, DataError, InvalidInput
 from colonnade.models import Features
 from colonnade.tables.names import check_present
+from colonnade.tables.notes import tell
 from colonnade.tables.table import SelectedRows, Table, as_table, whole
 from colonnade.tables.transformer import TableTransformer
 
@@ -71,6 +72,8 @@ def fitted(
     rows = np.asarray(rows, dtype=np.int64)
     training = table.only(rows) if isinstance(table, SelectedRows) else SelectedRows(table, rows)
     data = training if isinstance(own, TableTransformer) else whole(training)
+    if isinstance(own, TableTransformer):
+        _attempt(own, "check", table, name)
     _attempt(own, "fit", data, name)
     return FittedTransformer(own, tuple(table.schema), name)
 
@@ -103,15 +106,21 @@ class FittedTransformer:
         DataError
             If a column is missing, the transformer fails, or what it returns cannot be trained on.
         """
+        features, notes = self.features_and_notes(frame)
+        tell(notes)
+        return features
+
+    def features_and_notes(self, frame: Any) -> tuple[Features, tuple[str, ...]]:
+        """Return the features of a table, and what ``transform`` would warn of."""
         table = as_table(frame)
         where = f"the table of {self.name!r}" if self.name else "the table"
         check_present(where, self.columns, list(table.schema))
         if isinstance(self.transformer, TableTransformer):
             # It checks what it returns, and reads a batch at a time.
-            features: Features = _attempt(self.transformer, "transform", table, self.name)
-            return features
+            features, notes = _attempt(self.transformer, "features_and_notes", table, self.name)
+            return features, tuple(f"{_of(self.name)}{note}" for note in notes)
         data = whole(as_table(table, self.columns))
-        return self._checked(_attempt(self.transformer, "transform", data, self.name), table)
+        return self._checked(_attempt(self.transformer, "transform", data, self.name), table), ()
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:

@@ -1,8 +1,8 @@
 """Frames from what people have at hand: polars, pandas, dictionaries of arrays, matrices.
 
 pandas is recognised by what it offers and never imported; nothing goes through pyarrow. The index
-of a pandas frame is ignored, so ids must be a column. What pandas and numpy use for a missing
-value (NaN, None, NA, NaT) becomes polars' null.
+of a pandas frame is no column; ``index_of`` returns it where it says more than a count. What pandas
+and numpy use for a missing value (NaN, None, NA, NaT) becomes polars' null.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from colonnade.errors import DataError
 from colonnade.tables.names import check_named_once, check_present
 
-__all__ = ["as_frame", "as_series"]
+__all__ = ["as_frame", "as_series", "index_of"]
 
 
 def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -120,6 +120,29 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     if values.dtype.kind in "biuM":
         return pl.Series(name, np.ascontiguousarray(values))
     return _from_values(values.tolist(), name, what)
+
+
+def index_of(data: Any) -> pl.Series | None:
+    """Return what pandas calls the rows of a frame or column, None where that is but a count.
+
+    A count is an index without a name that is a ``RangeIndex``, or 0, 1, 2, ... What is no whole
+    number is called by its text.
+
+    >>> index_of({"age": [41, 37]}) is None
+    True
+    """
+    index: Any = getattr(data, "index", None)
+    if not hasattr(index, "to_numpy"):
+        return None
+    named, values = index.name is not None, index.to_numpy()
+    if not named and type(index).__name__ == "RangeIndex":
+        return None
+    name = str(index.name) if named else ""
+    if values.dtype.kind not in "iu":
+        return pl.Series(name, [str(value) for value in values], dtype=pl.String)
+    if not named and np.array_equal(values, np.arange(len(values))):
+        return None
+    return pl.Series(name, values.astype(np.int64))
 
 
 def _arrays(data: Any) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from colonnade.errors import ConfigurationError
 __all__ = ["Missing", "Output", "Unseen", "check_parameters"]
 
 Missing = Literal["median", "error"]
-Unseen = Literal["error", "zeros"]
+Unseen = Literal["warn", "zeros", "error"]
 Output = Literal["tensor", "dict"]
 
 _CHOICES = {
     "scale": ("standard", "none"),
     "missing": ("median", "error"),
-    "unseen": ("error", "zeros"),
+    "unseen": ("warn", "zeros", "error"),
     "output": ("tensor", "dict"),
 }
 _RANGES = {"one_hot_up_to": (0, 2**20), "hash_buckets": (1, 2**20)}

@@ -36,6 +36,7 @@ def read_table(
     missing: Sequence[str] = (),
     names: Sequence[str] | None = None,
     separator: str | None = None,
+    decimal: str | None = None,
 ) -> pl.DataFrame:
     r"""Return a table of a file or database.
 
@@ -54,18 +55,28 @@ def read_table(
         Of a database: the query to run, or the table or view to read, such as "people" or
         "crm.people". A query itself says which columns are read; ``columns`` picks from them.
     missing
-        What a text file writes for a missing value, such as "NA"; an empty cell always is one.
+        What a text file writes for a missing value, such as "unknown". An empty cell always is one;
+        so are NA, N/A, n/a, #N/A, NaN, nan, NULL, Null and null where all other cells of the column
+        are numbers. Among texts they are texts, unless they are named here.
     names
         The columns of a text file whose first line does not name them.
     separator
         What a text file has between columns; by default "," for .csv and a tab for .tsv.
+    decimal
+        What a text file writes for the decimal point: "." by default, or ",".
 
     Raises
     ------
     ConfigurationError
         If the arguments do not fit the source, or SQLAlchemy is not installed.
     DataError
-        If the source is not there or no table, has no rows, or has no such columns or one twice.
+        If the source is not there or no table, has no rows, has no such columns or one twice, or a
+        row of a text file has fewer or more cells than there are columns.
+
+    Notes
+    -----
+    In a text file a column is text if one of its cells is digits that begin with a zero, such as
+    007, or a whole number beyond 64 bits: as numbers they would not be what was written.
 
     Examples
     --------
@@ -83,8 +94,10 @@ def read_table(
     """
     wanted = _wanted(id, columns)
     is_text = str(source).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
-    if not is_text and (missing or names or separator):
-        raise ConfigurationError("missing, names and separator are for text files; leave them out")
+    if not is_text and (missing or names or separator or decimal):
+        raise ConfigurationError(
+            "missing, names, separator and decimal are for text files; leave them out"
+        )
     if "://" in str(source):
         return read_database(str(source), id=id, columns=wanted, query=query, table=table)
     if query is not None or table is not None:
@@ -102,7 +115,8 @@ def read_table(
             f"{path} is not called like a table; expected .csv, .tsv, .csv.gz, .tsv.gz or "
             ".parquet, or the URL of a database"
         )
-    return read_delimited(path, separator or separator_of(path.name), id, wanted, missing, names)
+    between = separator or separator_of(path.name)
+    return read_delimited(path, between, id, wanted, missing, names, decimal)
 
 
 def _wanted(id: str | None, columns: Sequence[str] | None) -> list[str] | None:

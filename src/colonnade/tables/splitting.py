@@ -1,7 +1,9 @@
 """Who is for training, validation and test: by a hash of the id, or by lists of ids.
 
 By a hash, a person's part depends on the seed and on the person alone. It stays when other people
-come or go, and it is the same for every organisation that knows the seed and the id.
+come or go, and it is the same for every organisation that knows the seed and the id. Who is for
+validation says nothing about who is for test, and divisions for different purposes say nothing of
+each other, also by the same seed.
 """
 
 from __future__ import annotations
@@ -40,9 +42,10 @@ class Splitting(Protocol):
 class HashSplit:
     """A person's part by a hash of seed and id.
 
-    u = hash(seed, id) is uniform in [0, 1). A person is in the test part if u < test, in the
-    validation part if test <= u < test + validation, and otherwise trains. Parts have their shares
-    up to chance. The hash is of the id's text, so 5 and "5" are the same person.
+    u = hash(seed, id, purpose) and v are independent and uniform in [0, 1). A person is in the test
+    part if u < test; otherwise in the validation part if v < validation / (1 - test); otherwise it
+    trains. Parts have their shares up to chance. The hash is of the id's text, so 5 and "5" are the
+    same person.
 
     Parameters
     ----------
@@ -50,6 +53,9 @@ class HashSplit:
         Shares, each at least 0, together below 1; with 0 the part is empty.
     seed
         A signed 64-bit integer.
+    purpose
+        What is divided for: who has been divided for one purpose can be divided again for another
+        by the same seed, and the parts have their shares. Estimators divide for "fit".
 
     Raises
     ------
@@ -60,12 +66,13 @@ class HashSplit:
     --------
     >>> train, validation, test = HashSplit(validation=0.25, test=0.25).rows(pl.Series(range(8)))
     >>> train, validation, test
-    (array([0, 1, 2, 5, 7]), array([3]), array([4, 6]))
+    (array([1, 3, 5, 7]), array([0, 2]), array([4, 6]))
     """
 
     validation: float = 0.1
     test: float = 0.2
     seed: int = 0
+    purpose: str = ""
 
     def __post_init__(self) -> None:
         for name, share in (("validation", self.validation), ("test", self.test)):
@@ -89,18 +96,22 @@ class HashSplit:
         DataError
             If a part with a share of its own, or training, gets nobody.
         """
-        u = self._words(ids).astype(np.float64) / 2.0**64
-        is_test = u < self.test
-        is_validation = ~is_test & (u < self.test + self.validation)
+        words = self._words(ids)
+        if self.purpose:
+            words = _keyed(words, f"for {self.purpose}")
+        is_test = _uniform(words) < self.test
+        share = self.validation / (1 - self.test)
+        is_validation = ~is_test & (_uniform(_keyed(words, "validation")) < share)
         parts = _parts(is_validation, is_test)
         shares = (1 - self.validation - self.test, self.validation, self.test)
         for name, share, part in zip(
             ("training", "validation", "test"), shares, parts, strict=True
         ):
             if share > 0 and len(part) == 0:
+                none = "" if name == "training" else " (or 0 for none)"
                 raise DataError(
-                    f"none of {len(u)} people is for {name}, whose share is {share:.3g}; "
-                    "give it a greater share, more people, or another seed"
+                    f"none of {len(words)} people is for {name}, whose share is {share:.3g}; "
+                    f"give it a greater share{none}, more people, or another seed"
                 )
         return parts
 
@@ -183,6 +194,23 @@ class IdSplit:
             )
         found: NDArray[np.bool_] = ids.is_in(wanted.implode()).to_numpy()
         return found
+
+
+def _keyed(words: NDArray[np.uint64], purpose: str) -> NDArray[np.uint64]:
+    """Return other uniform words, in which nothing of the first can be seen: SplitMix64's mixing.
+
+    Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+    """
+    digest = blake2b(purpose.encode(), digest_size=8, person=b"colonnade split").digest()
+    z = words ^ np.uint64(int.from_bytes(digest, "little"))
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return words.astype(np.float64) / 2.0**64
 
 
 def _parts(is_validation: NDArray[np.bool_], is_test: NDArray[np.bool_]) -> Parts:

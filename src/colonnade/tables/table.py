@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.tables.frames import as_frame
+from colonnade.tables.frames import as_frame, index_of
 from colonnade.tables.names import check_present
 
 __all__ = ["Batch", "FrameTable", "SelectedRows", "Table", "as_table", "whole"]
@@ -70,12 +70,22 @@ class Table(Protocol):
 class FrameTable:
     """A frame in memory.
 
+    Parameters
+    ----------
+    frame
+        The frame.
+    index
+        What its rows are called, where pandas knows more than a count.
+
+    Examples
+    --------
     >>> table = FrameTable(pl.DataFrame({"age": [41, 37, 59]}))
     >>> table.column("age").to_list(), [len(b.places) for b in table.batches(["age"], 2)]
     ([41, 37, 59], [2, 1])
     """
 
     frame: pl.DataFrame
+    index: pl.Series | None = None
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -187,8 +197,10 @@ def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
         if columns is None:
             return data
         check_present("the table", columns, list(data.schema))
+        if isinstance(data, FrameTable):
+            return FrameTable(data.frame.select(columns), data.index)
         return SelectedRows(data, np.arange(data.height), tuple(columns))
-    return FrameTable(as_frame(data, columns))
+    return FrameTable(as_frame(data, columns), index_of(data))
 
 
 def whole(table: Table) -> pl.DataFrame:

@@ -15,13 +15,16 @@ from torch import Tensor
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features
 from colonnade.tables.categorical import Choices, Hashed, fit_category
+from colonnade.tables.cells import check_text, check_whole
 from colonnade.tables.kinds import check_kind, is_number
 from colonnade.tables.names import check_present, listed
+from colonnade.tables.notes import tell
 from colonnade.tables.numeric import Number, Scale, fit_number
 from colonnade.tables.parameters import Missing, Output, Unseen, check_parameters
-from colonnade.tables.place import Place
+from colonnade.tables.place import Place, refuse_missing
 from colonnade.tables.state import packed, unpacked
 from colonnade.tables.table import Batch, Table, as_table
+from colonnade.tables.unseen import Tally
 
 __all__ = ["TableTransformer"]
 
@@ -58,12 +61,13 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
     hash_buckets
         How many columns the others are hashed into.
     unseen
-        What happens to a category that did not occur in training: "error", or "zeros", which
-        sets all its columns to 0. Hashing knows no unseen category, except a missing one.
+        What happens to a category that did not occur in training: "zeros" sets all its columns to
+        0; "warn" does so too, and a ``DataWarning`` tells how many there are; "error" refuses it.
+        Hashing knows no unseen category, except a missing one.
     output
         "tensor" for float32 ``[N, d]``. "dict" for models with embedding tables: "numeric",
         float32 ``[N, n]``, and "categorical", int64 ``[N, c]``, the number of each category or
-        hash; with ``unseen="zeros"`` 0 stands for unseen and the others start at 1. What has no
+        hash; 0 stands for unseen and the others start at 1, unless ``unseen="error"``. What has no
         column is not in the dictionary.
 
     Attributes
@@ -99,7 +103,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         missing: Missing = "median",
         one_hot_up_to: int = 16,
         hash_buckets: int = 32,
-        unseen: Unseen = "error",
+        unseen: Unseen = "warn",
         output: Output = "tensor",
     ) -> None:
         self.numeric = numeric
@@ -128,20 +132,26 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             If a parameter cannot be used.
         DataError
             If the table has no rows or no column to use, or a column cannot be used: it is all
-            missing, or holds dates, infinite numbers or text among numbers.
+            missing, or holds dates, infinite numbers, text among numbers, or whole numbers beyond
+            2^53; or it is text that seems to be numbers, and not named in ``categorical``.
         """
         check_parameters(self)
         table = as_table(frame)
         if table.height == 0:
             raise DataError("the table has no rows to fit on")
         numeric, categorical = self._by_kind(table.schema)
-
-        def place(row: int) -> str:
-            return f"row {table.number(row)}"
-
+        self._check_text(table)
+        place = _row_of(table)
         fill = self.missing == "median"
+
+        def number(name: str) -> Number:
+            values = table.column(name)
+            if name not in (self.numeric or ()):
+                check_whole(name, values, place)
+            return fit_number(values, name, self.scale, fill, place)
+
         self._learned(
-            [fit_number(table.column(name), name, self.scale, fill, place) for name in numeric],
+            [number(name) for name in numeric],
             [
                 fit_category(
                     table.column(name), name, self.one_hot_up_to, self.hash_buckets, fill, place
@@ -151,6 +161,24 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             [name for name in table.schema if name in {*numeric, *categorical}],
         )
         return self
+
+    def check(self, frame: Any) -> None:
+        """Raise unless the columns can be what they are taken for, also beyond training rows.
+
+        Parameters
+        ----------
+        frame
+            All rows that there are.
+
+        Raises
+        ------
+        ConfigurationError
+            If a parameter cannot be used.
+        DataError
+            If a column of text, not named in ``categorical``, seems to be one of numbers.
+        """
+        check_parameters(self)
+        self._check_text(as_table(frame))
 
     def transform(self, frame: Any) -> Features:
         """Return the features of a table with the columns that it was fitted on.
@@ -168,17 +196,17 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             If a column is missing or of another kind than in training, a number is not finite,
             or a category is unseen and ``unseen="error"``.
         """
+        features, notes = self.features_and_notes(frame)
+        tell(notes)
+        return features
+
+    def features_and_notes(self, frame: Any) -> tuple[Features, tuple[str, ...]]:
+        """Return the features of a table, and what ``transform`` would warn of."""
         self._check_fitted()
-        table = as_table(frame)
+        table, tally = as_table(frame), Tally()
         check_present("the table", self.feature_names_in_, list(table.schema))
-        if self.output == "dict":
-            return self._dictionary(table)
-        width = self._numeric_width + sum(column.width for column in self._categories)
-        features = np.zeros((table.height, width), dtype=np.float32)
-        for batch in table.batches(list(self.feature_names_in_), _ROWS):
-            with _Part(features, batch.places) as part:
-                self._write(batch, table, part)
-        return torch.from_numpy(features)
+        features = self._features(table, tally)
+        return features, tuple(tally.notes(table.height)) if self.unseen == "warn" else ()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return ``feature_names_`` as scikit-learn wants them."""
@@ -234,7 +262,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         self.n_features_in_ = len(names)
         indicators = [column.name for column in numbers if column.had_missing]
         self._numeric_width = len(numbers) + len(indicators)
-        first = int(self.unseen == "zeros")
+        first = int(self.unseen != "error")
         self.cardinalities_ = tuple(first + column.width for column in categories)
         self.feature_names_ = (
             *(column.name for column in numbers),
@@ -246,29 +274,48 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             ),
         )
 
-    def _dictionary(self, table: Table) -> dict[str, Tensor]:
+    def _features(self, table: Table, tally: Tally) -> Features:
+        if self.output == "dict":
+            return self._dictionary(table, tally)
+        width = self._numeric_width + sum(column.width for column in self._categories)
+        features = np.zeros((table.height, width), dtype=np.float32)
+        for batch in table.batches(list(self.feature_names_in_), _ROWS):
+            with _Part(features, batch.places) as part:
+                self._write(batch, table, part, tally)
+        return torch.from_numpy(features)
+
+    def _dictionary(self, table: Table, tally: Tally) -> dict[str, Tensor]:
         numeric = np.zeros((table.height, self._numeric_width), dtype=np.float32)
         codes = np.zeros((table.height, len(self._categories)), dtype=np.int64)
-        first = int(self.unseen == "zeros")
+        first = int(self.unseen != "error")
         for batch in table.batches(list(self.feature_names_in_), _ROWS):
             place = _place(batch, table)
             with _Part(numeric, batch.places) as part:
                 self._write_numbers(batch.frame, part, place)
             for j, column in enumerate(self._categories):
-                codes[batch.places, j] = first + column.codes(
-                    batch.frame[column.name], place, self.unseen == "zeros"
-                )
+                values = self._category(batch, column, place)
+                found = column.codes(values, place, self.unseen != "error")
+                tally.add(column.name, values, found, place)
+                codes[batch.places, j] = first + found
         tensors = {"numeric": torch.from_numpy(numeric), "categorical": torch.from_numpy(codes)}
         return {name: values for name, values in tensors.items() if values.shape[1]}
 
-    def _write(self, batch: Batch, table: Table, out: NDArray[np.float32]) -> None:
+    def _write(self, batch: Batch, table: Table, out: NDArray[np.float32], tally: Tally) -> None:
         place = _place(batch, table)
         self._write_numbers(batch.frame, out, place)
         left = self._numeric_width
         for column in self._categories:
             part = out[:, left : left + column.width]
-            column.write(batch.frame[column.name], part, place, self.unseen == "zeros")
+            values = self._category(batch, column, place)
+            found = column.write(values, part, place, self.unseen != "error")
+            tally.add(column.name, values, found, place)
             left += column.width
+
+    def _category(self, batch: Batch, column: Choices | Hashed, place: Place) -> pl.Series:
+        values = batch.frame[column.name]
+        if self.missing == "error" and values.has_nulls():
+            refuse_missing(column.name, int(values.is_null().arg_true()[0]), place)
+        return values
 
     def _write_numbers(self, frame: pl.DataFrame, out: NDArray[np.float32], place: Place) -> None:
         indicator = len(self._numbers)
@@ -276,6 +323,13 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             second = out[:, indicator] if column.had_missing else None
             column.write(frame[column.name], out[:, j], second, place, self.missing == "median")
             indicator += column.had_missing
+
+    def _check_text(self, table: Table) -> None:
+        """Refuse text that seems to be numbers, in columns that nobody said are categories."""
+        named = {*(self.numeric or ()), *(self.categorical or ()), *self.ignore}
+        for name, dtype in table.schema.items():
+            if dtype == pl.String and name not in named:
+                check_text(name, table.column(name), self.one_hot_up_to, _row_of(table))
 
     def _by_kind(self, schema: Mapping[str, pl.DataType]) -> tuple[list[str], list[str]]:
         """Return the columns of numbers and those of categories, in the table's order."""
@@ -299,6 +353,10 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
 
 def _goes_as_number(dtype: pl.DataType) -> bool:
     return is_number(dtype) or dtype == pl.Null
+
+
+def _row_of(table: Table) -> Place:
+    return lambda row: f"row {table.number(row)}"
 
 
 def _place(batch: Batch, table: Table) -> Place:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -12,19 +12,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.models import Features
+from colonnade.models import Features, take
 from colonnade.tables.align import align_ids, checked_ids
 from colonnade.tables.fitted import FittedTransformer, fitted
-from colonnade.tables.frames import as_series
+from colonnade.tables.frames import as_series, index_of
+from colonnade.tables.id_form import IdForm
 from colonnade.tables.labels import Task, encode_labels
 from colonnade.tables.names import check_present, listed
+from colonnade.tables.new_rows import Absent, same_people
+from colonnade.tables.notes import tell
 from colonnade.tables.splitting import HashSplit, Splitting
-from colonnade.tables.table import SelectedRows, Table, as_table
+from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table
+from colonnade.tables.together import LABELS, rows_together
 from colonnade.tables.transformer import TableTransformer
 
 __all__ = ["VerticalTables", "vertical_tables"]
-
-_LABELS = "labels"  # what the table of labels is called beside the parties
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,7 +36,8 @@ class VerticalTables:
     Parameters
     ----------
     ids
-        Who the rows are about, sorted; None where tables were aligned already.
+        Who the rows are about, sorted; where an index said so, in the first table's order; None
+        where rows were aligned already.
     features
         For every party, in party order, what its transformer made of its columns.
     labels
@@ -50,6 +53,12 @@ class VerticalTables:
     left_out
         For every party, and for "labels", how many rows of its table are of people whom some
         other table does not know.
+    absent
+        For every party, of how many people of the table of labels it has no row.
+    id, normalise, aligned
+        How rows were found to belong together; see ``vertical_tables``.
+    warnings
+        What should be known of the tables, as ``DataWarning`` has told it.
     """
 
     ids: pl.Series | None
@@ -62,6 +71,11 @@ class VerticalTables:
     transformers: dict[str, FittedTransformer]
     columns: dict[str, tuple[str, ...]]
     left_out: dict[str, int]
+    absent: dict[str, int]
+    id: str | None = None
+    normalise: IdForm | None = None
+    aligned: bool = False
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         kind = f"{len(self.classes)} classes" if self.classes else "regression"
@@ -75,33 +89,81 @@ class VerticalTables:
         """The names of the parties, in party order."""
         return tuple(self.features)
 
+    @property
+    def people(self) -> dict[str, Any] | None:
+        """How many people of the table of labels were left out, and of how many who has no row.
+
+        None where rows were not found by ids, so that nobody was.
+        """
+        if self.id is None:
+            return None
+        return {"left_out": self.left_out[LABELS], "absent": dict(self.absent)}
+
+    def without_rows(self) -> VerticalTables:
+        """Return what ``transform`` needs and no more: nobody's row, id or label.
+
+        Transformers keep what they learned: those of Colonnade means, deviations, medians and the
+        names of categories; of others, what they keep.
+        """
+        none = np.zeros(0, dtype=np.int64)
+        return replace(
+            self,
+            ids=None if self.ids is None else self.ids.clear(),
+            features={party: take(values, none) for party, values in self.features.items()},
+            labels=take(self.labels, none),
+            train=none,
+            validation=none,
+            test=none,
+            warnings=(),
+        )
+
     def transform(
-        self, tables: Mapping[str, Any], id: str | None = None
+        self,
+        tables: Mapping[str, Any],
+        id: str | None = None,
+        absent: Absent = "error",
+        aligned: bool | None = None,
     ) -> tuple[pl.Series | None, dict[str, Features]]:
         """Return ids and features of new rows, for prediction, in the order of the first table.
 
         Parameters
         ----------
         tables
-            A table for every party; all must be about the same people.
+            A table for every party.
         id
             The column of ids; by default that of the training tables.
+        absent
+            What becomes of people of whom some party has no row: "error", or "drop" to leave them
+            out. The ids that are returned are those that are kept.
+        aligned
+            Whether row i is the same person everywhere; by default as in training.
 
         Raises
         ------
         ConfigurationError
-            If a party's table is missing, or somebody has a table who is no party.
+            If a party's table is missing, somebody has a table who is no party, or ``absent`` is
+            neither.
         DataError
-            If a table lacks a column or a person whom another one knows, or cannot be transformed.
+            If a table lacks a column or a person whom another one knows, cannot be transformed, or
+            nothing says which rows belong together.
         """
         _check_parties("tables", tables, self.parties)
-        id = id or (self.ids.name if self.ids is not None else None)
         given = {party: as_table(tables[party]) for party in tables}  # the user's first is first
-        ids, rows = _same_people(given, id)
-        return ids, {
-            party: self.transformers[party].transform(SelectedRows(given[party], rows[party]))
+        found = same_people(
+            given,
+            id or self.id,
+            aligned=self.aligned if aligned is None else aligned,
+            normalise=self.normalise,
+            absent=absent,
+        )
+        made = {
+            party: self.transformers[party].features_and_notes(
+                SelectedRows(given[party], found.rows[party])
+            )
             for party in self.parties
         }
+        tell((*found.notes, *(note for _, told in made.values() for note in told)))
+        return found.ids, {party: features for party, (features, _) in made.items()}
 
 
 def vertical_tables(
@@ -109,6 +171,8 @@ def vertical_tables(
     labels: Any,
     *,
     id: str | None = None,
+    normalise: IdForm | None = None,
+    aligned: bool = False,
     split: Splitting | None = None,
     transformers: Any = None,
     task: Task = "auto",
@@ -123,11 +187,18 @@ def vertical_tables(
     labels
         A table with the ids and a column of labels; where ``id`` is None, an array of labels.
     id
-        The column that says who a row is about, called the same in all tables. None if row i is
-        about the same person in all tables already.
+        The column that says who a row is about, called the same in all tables. Without it tables
+        must be of pandas and share an index that is more than a count, by which rows are found, or
+        be ``aligned``. An array of labels goes with a single table by position.
+    normalise
+        The form in which ids are compared, where different hands have written them: ``IdForm()``.
+        By default they are as they are written; a ``DataWarning`` tells where more than 1 % differ
+        in writing only.
+    aligned
+        Whether row i is about the same person in all tables already.
     split
-        Who is for training, validation and test; ``HashSplit()`` by default. Without ids it is by
-        row number.
+        Who is for training, validation and test; ``HashSplit()`` by default. Without ids or an
+        index it is by row number.
     transformers
         A scikit-learn transformer for all parties, or a mapping from party to transformer;
         ``TableTransformer()`` by default, and for parties not in the mapping. Each party gets its
@@ -142,8 +213,9 @@ def vertical_tables(
     ConfigurationError
         If the arguments do not fit together.
     DataError
-        If tables cannot be aligned, a label is missing, a class does not occur in training, a
-        party has no column, or one that is called like the labels, or a column cannot be used.
+        If nothing says which rows belong together, tables cannot be aligned, a label is missing, a
+        class does not occur in training, a party has no column, or one that is called like the
+        labels, or a column cannot be used.
 
     Examples
     --------
@@ -152,14 +224,18 @@ def vertical_tables(
     >>> answers = pl.DataFrame({"id": range(100), "bought": ["yes", "no"] * 50})
     >>> people = vertical_tables({"bank": bank, "shop": shop}, answers, id="id")
     >>> people
-    VerticalTables(2 parties, 37 + 5 + 8 rows, 2 classes)
-    >>> people.classes, people.left_out, people.features["shop"].shape
-    (('no', 'yes'), {'bank': 50, 'shop': 100, 'labels': 50}, torch.Size([50, 3]))
+    VerticalTables(2 parties, 36 + 6 + 8 rows, 2 classes)
+    >>> people.classes, people.features["shop"].shape
+    (('no', 'yes'), torch.Size([50, 3]))
+    >>> people.left_out, people.absent
+    ({'bank': 50, 'shop': 100, 'labels': 50}, {'bank': 0, 'shop': 50})
     """
     if not tables:
         raise ConfigurationError("tables are empty; give at least one party's table")
-    if _LABELS in tables:
-        raise ConfigurationError(f"a party cannot be called {_LABELS!r}; give it another name")
+    if LABELS in tables:
+        raise ConfigurationError(f"a party cannot be called {LABELS!r}; give it another name")
+    if aligned and id is not None:
+        raise ConfigurationError("say id=... or aligned=True, not both: either finds the rows")
     given = {party: as_table(data) for party, data in tables.items()}
     answers, column = _label_table(labels, id, label_column)
     for party, table in given.items():
@@ -170,19 +246,16 @@ def vertical_tables(
             )
         if not set(table.schema) - {id}:
             raise DataError(f"the table of {party!r} has no column but the id; leave it out")
-    everyone = {**given, _LABELS: answers}
-    if id is None:
-        ids, rows, left_out = None, _by_position(everyone), dict.fromkeys(everyone, 0)
-    else:
-        found = align_ids({name: checked_ids(name, t, id) for name, t in everyone.items()})
-        ids, rows, left_out = found.ids.alias(id), found.rows, found.left_out
-    chosen = SelectedRows(answers, rows[_LABELS])
+    everyone = {**given, LABELS: answers}
+    found = _found(everyone, id, normalise, aligned)
+    ids, rows = found.ids, found.rows
+    chosen = SelectedRows(answers, rows[LABELS])
 
     def place(row: int) -> str:
         return f"row {chosen.number(row)}" + ("" if ids is None else f" (id {ids[row]!r})")
 
     encoded = encode_labels(chosen.column(column), task, place=place)
-    people = pl.Series(range(len(rows[_LABELS]))) if ids is None else ids
+    people = pl.Series(range(len(rows[LABELS]))) if ids is None else ids
     train, validation, test = (split or HashSplit()).rows(people)
     if encoded.classes is not None:
         _check_classes(encoded.values, encoded.classes, train)
@@ -192,9 +265,12 @@ def vertical_tables(
     }
     kept = {party: SelectedRows(given[party], rows[party], columns[party]) for party in given}
     learned = {party: fitted(own[party], kept[party], train, party) for party in given}
+    made = {party: learned[party].features_and_notes(kept[party]) for party in given}
+    notes = (*found.notes, *(note for _, told in made.values() for note in told))
+    tell(notes)
     return VerticalTables(
         ids=ids,
-        features={party: learned[party].transform(kept[party]) for party in given},
+        features={party: features for party, (features, _) in made.items()},
         labels=encoded.values,
         classes=encoded.classes,
         train=train,
@@ -202,8 +278,35 @@ def vertical_tables(
         test=test,
         transformers=learned,
         columns=columns,
-        left_out=left_out,
+        left_out={name: found.left_out[name] for name in everyone},
+        absent={party: found.absent[party] for party in given},
+        id=id,
+        normalise=normalise,
+        aligned=aligned,
+        warnings=notes,
     )
+
+
+class _Found(NamedTuple):
+    """Which row of each table a person is, and who was left out."""
+
+    ids: pl.Series | None
+    rows: dict[str, NDArray[np.int64]]
+    left_out: dict[str, int]
+    absent: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def _found(
+    tables: Mapping[str, Table], id: str | None, normalise: IdForm | None, aligned: bool
+) -> _Found:
+    if id is None:
+        together = rows_together(tables, aligned)
+        nobody = dict.fromkeys(tables, 0)
+        return _Found(together.ids, together.rows, nobody, nobody, together.notes)
+    names = [LABELS, *(name for name in tables if name != LABELS)]  # whose people are counted first
+    found = align_ids({name: checked_ids(name, tables[name], id, normalise) for name in names})
+    return _Found(found.ids.alias(id), found.rows, found.left_out, found.absent, found.notes)
 
 
 def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table, str]:
@@ -216,7 +319,7 @@ def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table
             )
         values = as_series(labels)
         values = values.alias(column or values.name or "label")
-        return as_table(pl.DataFrame([values])), values.name
+        return FrameTable(pl.DataFrame([values]), index_of(labels)), values.name
     table = as_table(labels)
     names = list(table.schema)
     check_present("the table of labels", [name for name in (id, column) if name], names)
@@ -232,45 +335,6 @@ def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table
     if column == id:
         raise ConfigurationError(f"label_column is {column!r}, the column of ids; name another")
     return table, column
-
-
-def _by_position(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
-    """Return all rows of each table, all of which have the same number of them."""
-    first, *others = tables
-    for name in others:
-        if tables[name].height != tables[first].height:
-            raise DataError(
-                f"{first!r} has {tables[first].height} rows and {name!r} has "
-                f"{tables[name].height}; without ids row i must be the same person everywhere, "
-                "so align the tables, or name their id column"
-            )
-    if tables[first].height == 0:
-        raise DataError("the tables have no rows")
-    return {name: np.arange(tables[first].height) for name in tables}
-
-
-def _same_people(
-    tables: Mapping[str, Table], id: str | None
-) -> tuple[pl.Series | None, dict[str, NDArray[np.int64]]]:
-    """Return ids in the order of the first table, and which row of each table they are."""
-    if id is None:
-        return None, _by_position(tables)
-    ids = {party: checked_ids(party, table, id) for party, table in tables.items()}
-    found = align_ids(ids)
-    first, *others = ids
-    for party in others:
-        for knows, lacks in ((first, party), (party, first)):
-            unknown = ids[knows].filter(ids[knows].is_in(ids[lacks].implode()).not_())
-            if len(unknown):
-                raise DataError(
-                    f"{lacks!r} has no row for the id {unknown[0]!r}, which {knows!r} has"
-                    + (f" ({len(unknown)} such ids)" if len(unknown) > 1 else "")
-                    + "; a prediction needs every party's columns, so add the row or drop the "
-                    "other"
-                )
-    order = np.argsort(found.rows[first])  # from sorted by id to the first table's own order
-    rows = {party: found.rows[party][order] for party in ids}
-    return ids[first].alias(id), rows
 
 
 def _check_parties(what: str, given: Mapping[str, Any], parties: tuple[str, ...]) -> None:

@@ -1,0 +1,317 @@
+"""What estimators share: parameters, training, and prediction by whom a row is about."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import polars as pl
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from colonnade import defaults
+from colonnade.assembly import Blueprint, Layers, assemble
+from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
+from colonnade.drivers import Driver
+from colonnade.errors import DataError
+from colonnade.estimators.given import Given, given, party_tables
+from colonnade.federation import Federation
+from colonnade.methods import Method
+from colonnade.metrics import Metric
+from colonnade.models import Concat, OptimiserFactory, SchedulerFactory
+from colonnade.objectives import Objective
+from colonnade.partners import PartnerValues, partner_values
+from colonnade.prediction import Prediction
+from colonnade.progress import watched
+from colonnade.reports import write_page
+from colonnade.runs import Run
+from colonnade.tables import HashSplit, IdForm, VerticalTables, vertical_tables
+from colonnade.tables.new_rows import Absent
+from colonnade.tables.table import Table
+from colonnade.tables.truth import truth
+from colonnade.training import EarlyStopping, Training, Watcher
+
+__all__ = ["VerticalEstimator"]
+
+
+class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
+    """What both estimators share."""
+
+    _task: Literal["classification", "regression"]
+    run_: Run
+
+    def __init__(
+        self,
+        *,
+        parties: Mapping[str, Sequence[str]] | None = None,
+        id: str | None = None,
+        aligned: bool = False,
+        normalise: IdForm | None = None,
+        method: Method | None = None,
+        hidden: Sequence[int] = defaults.HIDDEN,
+        top: Sequence[int] | nn.Module = defaults.TOP,
+        activation: str = defaults.ACTIVATION,
+        dropout: float = 0.0,
+        bottoms: Mapping[str, nn.Module | Layers] | None = None,
+        transformers: Any = None,
+        learning_rate: float = defaults.LEARNING_RATE,
+        optimiser: OptimiserFactory | None = None,
+        scheduler: SchedulerFactory | None = None,
+        batch_size: int | Literal["auto"] = "auto",
+        epochs: int | Literal["auto"] = "auto",
+        validation: float = defaults.VALIDATION,
+        patience: int | None = defaults.PATIENCE,
+        metrics: Sequence[Metric] = (),
+        label_holder: str | None = None,
+        driver: Driver | None = None,
+        device: str = "cpu",
+        out: str | Path | None = None,
+        verbose: bool = False,
+        random_state: int = 0,
+    ) -> None:
+        self.parties = parties
+        self.id = id
+        self.aligned = aligned
+        self.normalise = normalise
+        self.method = method
+        self.hidden = hidden
+        self.top = top
+        self.activation = activation
+        self.dropout = dropout
+        self.bottoms = bottoms
+        self.transformers = transformers
+        self.learning_rate = learning_rate
+        self.optimiser = optimiser
+        self.scheduler = scheduler
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.validation = validation
+        self.patience = patience
+        self.metrics = metrics
+        self.label_holder = label_holder
+        self.driver = driver
+        self.device = device
+        self.out = out
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # scikit-learn's name
+        """Train on the organisations' tables.
+
+        Parameters
+        ----------
+        X
+            For each party its table: a data frame of polars or pandas, or a dict of arrays. One
+            table will do where ``parties`` says whose the columns are.
+        y
+            A label for each row; with ``id`` a table of ids and labels; or the name of a column of
+            one of the tables, which is then taken out of it.
+
+        Raises
+        ------
+        ConfigurationError
+            If a parameter cannot be used.
+        DataError
+            If tables cannot be aligned or used.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the epochs ran out with the metric of the validation rows still getting better.
+        """
+        data, holder = self._prepared(X, y)
+        with self._watcher() as watcher:
+            run = self._trained(data, holder, watcher, self.out)
+        self.run_ = replace(run, record=None)
+        self.batch_size_ = run.summary["batch_size"]
+        self.n_iter_ = epochs_done(run)
+        self.best_epoch_ = best_epoch(run)
+        self.data_ = data.without_rows()
+        self.parties_ = data.parties
+        self.label_holder_ = holder
+        self.n_features_in_ = sum(map(len, data.columns.values()))
+        warn_if_improving(run, run.summary["epochs"], self.patience)
+        return self
+
+    def prediction(self, X: Any, *, absent: Absent = "error") -> Prediction:  # noqa: N803
+        """Return the label holder's scores of new rows, whose they are, and what it took.
+
+        Parameters
+        ----------
+        X
+            As for ``fit``, without labels. Rows come back in the order of its first table.
+        absent
+            What happens to people of whom some table has no row: "error", or "drop", which leaves
+            them out and counts them in ``left_out``.
+        """
+        check_is_fitted(self)
+        return self._predicted(party_tables(X, self.parties, self.id), absent)
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Write the page of the training run, and return its path.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is a file that Colonnade did not write.
+        """
+        check_is_fitted(self)
+        path = Path(path)
+        write_page(self.run_, path)
+        return path
+
+    def partner_values(self, X: Any, y: Any, seeds: Sequence[int] = (0,)) -> PartnerValues:  # noqa: N803
+        """Train with everybody and without each party in turn, to see what its columns add.
+
+        The metric is that of the validation rows, at the epoch that was best for each.
+
+        Parameters
+        ----------
+        X, y
+            As for ``fit``.
+        seeds
+            Random states to train from; three or more give a usable standard error.
+        """
+        data, holder = self._prepared(X, y)
+
+        def train(partner: str | None, seed: int) -> Run:
+            # The same people with everybody and without: whoever is left out took part in aligning.
+            kept = {name: columns for name, columns in data.features.items() if name != partner}
+            own = clone(self).set_params(
+                random_state=seed,
+                bottoms={k: v for k, v in (self.bottoms or {}).items() if k != partner},
+            )
+            run: Run = own._trained(replace(data, features=kept), holder, None, None)
+            return run
+
+        return partner_values(train, [name for name in data.parties if name != holder], seeds)
+
+    # What the two differ in
+
+    @abstractmethod
+    def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
+        """Return the outputs, loss and metrics for these classes, or for numbers."""
+
+    def _prepared(self, X: Any, y: Any) -> tuple[VerticalTables, str]:  # noqa: N803
+        """Return the aligned tables, and the name of the label holder."""
+        tables, labels, owner = self._given(X, y)
+        data = vertical_tables(
+            tables,
+            labels,
+            id=self.id,
+            normalise=self.normalise,
+            aligned=self._are_aligned(),
+            # Also of people whom the same seed has divided before.
+            split=HashSplit(self.validation, 0.0, self.random_state, "fit"),
+            transformers=self.transformers,
+            task=self._task,
+        )
+        if self.validation and not self.metrics:
+            _check_judges(data)
+        return data, self.label_holder or owner or "label_holder"
+
+    def _trained(
+        self,
+        data: VerticalTables,
+        holder: str,
+        watcher: Watcher | None,
+        out: str | Path | None,
+    ) -> Run:
+        federation = self.federation(data, holder)
+        return federation.train(self.method, self.training(), self.driver, out=out, watcher=watcher)
+
+    def federation(self, data: VerticalTables, label_holder: str = "label_holder") -> Federation:
+        """Return the federation that ``fit`` trains, over tables that are aligned already.
+
+        Parameters
+        ----------
+        data
+            What ``vertical_tables`` returns; its test rows are evaluated once, at the end.
+        label_holder
+            Who has the labels; a party that does holds its columns itself.
+
+        Examples
+        --------
+        >>> from colonnade import VerticalClassifier
+        >>> shop = pl.DataFrame({"spent": range(100)})
+        >>> data = vertical_tables({"shop": shop}, [i % 2 for i in range(100)], aligned=True)
+        >>> model = VerticalClassifier()
+        >>> model.federation(data).train(training=model.training()).summary["batch_size"]
+        16
+        """
+        blueprint = Blueprint(
+            self._objective(data.classes),
+            label_holder,
+            label_holder if label_holder in data.features else None,
+            self._layers(),
+            self.bottoms or {},
+            self.top if isinstance(self.top, nn.Module) else self._layers(self.top),
+            fusion=self.method.fusion if self.method else Concat(),
+            optimiser=self.optimiser or partial(torch.optim.Adam, lr=self.learning_rate),
+            scheduler=self.scheduler,
+            device=self.device,
+            seed=self.random_state,
+        )
+        return assemble(data, blueprint)
+
+    def training(self) -> Training:
+        """Return how long and in which steps ``fit`` trains."""
+        stopping = EarlyStopping(self.patience) if self.validation and self.patience else None
+        return Training(self.epochs, self.batch_size, self.random_state, early_stopping=stopping)
+
+    # Reading parameters
+
+    def _layers(self, widths: Sequence[int] | None = None) -> Layers:
+        return Layers(
+            tuple(self.hidden if widths is None else widths), self.activation, self.dropout
+        )
+
+    @contextmanager
+    def _watcher(self) -> Iterator[Watcher | None]:
+        if not self.verbose:
+            yield None
+            return
+        with watched(1) as watch:
+            yield watch.run(type(self).__name__)
+
+    def _given(self, X: Any, y: Any) -> Given:  # noqa: N803
+        return given(X, y, self.parties, self.id, self.aligned)
+
+    def _predicted(self, tables: Mapping[str, Table], absent: Absent) -> Prediction:
+        ids, features = self.data_.transform(tables, self.id, absent)
+        prediction = self.run_.predict(features, self.driver)
+        left_out = {} if ids is None else {n: t.height - len(ids) for n, t in tables.items()}
+        return replace(prediction, ids=ids, left_out=left_out)
+
+    def _compared(self, X: Any, y: Any, absent: Absent) -> tuple[Prediction, pl.Series]:  # noqa: N803
+        """Return what is predicted, and the labels of the same rows."""
+        check_is_fitted(self)
+        tables, labels, _ = self._given(X, y)
+        prediction = self._predicted(tables, absent)
+        return prediction, truth(
+            labels, tables, self.id, prediction.ids, self._are_aligned(), self.normalise
+        )
+
+    def _are_aligned(self) -> bool:
+        # Rows of one table that is divided by columns belong together.
+        return self.aligned or (self.parties is not None and self.id is None)
+
+
+def _check_judges(data: VerticalTables) -> None:
+    """Refuse validation rows of one of two classes alone, by which no AUC is defined."""
+    found = set(data.labels[torch.from_numpy(data.validation)].tolist())
+    if data.classes is None or len(data.classes) != 2 or len(found) == 2:
+        return
+    lacking = min({0, 1} - found)
+    raise DataError(
+        f"the validation rows, {len(data.validation)} of {len(data.labels)}, have none of class "
+        f"{data.classes[lacking]!r}, so they cannot judge a model; set more aside by a greater "
+        "validation=, or none by validation=0, which trains all epochs"
+    )

@@ -1,0 +1,121 @@
+"""What an estimator is given, as each party's table and the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables import as_frame
+from colonnade.tables.table import Table, as_table
+from colonnade.tables.truth import check_index, with_ids
+
+__all__ = ["Given", "given", "party_tables"]
+
+
+class Given(NamedTuple):
+    """Tables and labels.
+
+    Parameters
+    ----------
+    tables
+        By party, without the labels.
+    labels
+        As the user gave them, or a table of ids and labels.
+    owner
+        Who had the column of labels; None where they came apart.
+    """
+
+    tables: dict[str, Table]
+    labels: Any
+    owner: str | None
+
+
+def given(
+    X: Any,  # noqa: N803  # scikit-learn's name
+    y: Any,
+    parties: Mapping[str, Sequence[str]] | None,
+    id: str | None,
+    aligned: bool,
+) -> Given:
+    """Return each party's table, the labels, and who had the column of labels, if anybody.
+
+    Parameters
+    ----------
+    X
+        A table for each party, or one table where ``parties`` says whose the columns are.
+    y
+        Labels, or the name of the column of a table that holds them.
+    parties
+        Whose the columns are, where there is one table.
+    id
+        The column of ids.
+    aligned
+        Whether the user says that row i is the same person everywhere, labels included.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is one table, and nothing says whose its columns are.
+    DataError
+        If a column is not there, or labels are in another order than the tables.
+
+    Examples
+    --------
+    >>> bank = {"income": [20, 30], "default": ["no", "yes"]}
+    >>> found = given({"bank": bank}, "default", None, None, aligned=True)
+    >>> list(found.tables["bank"].schema), list(found.labels.schema), found.owner
+    (['income'], ['default'], 'bank')
+    """
+    tables = party_tables(X, parties, id)
+    if not isinstance(y, str):
+        if not aligned:
+            check_index(y, X if isinstance(X, Mapping) and parties is None else {"X": X})
+        return Given(tables, with_ids(y, id), None)
+    owners = [name for name, table in tables.items() if y in table.schema]
+    if len(owners) != 1:
+        found = f"in the tables of {' and '.join(owners)}" if owners else "in no table"
+        raise DataError(f"the column of labels {y!r} is {found}; it must be in one")
+    owner = owners[0]
+    table = tables[owner]
+    labels = as_table(table, [y] if id is None else [id, y])
+    tables[owner] = as_table(table, [name for name in table.schema if name != y])
+    return Given(tables, labels, owner)
+
+
+def party_tables(
+    X: Any,  # noqa: N803  # scikit-learn's name
+    parties: Mapping[str, Sequence[str]] | None,
+    id: str | None,
+) -> dict[str, Table]:
+    """Return each party's table, which is cut out of one where ``parties`` says whose columns are.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is one table, and nothing says whose its columns are.
+    DataError
+        If it has not all the columns.
+
+    Examples
+    --------
+    >>> both = {"id": [1, 2], "income": [20, 30], "visits": [4, 5]}
+    >>> found = party_tables(both, {"bank": ["income"], "shop": ["visits"]}, "id")
+    >>> {name: list(table.schema) for name, table in found.items()}
+    {'bank': ['id', 'income'], 'shop': ['id', 'visits']}
+    """
+    if isinstance(X, Mapping) and parties is None:
+        return {name: as_table(table) for name, table in X.items()}
+    if parties is None:
+        raise ConfigurationError(
+            "give each party's table in a dict, or one table and parties={name: columns}"
+        )
+    frame = as_frame(X)
+    key = [] if id is None else [id]
+    divided: dict[str, Table] = {}
+    for name, columns in parties.items():
+        absent = [column for column in (*key, *columns) if column not in frame.columns]
+        if absent:
+            raise DataError(f"the table has no column {absent[0]!r}, which {name!r} is to hold")
+        divided[name] = as_table(frame.select([*key, *columns]))
+    return divided

@@ -1,0 +1,25 @@
+"""Runs that can be compared: those that are judged by the same metric on the same kind of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from colonnade.runs import Run
+
+__all__ = ["by_metric", "is_classifier"]
+
+
+def by_metric(runs: Mapping[str, Run]) -> dict[str, dict[str, Run]]:
+    """Return the runs by their deciding metric, in the order in which metrics first occur.
+
+    An accuracy and an AUC say nothing about each other, nor do those of validation and test rows.
+    """
+    groups: dict[str, dict[str, Run]] = {}
+    for name, run in runs.items():
+        groups.setdefault(str(run.summary["metric"]), {})[name] = run
+    return groups
+
+
+def is_classifier(run: Run) -> bool:
+    """Return whether a run learns classes, so that its losses are in nats."""
+    return not any(column.endswith("_rmse") for column in run.history.columns)

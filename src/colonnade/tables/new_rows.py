@@ -1,0 +1,96 @@
+"""Which rows of several tables are the same people, for prediction: in the first table's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.align import align_ids, checked_ids
+from colonnade.tables.id_form import IdForm
+from colonnade.tables.table import Table
+from colonnade.tables.together import Together, rows_together
+
+__all__ = ["Absent", "same_people"]
+
+Absent: TypeAlias = Literal["error", "drop"]
+"""What becomes of people of whom some party has no row."""
+
+
+def same_people(
+    tables: Mapping[str, Table],
+    id: str | None,
+    *,
+    aligned: bool = False,
+    normalise: IdForm | None = None,
+    absent: Absent = "error",
+) -> Together:
+    """Return ids, and which row of each table they are, in the order of the first table.
+
+    Parameters
+    ----------
+    tables
+        A table for every party.
+    id
+        The column of ids; None where an index or the user says that rows belong together.
+    aligned
+        Whether the user says that row i is the same person everywhere.
+    normalise
+        The form in which ids are compared.
+    absent
+        "error", or "drop" to leave out whom some party does not know.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``absent`` is neither.
+    DataError
+        If rows cannot be told to belong together, or somebody is absent somewhere.
+
+    Examples
+    --------
+    >>> from colonnade.tables.table import as_table
+    >>> bank, shop = as_table({"id": [9, 7, 8]}), as_table({"id": [7, 9]})
+    >>> found = same_people({"bank": bank, "shop": shop}, "id", absent="drop")
+    >>> found.ids.to_list(), found.rows["shop"]
+    ([9, 7], array([1, 0]))
+    """
+    if absent not in ("error", "drop"):
+        raise ConfigurationError(f"absent must be 'error' or 'drop', not {absent!r}")
+    if id is None and absent == "drop":
+        raise ConfigurationError(
+            "absent='drop' leaves people out by their id, and these tables have none; "
+            "train with id=..."
+        )
+    if id is None:
+        return rows_together(tables, aligned)
+    ids = {party: checked_ids(party, table, id, normalise) for party, table in tables.items()}
+    found = align_ids(ids)
+    if absent == "error" and any(found.left_out.values()):
+        _refuse_absent(ids)
+    first = next(iter(ids))
+    order = np.argsort(found.rows[first])  # from sorted by id to the first table's own order
+    rows: dict[str, NDArray[np.int64]] = {party: found.rows[party][order] for party in ids}
+    return Together(found.ids[order].alias(id), rows, found.notes)
+
+
+def _refuse_absent(ids: Mapping[str, pl.Series]) -> None:
+    """Raise ``DataError`` that says of how many people each party has no row, and of whom first."""
+    everybody = pl.concat([each.rename("") for each in ids.values()]).unique(maintain_order=True)
+    lacking = {
+        party: everybody.filter(everybody.is_in(each.implode()).not_())
+        for party, each in ids.items()
+    }
+    party = next(party for party in reversed(lacking) if len(lacking[party]))
+    first = lacking[party][0]
+    owner = next(name for name, each in ids.items() if first in each)
+    counts = " and ".join(f"{len(lost)} at {name!r}" for name, lost in lacking.items() if len(lost))
+    raise DataError(
+        f"{party!r} has no row for the id {first!r}, which {owner!r} has, and a prediction needs "
+        f"every party's columns: add the rows that are absent ({counts}), or say absent='drop' to "
+        "leave such people out"
+    )

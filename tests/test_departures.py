@@ -1,0 +1,323 @@
+"""What had left when a run was killed is counted, whatever killed it and however often."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from colonnade.checkpoints import CheckpointStore
+from colonnade.codecs import TopK
+from colonnade.departures import Departures, lost_since
+from colonnade.drivers import Assignment, Processes, Simulate
+from colonnade.drivers import driver as drivers
+from colonnade.effects import Boundary, Expect, Receive, Send
+from colonnade.errors import CheckpointError, RoleFailed
+from colonnade.ledger import Entry, Ledger
+from colonnade.methods import efvfl
+from colonnade.models import Concat
+from colonnade.reports import comparison_table, write_page
+from colonnade.runs import load_run
+from colonnade.training import Training, Watcher
+from colonnade.wire import Purpose
+from test_training import SIMULATE, assert_same, problem
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs signals"),
+    pytest.mark.usefixtures("no_pictures"),
+]
+
+METHOD = efvfl(TopK(0.3), None, Concat(), "shared", 2)
+TRAINING = Training(epochs=3, batch_size=32, evaluation_rows=25, checkpoint_every=5)
+BOTH = [SIMULATE, Processes()]
+PARTS = ("bytes_up", "bytes_down", "bytes_evaluation", "bytes_setup")
+
+
+class Crashed(Exception):
+    """Something went wrong that nobody foresaw."""
+
+
+def crash():
+    raise Crashed
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_at(place, how):
+    """A watcher under which the run dies when a role enters a round."""
+    return Watcher(on_round=lambda name, round, sent: (name, round) == place and how())
+
+
+def train(out, driver=SIMULATE, **more):
+    return problem(3, True, Concat()).train(METHOD, TRAINING, driver, out=out, **more)
+
+
+@pytest.fixture
+def handed_over(monkeypatch):
+    """Bytes that streams carry, of each message that a role of this process handed over."""
+    sizes = []
+    stamp = drivers.Outbox.stamp
+
+    def noted(outbox, send, now):
+        message, header, row = stamp(outbox, send, now)
+        sizes.append(4 + len(header) + len(message.body))
+        return message, header, row
+
+    monkeypatch.setattr(drivers.Outbox, "stamp", noted)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [("holder", 8)],
+        [("party_1", 2)],  # before the first checkpoint
+        [("holder", 7), ("holder", 8)],  # twice after the same checkpoint
+        [("party_0", 3), ("holder", 9), ("party_2", 13)],
+    ],
+    ids=["once", "before a checkpoint", "twice after one checkpoint", "three times"],
+)
+def test_all_that_left_is_in_the_summary_however_often_a_run_crashed(tmp_path, places, handed_over):
+    whole = train(tmp_path / "whole")
+    handed_over.clear()
+    out = tmp_path / "run"
+    for place in places:
+        with pytest.raises(Crashed):
+            train(out, resume=out.exists(), watcher=dies_at(place, crash))
+    run = train(out, resume=True)
+    assert_same(whole, run)
+    s = run.summary
+    assert s["bytes_framed"] == run.ledger.framed_bytes() == sum(handed_over)
+    assert s["messages"] == len(handed_over)
+    lost = [entry for entry in run.ledger if entry.lost]
+    assert s["messages_lost"] == len(lost) == len(handed_over) - len(whole.ledger) > 0
+    assert s["bytes_framed"] - sum(e.framed_bytes for e in lost) == whole.summary["bytes_framed"]
+    assert s["bytes_lost"] == run.ledger.bytes() - sum(s[part] for part in PARTS) > 0
+    for name in (*PARTS, "messages_discarded"):
+        assert s[name] == whole.summary[name], name
+    for name in ("bytes_up", "bytes_down"):
+        assert run.history[name].to_list() == whole.history[name].to_list()
+    again = load_run(out)
+    assert list(again.ledger) == list(run.ledger)
+
+
+def test_what_a_kill_left_behind_is_what_a_crash_at_that_moment_does(tmp_path):
+    place = ("holder", 8)
+    with pytest.raises(Crashed):
+        train(tmp_path / "crashed", watcher=dies_at(place, crash))
+    crashed = train(tmp_path / "crashed", resume=True).summary
+    script = (
+        "import sys, pathlib, test_departures as t\n"
+        "t.train(pathlib.Path(sys.argv[1]), report=False, watcher=t.dies_at(('holder', 8), t.kill))"
+    )
+    out = tmp_path / "killed"
+    ended = subprocess.run([sys.executable, "-c", script, str(out)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    killed = train(out, resume=True).summary
+    for name in ("messages", "messages_lost", "bytes_lost", "bytes_framed", *PARTS):
+        assert killed[name] == crashed[name], name
+
+
+class Pair:
+    """Sends a word a round, and waits for the other's; may die when it has that of a round."""
+
+    def __init__(self, name, dies_in=-1, how=kill):
+        self.name, self.other = name, "b" if name == "a" else "a"
+        self.round = 0
+        self.dies_in, self.how = dies_in, how
+
+    @property
+    def peers(self):
+        return (self.other,)
+
+    async def run(self):
+        while self.round < 12:
+            await Boundary(self.round)
+            if self.name == "b":
+                await Send("a", "word", self.round, bytes(100 + self.round))
+            await Receive(Expect("word", self.round, (self.other,)))
+            if self.round == self.dies_in:
+                self.how()
+            if self.name == "a":
+                await Send("b", "word", self.round, bytes(100 + self.round))
+            self.round += 1
+        await Boundary(self.round)
+
+    def state_dict(self):
+        return {"round": self.round}
+
+    def load_state_dict(self, state):
+        self.round = state["round"]
+
+
+@pytest.mark.parametrize("ends", ["simulate", "processes"])
+@pytest.mark.parametrize("begins", ["simulate", "processes"])
+def test_a_role_that_was_killed_had_sent_what_its_file_says(tmp_path, begins, ends):
+    drivers = {
+        "simulate": (Simulate(), crash, Crashed),
+        "processes": (Processes(), kill, RoleFailed),
+    }
+    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+
+    def go_on(driver, dies_in=-1, how=kill):
+        assignment = Assignment(
+            store=store,
+            checkpoint_every=5,
+            resume=store.latest(),
+            departures=tmp_path / "departures",
+        )
+        return driver.run([Pair("a", dies_in, how), Pair("b")], assignment)
+
+    driver, how, error = drivers[begins]
+    for dies_in in (3, 7, 7):
+        with pytest.raises(error):
+            go_on(driver, dies_in, how)
+    record = go_on(drivers[ends][0])
+    lost = sorted((e.sender, e.round) for e in record.ledger if e.lost)
+    # In the round in which a died b had sent its word, and a had not. Died it has before any
+    # checkpoint, and twice after the one before round 5.
+    before = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2), ("b", 3)]
+    after = [("a", 5), ("a", 6), ("b", 5), ("b", 6), ("b", 7)]
+    assert lost == sorted(before + 2 * after)
+    assert [(e.sender, e.round) for e in record.ledger if not e.lost] == [
+        (name, round) for name in "ab" for round in range(12)
+    ]
+
+
+@pytest.mark.parametrize("driver", BOTH, ids=lambda driver: driver.label)
+def test_nothing_is_lost_where_a_run_is_interrupted_or_completes(tmp_path, driver):
+    whole = train(None)
+    out = tmp_path / "run"
+    seen = []
+    watcher = Watcher(
+        on_round=lambda name, round, sent: seen.append(round), interrupted=lambda: len(seen) > 20
+    )
+    part = train(out, driver, watcher=watcher)
+    rest = train(out, driver, resume=True, stop_before=part.summary["rounds"] + 1)
+    rest = train(out, driver, resume=True)
+    again = train(out, driver, resume=True)
+    for run in (part, rest, again):
+        assert (run.summary["messages_lost"], run.summary["bytes_lost"]) == (0, 0)
+    assert rest.summary["bytes_framed"] == whole.summary["bytes_framed"]
+    assert_same(whole, again)
+
+
+def test_a_party_whose_process_is_killed_is_accounted_for(tmp_path):
+    whole = train(None)
+    out = tmp_path / "run"
+    federation = problem(3, True, Concat())
+    bottom = federation.parties[1].bottom
+
+    def at_the_seventh_batch(module, inputs):
+        module.batches = getattr(module, "batches", 0) + module.training
+        if module.batches == 13:  # two steps a round
+            kill()
+
+    hook = bottom.register_forward_pre_hook(at_the_seventh_batch)
+    with pytest.raises(RoleFailed, match=r"died \(exit code -9\)"):
+        federation.train(METHOD, TRAINING, Processes(), out=out)
+    hook.remove()
+    run = train(out, Processes(), resume=True)
+    assert_same(whole, run)
+    lost = {(e.sender, e.receiver, e.kind, e.round) for e in run.ledger if e.lost}
+    assert ("party_1", "holder", "embedding", 5) in lost
+    assert ("party_1", "holder", "embedding", 6) not in lost
+    assert run.summary["messages_lost"] == len(lost)
+    extra = sum(e.framed_bytes for e in run.ledger if e.lost)
+    assert run.summary["bytes_framed"] == whole.summary["bytes_framed"] + extra
+
+
+def test_tables_and_page_tell_what_was_lost(tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(Crashed):
+        train(out, watcher=dies_at(("holder", 8), crash))
+    run = train(out, resume=True)
+    s = run.summary
+    told = str(comparison_table({"mine": run}).caption)
+    assert f"{s['bytes_lost'] / 1e3:.1f} kB lost to a crash and sent again" in told
+    assert f"{s['bytes_setup']} B sent to set up" in told
+    page = tmp_path / "page.html"
+    write_page(run, page)
+    text = page.read_text(encoding="utf-8")
+    assert "lost to a crash" in text
+    assert f"in {s['messages_lost']} messages, sent again" in text
+    assert "training, lost" in text
+
+
+# The files
+
+ROW = ("a", "b", "x", 0, 4, 7, 10, 31, 5)
+ENTRY = Entry("a", "b", "x", Purpose.TRAINING, 4, 7, 10, 31, 5, lost=True)
+
+
+def filled(folder, *sequences):
+    file = Departures(folder, "a")
+    for sequence in sequences:
+        file.note((*ROW[:5], sequence, *ROW[6:]))
+    size = file.mark()
+    file.close()
+    return size
+
+
+def sequences(folder, size=0, sequence=0):
+    return [entry.sequence for entry in lost_since(folder, "a", size, sequence)]
+
+
+def test_what_is_beyond_a_mark_and_not_before_the_number_was_lost(tmp_path):
+    assert sequences(tmp_path) == []
+    size = filled(tmp_path, 7)
+    assert lost_since(tmp_path, "a", 0, 0) == [ENTRY]
+    # Number 8 was handed over before the checkpoint, and left after the mark.
+    filled(tmp_path, 8, 9, 10, 9)
+    assert sequences(tmp_path, size, 9) == [9, 10, 9]
+    assert sequences(tmp_path / "elsewhere", size, 9) == []
+
+
+def test_a_line_that_was_cut_short_is_of_a_message_that_had_not_left(tmp_path):
+    filled(tmp_path, 1, 2)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        here = 2 if length == len(whole) else int(length >= len(whole) // 2)
+        assert sequences(tmp_path) == [1, 2][:here]
+    path.write_bytes(whole[:-3])
+    filled(tmp_path, 3)
+    assert sequences(tmp_path) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "line", [b"{}", b"[]", b"\xff", b'["a","b","x",9,0,0,1,2,3]', b'["a","b","x",0,0,"1",1,2,3]']
+)
+def test_a_damaged_file_is_refused_with_the_remedy(tmp_path, line):
+    filled(tmp_path, 1)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    with pytest.raises(CheckpointError, match=r"is damaged .* move it away to go on without"):
+        sequences(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    place = tmp_path / "file"
+    place.write_text("")
+    with pytest.raises(CheckpointError, match=r"cannot be written: .*; make room, or choose"):
+        Departures(place, "a")
+
+
+def test_a_ledger_keeps_what_was_lost_beside_what_replaced_it():
+    again = ENTRY._replace(lost=False, nanoseconds=9)
+    ledger = Ledger([again, ENTRY])
+    ledger.discard("a", 7)
+    assert list(ledger) == [ENTRY, again._replace(discarded=True)]
+    assert len(ledger) == 2
+    assert (ledger.bytes(), ledger.framed_bytes()) == (20, 62)
+    assert ledger.bytes(lambda entry: entry.lost) == 10
+    assert list(ledger.before({"a": 7})) == [ENTRY]
+    assert ledger.without_time() == [again._replace(discarded=True, nanoseconds=None)]
+    assert ledger.since(0) == [again._replace(discarded=True)]
+    assert list(Ledger.from_frame(ledger.frame())) == list(ledger)

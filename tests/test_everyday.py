@@ -1,0 +1,419 @@
+"""Everyday use of the estimators: what is kept, in which order, of whom, and what is told."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, r2_score
+
+from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.estimators import VerticalClassifier, VerticalRegressor
+from colonnade.ledger import Ledger
+from colonnade.runs import Run
+from colonnade.tables import TableTransformer
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+QUICK = {"epochs": 3, "learning_rate": 0.02, "hidden": (8, 4)}
+
+
+def people(count, seed=5):
+    """Return a bank's and a shop's table, each in an order of its own, and a table of answers."""
+    random = np.random.default_rng(seed)
+    ids = [f"person-{seed}-{i:06}" for i in range(count)]
+    income, spent = random.normal(50, 20, count), random.normal(10, 3, count)
+    bank = pl.DataFrame(
+        {"id": ids, "income": income, "job": random.choice(["baker", "tailor"], count)}
+    )
+    shop = pl.DataFrame({"id": ids, "spent": spent}).sample(fraction=1, shuffle=True, seed=3)
+    points = (income - 50) / 20 + (spent - 10) / 3
+    answers = pl.DataFrame(
+        {"id": ids, "buys": ["yes" if one > 0 else "no" for one in points], "points": points}
+    )
+    return {"bank": bank, "shop": shop}, answers.sample(fraction=1, shuffle=True, seed=4)
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return people(300)
+
+
+@pytest.fixture(scope="module")
+def tables(crowd):
+    return crowd[0]
+
+
+@pytest.fixture(scope="module")
+def answers(crowd):
+    return crowd[1].drop("points")
+
+
+@pytest.fixture(scope="module")
+def fitted(tables, answers):
+    return VerticalClassifier(id="id", batch_size=50, **QUICK).fit(tables, answers)
+
+
+# What a fitted estimator keeps
+
+
+def dumped(model):
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    return file.getvalue()
+
+
+def fit_on(count, target="buys", **settings):
+    tables, answers = people(count)
+    kind = VerticalClassifier if target == "buys" else VerticalRegressor
+    # As many rounds whatever the number of rows, as the ledger has a line for each message.
+    model = kind(id="id", batch_size=count // 5, **QUICK, **settings)
+    return model.fit(tables, answers.select("id", target)), tables, answers
+
+
+def traces(tables, answers):
+    """Return what of the rows would be found in memory: ids, and values of neighbours."""
+    yield from (id.encode() for id in answers["id"])
+    in_order = {name: table.sort("id") for name, table in tables.items()}
+    columns = [in_order["bank"]["income"], tables["shop"]["spent"], answers["points"]]
+    columns += [in_order["shop"]["spent"], answers.sort("id")["points"]]
+    for column in columns:
+        for kind in (np.float64, np.float32):
+            raw, size = column.to_numpy().astype(kind).tobytes(), np.dtype(kind).itemsize
+            yield from (raw[i : i + 2 * size] for i in range(0, len(raw) - size, size))
+
+
+@pytest.mark.parametrize("target", ["buys", "points"])
+@pytest.mark.parametrize("transformer", [None, TableTransformer(output="dict")])
+def test_a_dump_holds_no_row_id_or_label(target, transformer):
+    model, tables, answers = fit_on(200, target, transformers=transformer)
+    raw = dumped(model)
+    assert [trace for trace in traces(tables, answers) if trace in raw] == []
+    coded = (answers.sort("id")["buys"] == "yes").to_numpy()
+    for kind in (np.int64, np.float32, np.bool_):
+        assert coded.astype(kind).tobytes()[:100] not in raw
+    assert b"income" in raw  # the search finds what is there
+    # Features are no more there than the values that they were made from.
+    for features in model.data_.transform(tables)[1].values():
+        for tensor in features.values() if isinstance(features, dict) else [features]:
+            if tensor.is_floating_point():
+                assert not any(row.numpy().tobytes() in raw for row in tensor if row.numel() > 1)
+            else:
+                assert tensor.numpy().tobytes()[:200] not in raw
+
+
+def test_the_size_of_a_dump_does_not_grow_with_the_rows():
+    small, large = (len(dumped(fit_on(count)[0])) for count in (200, 4000))
+    assert abs(large - small) < 200  # numbers with more digits
+
+
+def test_a_loaded_estimator_predicts_the_same_bits(fitted, tables, answers, tmp_path):
+    joblib.dump(fitted, tmp_path / "model")
+    loaded = joblib.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict_proba(tables), fitted.predict_proba(tables))
+    assert (loaded.classes_.tolist(), loaded.score(tables, answers)) == (
+        ["no", "yes"],
+        fitted.score(tables, answers),
+    )
+    assert loaded.run_.summary == fitted.run_.summary
+    assert loaded.run_.ledger.bytes() == fitted.run_.ledger.bytes() > 0
+    assert (
+        clone(loaded)
+        .fit(tables, answers)
+        .run_.history.drop("seconds")
+        .equals(fitted.run_.history.drop("seconds"))
+    )
+
+
+def test_a_run_shows_its_bottoms_zeros_and_no_row(fitted):
+    for features in fitted.run_.predictor.examples.values():
+        assert features.shape[0] == 2
+        assert not features.any()
+
+
+def test_what_was_exported_from_zeros_runs_on_rows(fitted, tables, tmp_path):
+    fitted.run_.export(tmp_path, programs=True)
+    features = fitted.data_.transform(tables)[1]["bank"]
+    program = torch.export.load(tmp_path / "bank" / "bottom.pt2").module()
+    expected = fitted.run_.models["bank"]["bottom"].eval()(features)
+    assert torch.allclose(program(features), expected, atol=1e-6)
+
+
+# Little data
+
+
+def test_validation_rows_that_cannot_judge_are_told():
+    """Of a dozen people the share for validation is one person or none, and of one class."""
+    tables, answers = people(12)
+    told = []
+    for seed in range(12):
+        model = VerticalClassifier(id="id", random_state=seed, epochs=1)
+        try:
+            model.fit(tables, answers.select("id", "buys"))
+        except DataError as error:
+            told.append(str(error))
+    wanted = r"of 12, have none of class '(no|yes)', so .* a greater validation=, or none by valid"
+    some = [one for one in told if not one.startswith("none of 12 people is for validation")]
+    assert some
+    assert all(re.search(wanted, one) for one in some)
+    for settings in ({"validation": 0}, {"validation": 0.5}):
+        model = VerticalClassifier(id="id", random_state=1, epochs=1, **settings)
+        assert model.fit(tables, answers.select("id", "buys")).n_iter_ == 1
+
+
+# In which order
+
+
+def test_scores_do_not_depend_on_the_order_of_labels_with_ids(fitted, tables, answers):
+    truth = tables["bank"].join(answers, on="id", maintain_order="left")["buys"].to_numpy()
+    expected = accuracy_score(truth, fitted.predict(tables))
+    given = [
+        answers,
+        answers.sort("id"),
+        {"id": answers["id"].to_list(), "buys": answers["buys"].to_list()},
+        pd.DataFrame({"id": answers["id"].to_list(), "buys": answers["buys"].to_list()}),
+        pd.Series(
+            answers["buys"].to_list(), pd.Index(answers["id"].to_list(), name="id"), name="buys"
+        ),
+    ]
+    assert [fitted.score(tables, one) for one in given] == [expected] * len(given)
+    other = {"shop": tables["shop"], "bank": tables["bank"]}
+    assert [fitted.score(other, one) for one in given] == [expected] * len(given)
+
+
+def test_labels_may_be_a_series_with_the_ids_as_index(fitted, tables, answers):
+    labels = pd.Series(answers["buys"].to_list(), pd.Index(answers["id"].to_list(), name="id"))
+    again = clone(fitted).fit(tables, labels)
+    assert np.array_equal(again.predict_proba(tables), fitted.predict_proba(tables))
+
+
+def test_labels_without_ids_are_matched_only_where_all_tables_are_in_one_order(
+    fitted, tables, answers
+):
+    labels = tables["bank"].join(answers, on="id", maintain_order="left")["buys"]
+    with pytest.raises(DataError, match=r"no ids, .*same order \('shop' differs\); give a table"):
+        fitted.score(tables, labels)
+    ids = tables["bank"].select("id")
+    alike = tables | {"shop": ids.join(tables["shop"], on="id", maintain_order="left")}
+    assert fitted.score(alike, labels) == fitted.score(alike, answers)
+    with pytest.raises(DataError, match="there are 299 labels for 300 rows"):
+        fitted.score(alike, labels[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: pl.concat([a, a[:1]]), "'labels' has the id"),
+        (lambda a: a[1:], "there is no label for the id .*1 of 300"),
+        (lambda a: a.with_columns(other=1), "must have one column beside the id, not 2"),
+        (lambda a: a.with_columns(id=pl.int_range(pl.len())), "give both the same type"),
+        (lambda a: a.rename({"id": "nr"}), "has no column 'id'"),
+        (lambda a: a.with_columns(buys=pl.lit(None, pl.String)), "the label of row 0 is missing"),
+    ],
+)
+def test_labels_that_cannot_be_matched_are_refused(fitted, tables, answers, change, message):
+    with pytest.raises(DataError, match=message):
+        fitted.score(tables, change(answers))
+
+
+@pytest.fixture(scope="module")
+def pandas(tables, answers):
+    """Return tables of pandas without ids, in one order, and their labels."""
+    joined = tables["bank"].join(tables["shop"], on="id").join(answers, on="id").sort("income")
+    index = pd.Index(np.random.default_rng(0).permutation(len(joined)))
+    frames = {
+        "bank": pd.DataFrame({"income": joined["income"].to_list()}, index),
+        "shop": pd.DataFrame({"spent": joined["spent"].to_list()}, index),
+    }
+    return frames, pd.Series(joined["buys"].to_list(), index, name="buys")
+
+
+def test_an_index_in_another_order_is_refused(pandas):
+    frames, labels = pandas
+    model = VerticalClassifier(batch_size=50, **QUICK).fit(frames, labels)
+    shuffled = labels.sample(frac=1, random_state=1)
+    for use in (clone(model).fit, model.score):
+        for wrong in (shuffled, shuffled.to_frame(), labels.reset_index(drop=True)):
+            with pytest.raises(DataError, match=r"has the index .*y\.loc\[X\.index\].*to_numpy"):
+                use(frames, wrong)
+    expected = accuracy_score(labels, model.predict(frames))
+    aligned = shuffled.loc[labels.index]
+    for good in (labels, aligned, labels.to_frame(), labels.to_numpy(), labels.to_list()):
+        assert model.score(frames, good) == expected
+    one = pd.concat(frames.values(), axis=1)
+    parties = {"bank": ["income"], "shop": ["spent"]}
+    whole = VerticalClassifier(parties=parties, batch_size=50, **QUICK)
+    with pytest.raises(DataError, match="has the index"):
+        whole.fit(one, shuffled)
+
+
+def test_rows_that_are_said_to_be_aligned_need_no_index(pandas):
+    frames, labels = pandas
+    counted = labels.reset_index(drop=True)
+    model = VerticalClassifier(aligned=True, batch_size=50, **QUICK).fit(frames, counted)
+    expected = accuracy_score(labels, model.predict(frames))
+    assert model.score(frames, counted) == model.score(frames, labels.to_numpy()) == expected
+
+
+def test_a_regressor_compares_as_many_numbers_as_it_predicts(crowd):
+    tables, answers = crowd
+    points = answers.select("id", "points")
+    model = VerticalRegressor(id="id", batch_size=50, **QUICK).fit(tables, points)
+    truth = tables["bank"].join(points, on="id", maintain_order="left")["points"]
+    expected = r2_score(truth, model.predict(tables))
+    assert model.score(tables, points) == pytest.approx(expected, abs=1e-6)
+    alone = VerticalRegressor(aligned=True, batch_size=50, **QUICK)
+    frames = {"bank": tables["bank"].drop("id"), "shop": tables["shop"].drop("id")}
+    alone.fit(frames, truth)
+    with pytest.raises(DataError, match="there are 1 labels for 300 rows"):
+        alone.score(frames, [1.0])
+
+
+# Of whom
+
+
+def test_people_whom_a_company_lacks_are_an_error_that_names_it(fitted, tables):
+    fewer = tables | {"shop": tables["shop"].sort("id")[3:]}
+    message = "'shop' has no row for the id 'person-5-000000'.*(3 at 'shop').*absent='drop'"
+    for use in (fitted.predict, fitted.predict_proba, fitted.prediction):
+        with pytest.raises(DataError, match=message):
+            use(fewer)
+
+
+def test_or_they_are_left_out_and_the_others_are_named(fitted, tables, answers):
+    fewer = {"bank": tables["bank"][:-5], "shop": tables["shop"].sort("id")[3:]}
+    kept = tables["bank"]["id"][3:-5]
+    whole = dict(zip(tables["bank"]["id"], fitted.predict(tables), strict=True))
+    probable = dict(zip(tables["bank"]["id"], fitted.predict_proba(tables)[:, 1], strict=True))
+
+    predicted = fitted.predict(fewer, absent="drop")
+    assert predicted.columns == ["id", "predicted"]
+    assert predicted["id"].to_list() == kept.to_list()
+    assert predicted["predicted"].to_list() == [whole[id] for id in kept]
+    found = fitted.predict_proba(fewer, absent="drop")
+    assert found.columns == ["id", "no", "yes"]
+    assert found["yes"].to_list() == pytest.approx([probable[id] for id in kept], abs=1e-6)
+    turned = fitted.predict(dict(reversed(fewer.items())), absent="drop")
+    order = [id for id in fewer["shop"]["id"] if id in set(kept)]
+    assert turned["id"].to_list() == order
+    assert turned.sort("id").equals(predicted.sort("id"))
+
+    prediction = fitted.prediction(fewer, absent="drop")
+    assert prediction.ids.to_list() == kept.to_list()
+    assert prediction.left_out == {"bank": 3, "shop": 5}
+    truth = dict(answers.rows())
+    share = np.mean([whole[id] == truth[id] for id in kept])
+    assert fitted.score(fewer, answers, absent="drop") == pytest.approx(share)
+    with pytest.raises(DataError, match="these labels have no ids"):
+        fitted.score(fewer, answers["buys"], absent="drop")
+
+
+def test_nobody_is_left_out_where_all_are_there(fitted, tables):
+    prediction = fitted.prediction(tables)
+    assert prediction.ids.to_list() == tables["bank"]["id"].to_list()
+    assert prediction.left_out == {"bank": 0, "shop": 0}
+    dropping = fitted.predict(tables, absent="drop")
+    assert (dropping["predicted"].to_numpy() == fitted.predict(tables)).all()
+
+
+def test_nobody_can_be_left_out_without_an_id(pandas, fitted, tables):
+    frames, labels = pandas
+    model = VerticalClassifier(batch_size=50, **QUICK).fit(frames, labels)
+    with pytest.raises(ConfigurationError, match=re.escape("train with id=...")):
+        model.predict(frames, absent="drop")
+    with pytest.raises(ConfigurationError, match="absent must be 'error' or 'drop', not 'skip'"):
+        fitted.predict(tables, absent="skip")
+
+
+# How long
+
+
+def test_how_many_epochs_there_were_is_told(fitted, tables, answers):
+    assert fitted.n_iter_ == 3
+    history = fitted.run_.history
+    best = history.row(history["validation_loss"].arg_min(), named=True)
+    assert fitted.best_epoch_ == best["epoch"]
+    early = clone(fitted).set_params(epochs=60, patience=2, learning_rate=0.1).fit(tables, answers)
+    assert early.run_.summary["stopped_early"]
+    assert early.n_iter_ == early.run_.history["epoch"].max() == early.best_epoch_ + 2
+    without = clone(fitted).set_params(validation=0).fit(tables, answers)
+    assert (without.n_iter_, without.best_epoch_) == (3, None)
+
+
+def test_a_run_that_was_interrupted_at_once_had_no_epoch():
+    bare = {"best_round": None, "completed": False}
+    run = Run(bare, pl.DataFrame(schema={"round": pl.Int64}), Ledger(), {}, None)
+    assert (epochs_done(run), best_epoch(run)) == (0, None)
+    warn_if_improving(run, 3, 5)
+
+
+def evaluated(values, metric="validation_auc", **summary):
+    """Return a run with these values of its metric, an epoch of 7 rounds each."""
+    rounds = [7 * (i + 1) for i in range(len(values))]
+    history = pl.DataFrame(
+        {"round": rounds, "epoch": [r / 7 for r in rounds], metric: values}, strict=False
+    )
+    greater = metric == "validation_auc"
+    best = (max if greater else min)(v for v in values if v == v)
+    of = {"metric": metric, "greater_is_better": greater, "best": best}
+    of |= {"best_round": rounds[values.index(best)], "completed": True, "stopped_early": False}
+    return Run(of | summary, history, Ledger(), {}, None)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "warns"),
+    [
+        ([0.5, 0.6, 0.7, 0.8], 5, True),  # rises to the end
+        ([0.5, 0.6, 0.7, 0.8], None, True),
+        ([0.5, 0.6, 0.8, 0.7], 1, False),  # best an epoch before the end
+        ([0.5, 0.6, 0.8, 0.7], 2, True),
+        ([0.8, 0.7, 0.7, 0.7], 5, False),  # never better than at first
+        ([0.5, 0.9, 0.899, 0.9001], 2, False),  # a hundredth of the gain is 0.004
+        ([0.5, 0.9, 0.899, 0.905], 2, True),
+        ([0.5], 5, False),  # one evaluation shows no direction
+        ([NAN, 0.6, 0.7], 2, True),
+    ],
+)
+def test_a_metric_still_rises_or_not(values, patience, warns):
+    for run in (
+        evaluated(values),
+        evaluated([1 - value for value in values], "validation_rmse"),
+    ):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warn_if_improving(run, len(values), patience)
+        assert [each.category for each in found] == [ConvergenceWarning] * warns
+
+
+@pytest.mark.parametrize(
+    "known", [{"stopped_early": True}, {"completed": False}, {"best_round": None, "best": None}]
+)
+def test_a_run_that_did_not_run_out_of_epochs_is_no_reason(known):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_improving(evaluated([0.5, 0.6, 0.7], **known), 3, 5)
+
+
+def test_too_few_epochs_are_told(tables, answers):
+    slow = QUICK | {"epochs": 2, "learning_rate": 0.002}
+    model = VerticalClassifier(id="id", batch_size=50, **slow)
+    found = r"ran out of its 2 epochs with the validation AUC still getting better .*epochs=4"
+    with pytest.warns(ConvergenceWarning, match=found) as caught:
+        model.fit(tables, answers)
+    assert caught[0].filename == __file__  # the caller's line is shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(validation=0).fit(tables, answers)

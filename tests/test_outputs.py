@@ -1,0 +1,259 @@
+"""No command, and no function that writes results, overwrites what Colonnade did not write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from colonnade import cli
+from colonnade.config import load_config
+from colonnade.errors import ConfigurationError
+from colonnade.estimators import VerticalClassifier
+from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
+from colonnade.export import load_part
+from colonnade.federation import Federation
+from colonnade.organisations import LabelHolder, Party
+from colonnade.outputs import MARK, check_output
+from colonnade.reports import (
+    Chart,
+    Curve,
+    Sheet,
+    draw_charts,
+    draw_comparison,
+    draw_run,
+    write_comparison,
+    write_page,
+    write_sheets,
+)
+from colonnade.runs import load_run
+from colonnade.training import Training
+
+MINE = b"my own notes, kept for years\n"
+REFUSED = "is there already and was not written by Colonnade; choose another name, or move it away"
+TINY = {
+    "data": {"train_rows": 100, "test_rows": 50},
+    "model": {"bottom": {"widths": [4]}},
+    "training": {"epochs": 1, "batch_size": 50},
+}
+
+
+def small():
+    torch.manual_seed(1)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(40, 4, generator=generator)
+    return Federation(
+        [Party("bank", x[:, :2], nn.Linear(2, 3)), Party("shop", x[:, 2:], nn.Linear(2, 3))],
+        LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(6, 2)),
+        train_rows=range(30),
+        test_rows=range(30, 40),
+    )
+
+
+TRAINING = Training(batch_size=10)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return small().train(training=TRAINING)
+
+
+@pytest.fixture(scope="module")
+def yaml_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("yaml") / "tiny.yaml"
+    path.write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def colonnade(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        return left.value.code or 0, capsys.readouterr().err
+
+    return command
+
+
+# The rule
+
+
+def test_what_colonnade_wrote_may_be_written_over(tmp_path):
+    path = tmp_path / "file"
+    check_output(path)
+    for content in (b"", MARK.encode(), b"x" * 10**6 + MARK.encode(), MARK.encode() + b"x" * 10**6):
+        path.write_bytes(content)
+        check_output(path)
+    for content in (MINE, b"x" * 10**6 + MARK.encode() + b"x" * 10**6):
+        path.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=REFUSED):
+            check_output(path)
+    path.write_bytes(b"a,b\r\n1,2\r\n")
+    check_output(path, "a,b")
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        check_output(path, "a,c")
+    with pytest.raises(ConfigurationError, match="is a folder; name a file in it"):
+        check_output(tmp_path)
+
+
+def charts():
+    return [Chart("chart", "A chart", "x", "y", [Curve("one", [1, 2], [1, 2])])]
+
+
+WRITERS = {
+    "write_page": lambda run, path: write_page(run, path),
+    "write_comparison": lambda run, path: write_comparison({"a": run, "b": run}, path),
+    "write_sheets": lambda run, path: write_sheets(path, "T", "", [], [], [], ""),
+    "draw_run": lambda run, path: draw_run(run, path),
+    "draw_comparison": lambda run, path: draw_comparison({"a": run, "b": run}, path),
+    "draw_charts": lambda run, path: draw_charts(charts(), path),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_functions_write_over_their_own_files_only(run, tmp_path, writer):
+    path = tmp_path / "result"
+    path.write_bytes(MINE)
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        WRITERS[writer](run, path)
+    assert path.read_bytes() == MINE
+    path.unlink()
+    WRITERS[writer](run, path)
+    written = path.read_bytes()
+    WRITERS[writer](run, path)
+    assert len(path.read_bytes()) == len(written) > 1000
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_estimators_report_writes_over_its_own_only(tmp_path):
+    x = {"a": pl.DataFrame({"u": range(100)}), "b": pl.DataFrame({"v": range(100)})}
+    model = VerticalClassifier(aligned=True, epochs=1).fit(x, [i % 2 for i in range(100)])
+    path = tmp_path / "report.html"
+    assert model.report(path) == model.report(path) == path
+    path.write_bytes(MINE)
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        model.report(path)
+    assert path.read_bytes() == MINE
+
+
+@pytest.mark.parametrize(
+    "name", ["part.json", "bottom.safetensors", "bottom.pt2", "top.safetensors"]
+)
+def test_exports_write_over_their_own_only(run, tmp_path, name):
+    owner = "insurer" if name.startswith("top") else "bank"
+    run.export(tmp_path, programs=True)
+    run.export(tmp_path, programs=True)
+    assert load_part(tmp_path / "bank").organisation == "bank"
+    (tmp_path / owner / name).write_bytes(MINE)
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        run.export(tmp_path, programs=True)
+    assert (tmp_path / owner / name).read_bytes() == MINE
+
+
+# A run's folder
+
+OTHERS = ["report.html", "run.png", "history.csv", "ledger.csv", "summary.json", "config.yaml"]
+
+
+@pytest.mark.parametrize("name", [*OTHERS, "others_history.csv", "journal", "checkpoint"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_takes_no_folder_with_files_of_others(tmp_path, name, resume):
+    path = tmp_path / name
+    path.write_bytes(MINE)
+    with pytest.raises(ConfigurationError, match="choose another"):
+        small().train(training=TRAINING, out=tmp_path, resume=resume)
+    assert {each.name for each in tmp_path.iterdir()} == {name}
+    assert path.read_bytes() == MINE
+
+
+def test_a_run_goes_on_in_its_own_folder_only(tmp_path):
+    small().train(training=TRAINING, out=tmp_path / "run", stop_before=1)
+    run = small().train(training=TRAINING, out=tmp_path / "run", resume=True)
+    assert run.summary["completed"]
+    assert load_run(tmp_path / "run").config == run.config
+    (tmp_path / "run" / "report.html").write_bytes(MINE)
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        small().train(training=TRAINING, out=tmp_path / "run", resume=True)
+    # Killed before the first checkpoint, there is the configuration and no more.
+    (tmp_path / "killed").mkdir()
+    config = (tmp_path / "run" / "config.yaml").read_bytes()
+    (tmp_path / "killed" / "config.yaml").write_bytes(config)
+    assert small().train(training=TRAINING, out=tmp_path / "killed", resume=True)
+
+
+# Commands
+
+
+def test_schema_writes_over_its_own_only(colonnade):
+    path = Path("schema.json")
+    for _ in range(2):
+        assert colonnade("schema", path)[0] == 0
+    assert json.loads(path.read_text())["$comment"].startswith(MARK)
+    path.write_bytes(MINE)
+    code, err = colonnade("schema", path)
+    assert (code, path.read_bytes()) == (2, MINE)
+    assert REFUSED in " ".join(err.split())
+
+
+@pytest.mark.parametrize("name", ["comparison.html", "comparison.png"])
+def test_compare_and_demo_write_over_their_own_only(colonnade, run, tmp_path, name):
+    small().train(training=TRAINING, out=tmp_path / "run")
+    compare = ("compare", tmp_path / "run", "--out", "both")
+    for _ in range(2):
+        assert colonnade(*compare)[0] == 0
+    other = "comparison.png" if name == "comparison.html" else "comparison.html"
+    Path("both", name).write_bytes(MINE)
+    Path("both", other).unlink()
+    for command in (compare, ("demo", "--out", "both")):
+        code, err = colonnade(*command)
+        assert (code, Path("both", name).read_bytes()) == (2, MINE)
+        assert REFUSED in " ".join(err.split())
+        assert [path.name for path in Path("both").iterdir()] == [name]  # nothing was begun
+
+
+def test_partner_values_write_over_their_own_only(colonnade, yaml_file):
+    Path("value").mkdir()
+    Path("value", "partners.json").write_bytes(MINE)
+    code, err = colonnade("compare", "--partners", yaml_file, "--out", "value")
+    assert code == 2
+    assert REFUSED in " ".join(err.split())
+    assert [path.name for path in Path("value").iterdir()] == ["partners.json"]
+
+
+def test_run_leaves_the_users_configuration_alone(colonnade, yaml_file):
+    Path("config.yaml").write_bytes(yaml_file.read_bytes())
+    for more in ((), ("--resume",)):
+        assert colonnade("run", "config.yaml", "--out", ".", *more)[0] == 2
+        assert Path("config.yaml").read_bytes() == yaml_file.read_bytes()
+        assert [path.name for path in Path().iterdir()] == ["config.yaml"]
+    assert load_config(Path("config.yaml")).training.epochs == 1
+
+
+EXPERIMENT = next(iter(EXPERIMENTS.values()))
+
+
+@pytest.mark.parametrize("kind", ["html", "png", "txt", "csv"])
+def test_reproduce_writes_over_its_own_only(tmp_path, kind, colonnade):
+    name = EXPERIMENT.name
+    findings = Findings([Sheet("S", ("a", "b"), [("1", "2")])], charts())
+    for _ in range(2):
+        write_findings(EXPERIMENT, Scale(), findings, tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert set(before) == {f"{name}.{one}" for one in ("html", "png", "txt", "csv")}
+    path = tmp_path / "out" / f"{name}.{kind}"
+    path.write_bytes(MINE)
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        write_findings(EXPERIMENT, Scale(), findings, tmp_path / "out")
+    after = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert after == before | {path.name: MINE}
+    if kind != "csv":  # whose head is known when the work is done
+        assert colonnade("reproduce", name, "--quick", "--out", tmp_path / "out")[0] == 2

@@ -1,0 +1,569 @@
+"""Everyday mistakes with tables: refused or told, in one sentence with the remedy."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade import cli
+from colonnade.config import load_config
+from colonnade.errors import ConfigurationError, DataError, DataWarning, InvalidInput
+from colonnade.estimators import VerticalClassifier
+from colonnade.tables import (
+    HashSplit,
+    IdForm,
+    TableTransformer,
+    align,
+    read_table,
+    vertical_tables,
+)
+
+PEOPLE = 200
+RANDOM = np.random.default_rng(3)
+BANK = pl.DataFrame({"customer": range(1000, 1000 + PEOPLE), "income": RANDOM.normal(size=PEOPLE)})
+SHOP = pl.DataFrame(
+    {"customer": RANDOM.permutation(BANK["customer"]), "spent": RANDOM.normal(size=PEOPLE)}
+)
+LABELS = BANK.select("customer", buys=(pl.col("income") > 0).cast(pl.Int64))
+QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 40, "hidden": (4,)}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def refusal(function: Any, *arguments: Any, **named: Any) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        function(*arguments, **named)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def csv(folder: Path, text: str) -> Path:
+    path = folder / "people.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# --- which rows belong together -----------------------------------------------------------------
+
+
+def test_a_forgotten_id_is_named() -> None:
+    tables = {"bank": BANK, "shop": SHOP}
+    for fit in (vertical_tables, VerticalClassifier(**QUICK).fit):
+        message = refusal(fit, tables, LABELS["buys"])
+        assert "row i of 'bank' and 'shop'" in message
+        assert "say id='customer'" in message
+        assert "or aligned=True" in message
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "dicts"])
+def test_nothing_says_that_rows_belong_together(kind: str) -> None:
+    tables: dict[str, Any] = {"bank": BANK.drop("customer"), "shop": SHOP.drop("customer")}
+    if kind == "pandas":
+        tables = {name: pd.DataFrame(t.to_dict(as_series=False)) for name, t in tables.items()}
+    if kind == "dicts":
+        tables = {name: t.to_dict() for name, t in tables.items()}
+    assert "name the column of ids by id=..." in refusal(vertical_tables, tables, LABELS["buys"])
+    found = vertical_tables(tables, LABELS["buys"], aligned=True)
+    assert found.aligned
+    assert found.ids is None
+    model = VerticalClassifier(aligned=True, **QUICK).fit(tables, LABELS["buys"])
+    assert model.predict(tables).shape == (PEOPLE,)
+    assert "not both" in refusal(vertical_tables, tables, LABELS, id="customer", aligned=True)
+
+
+def test_one_table_goes_with_its_labels() -> None:
+    bank = BANK.drop("customer")
+    assert len(vertical_tables({"bank": bank}, LABELS["buys"].to_list()).labels) == PEOPLE
+    both = BANK.with_columns(spent=pl.Series(range(PEOPLE)))
+    model = VerticalClassifier(parties={"a": ["income"], "b": ["spent"]}, **QUICK)
+    assert model.fit(both, LABELS["buys"].to_list()).predict(both).shape == (PEOPLE,)
+
+
+def indexed(frame: pl.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(frame.to_dict(as_series=False)).set_index("customer")
+
+
+def test_tables_of_pandas_are_joined_by_their_index() -> None:
+    """Whatever their orders: as by the ids that the index holds."""
+    bank, shop = indexed(BANK), indexed(SHOP)
+    labels = pd.Series(LABELS["buys"].to_list(), bank.index, name="buys")
+    plain = TableTransformer(scale="none")
+    found = vertical_tables({"bank": bank, "shop": shop}, labels, transformers=plain)
+    by_id = vertical_tables({"bank": BANK, "shop": SHOP}, LABELS, id="customer", transformers=plain)
+    assert found.ids is not None
+    assert by_id.ids is not None
+    assert found.ids.to_list() == by_id.ids.to_list()
+    assert torch.equal(found.features["shop"], by_id.features["shop"])
+    assert (found.test == by_id.test).all()
+    ids, features = found.transform({"shop": shop[:9], "bank": bank.loc[shop.index[:9]]})
+    assert ids is not None
+    assert ids.to_list() == shop.index[:9].to_list()
+    assert torch.equal(
+        features["shop"].flatten(), torch.tensor(shop["spent"][:9].to_numpy()).float()
+    )
+    model = VerticalClassifier(**QUICK).fit({"bank": bank, "shop": shop}, labels)
+    turned = {"bank": bank.iloc[::-1], "shop": shop}
+    assert np.allclose(
+        model.predict_proba(turned)[::-1], model.predict_proba({"bank": bank, "shop": shop})
+    )
+    expected = model.score({"bank": bank, "shop": shop}, labels)
+    assert model.score(turned, labels[::-1]) == expected
+
+
+def test_an_index_that_does_not_say_whose_rows_are() -> None:
+    bank, shop = indexed(BANK), indexed(SHOP)
+    labels = LABELS["buys"].to_list()
+
+    def message(**changes: Any) -> str:
+        return refusal(vertical_tables, {"bank": bank, "shop": shop} | changes, labels)
+
+    assert "'bank' and 'shop' have different indices, of which '1000'" in message(
+        shop=shop.drop(1000)
+    )
+    assert "names 1000 twice" in message(bank=bank.rename({1001: 1000}))
+    assert "give them as a pandas Series with that index" in message()
+    assert "nothing says" in message(shop=shop.reset_index(drop=True))
+    shuffled = {
+        n: t.reset_index(drop=True).sample(frac=1) for n, t in (("bank", bank), ("shop", shop))
+    }
+    assert "numbers of rows in different orders" in message(**shuffled)
+    # Put into one order by chance, whose ids tell otherwise.
+    wrong = {
+        name: t.reset_index().set_index(bank.index + 1)
+        for name, t in (("bank", bank), ("shop", shop))
+    }
+    assert "rows belong together whose 'customer' differs; say id='customer'" in message(**wrong)
+
+
+def test_who_says_aligned_and_is_not_is_told() -> None:
+    with pytest.warns(DataWarning, match=r"'customer', which looks like an id.*say id='customer'"):
+        found = vertical_tables({"bank": BANK, "shop": SHOP}, LABELS["buys"], aligned=True)
+    assert "looks like an id" in found.warnings[0]
+
+
+def test_a_configuration_without_an_id(tmp_path: Path) -> None:
+    for name, table in (("bank", BANK), ("shop", SHOP), ("labels", LABELS)):
+        table.write_csv(tmp_path / f"{name}.csv")
+    data: dict[str, Any] = {
+        "parties": {"bank": {"source": "bank.csv"}, "shop": {"source": "shop.csv"}},
+        "labels": {"source": "labels.csv", "column": "buys"},
+    }
+    path = tmp_path / "run.yaml"
+
+    def load(**changes: Any) -> Any:
+        path.write_text(yaml.safe_dump({"data": data | changes}), encoding="utf-8")
+        return load_config(path).data.load()
+
+    assert "say id: customer, which looks like it, or aligned: true" in refusal(load)
+    assert len(load(id="customer").labels) == PEOPLE
+    for name in ("bank", "shop"):
+        data["parties"][name]["columns"] = ["income" if name == "bank" else "spent"]
+    assert "say id: and its column, or aligned: true" in refusal(load)
+    assert load(aligned=True).ids is None
+
+
+# --- divisions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [HashSplit(0.0, 0.2), HashSplit(0.1, 0.2), HashSplit(0.3, 0.5)])
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_whom_a_seed_has_divided_it_divides_again(first: HashSplit, share: float) -> None:
+    """LAW: the shares are as asked for, also among people who were divided by the same seed."""
+    ids = pl.Series(range(20_000))
+    rest = ids[first.rows(ids)[0]]
+    _, validation, _ = HashSplit(share, 0.0, purpose="fit").rows(rest)
+    assert abs(len(validation) - share * len(rest)) < 5 * (len(rest) * share * (1 - share)) ** 0.5
+    if not first.validation:
+        again = HashSplit(share, 0.0).rows(rest)[1]
+        assert abs(len(again) - share * len(rest)) < 5 * (len(rest) * share) ** 0.5
+
+
+def test_an_estimator_has_validation_rows_among_those_that_were_kept() -> None:
+    people = 2000
+    x = np.random.default_rng(0).normal(size=people)
+    bank = pl.DataFrame({"id": range(people), "x": x})
+    labels = bank.select("id", y=(pl.col("x") > 0).cast(pl.Int64))
+    held = vertical_tables({"bank": bank}, labels, id="id", split=HashSplit(0.0, 0.2))
+    assert held.ids is not None
+    kept = held.ids[held.train].implode()
+    tables = {"bank": bank.filter(pl.col("id").is_in(kept))}
+    model = VerticalClassifier(id="id", **QUICK).fit(tables, labels)
+    assert abs(model.run_.summary["rows_validation"] - 160) < 60
+
+
+# --- cells --------------------------------------------------------------------------------------
+
+
+def transformed(path: Path, **reading: Any) -> TableTransformer:
+    return TableTransformer().fit(read_table(path, **reading))
+
+
+@pytest.mark.parametrize("cell", ["old", "12 000", "1.2.3", "?"])
+def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cell: str) -> None:
+    ages = [f"{20 + i / 2}" for i in range(60)]
+    path = csv(tmp_path, "id,age\n" + "".join(f"{i},{a}\n" for i, a in enumerate([*ages, cell])))
+    message = refusal(transformed, path)
+    assert f"row 60, column 'age': {cell!r} is no number" in message
+    assert f"missing=[{cell!r}] (YAML: missing: [{cell}])" in message
+    assert "name the column in categorical" in message
+    assert transformed(path, missing=[cell]).feature_names_[0] == "id"
+    text = TableTransformer(categorical=["age"]).fit(read_table(path))
+    assert "age#0" in text.feature_names_
+
+
+def test_it_is_found_among_rows_that_nobody_trains_on() -> None:
+    table = BANK.with_columns(
+        income=pl.when(pl.col("customer") == 1007).then(pl.lit("old")).otherwise("income")
+    )
+    people = vertical_tables({"shop": SHOP}, LABELS, id="customer")
+    assert people.ids is not None
+    where = people.ids.to_list().index(1007)
+    message = refusal(
+        vertical_tables,
+        {"bank": table, "shop": SHOP},
+        LABELS,
+        id="customer",
+        split=HashSplit(
+            0.1,
+            0.2,
+            seed=next(s for s in range(99) if where in HashSplit(seed=s).rows(people.ids)[2]),
+        ),
+    )
+    assert message.startswith("'bank': row 7, column 'income': 'old' is no number")
+
+
+@pytest.mark.parametrize("marker", ["NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", ""])
+def test_usual_names_of_missing_numbers(tmp_path: Path, marker: str) -> None:
+    path = csv(tmp_path, f"a,b,c\n1,x,1.5\n{marker},{marker},2\n3,y,{marker}\n 4,z,1e3\n")
+    frame = read_table(path)
+    assert (
+        frame["a"].fill_nan(None).to_list()
+        if frame["a"].dtype.is_float()
+        else frame["a"].to_list() == [1, None, 3, 4]
+    )
+    assert frame["b"].to_list() == ["x", marker or None, "y", "z"]
+    assert frame["c"].fill_nan(None).to_list() == [1.5, 2.0, None, 1000.0]
+
+
+def test_decimal_commas(tmp_path: Path) -> None:
+    path = csv(tmp_path, "x;y\n1,5;a\n-2,25;b\n3;c\nNA;d\n")
+    assert (
+        "row 0, column 'x': '1,5' seems to be a number with a decimal comma; read the table "
+        "with decimal=',' (YAML: decimal: ',')" in refusal(transformed, path, separator=";")
+    )
+    frame = read_table(path, separator=";", decimal=",")
+    assert frame["x"].to_list() == [1.5, -2.25, 3.0, None]
+    thousands = csv(tmp_path, "x;y\n1,500;a\n22,250;b\n3;c\n")
+    assert "take the comma out if it separates thousands" in refusal(
+        transformed, thousands, separator=";"
+    )
+    points = csv(tmp_path, "x;y\n1.5;1,5\n2.5;2,5\n")
+    assert "'x' of" in refusal(read_table, points, separator=";", decimal=",")
+    assert "decimal must be" in refusal(read_table, points, decimal=";")
+
+
+def test_numbers_written_as_text() -> None:
+    halves = pl.Series([f"{i}.5" for i in range(40)])
+    assert "'0.5' is a number written as text" in refusal(TableTransformer().fit, {"x": halves})
+    assert TableTransformer(categorical=["x"]).fit({"x": halves}).feature_names_[0] == "x#0"
+    codes = pl.Series([f"{i:03}" for i in range(40)] + ["none"])
+    assert TableTransformer().fit({"x": codes}).feature_names_[0] == "x#0"
+
+
+def test_codes_keep_their_zeros(tmp_path: Path) -> None:
+    path = csv(
+        tmp_path,
+        'id,zip,share,born,depth,mixed\n1,00501,0.5,1980-02-03,-07,1\n2,10001,00.5,1990-12-31,12,"09"\n',
+    )
+    frame = read_table(path, id="id")
+    assert frame["zip"].to_list() == ["00501", "10001"]
+    assert frame["share"].to_list() == [0.5, 0.5]
+    assert frame["born"].dtype == pl.Date
+    assert frame["depth"].to_list() == ["-07", "12"]
+    assert frame["mixed"].to_list() == ["1", "09"]
+    assert frame["id"].to_list() == [1, 2]
+
+
+def test_whole_numbers_that_floating_point_would_merge(tmp_path: Path) -> None:
+    path = csv(tmp_path, f"account,token\n{2**53},{10**19}\n{2**53 + 1},{10**19 + 1}\n7,1\n")
+    frame = read_table(path)
+    assert frame["account"].to_list() == [2**53, 2**53 + 1, 7]
+    assert frame["token"].to_list() == [str(10**19), str(10**19 + 1), "1"]
+    message = refusal(TableTransformer().fit, frame)
+    assert f"row 1, column 'account': {2**53 + 1} is beyond 2^53" in message
+    assert "name the column in categorical or ignore" in message
+    for named in ("categorical", "ignore", "numeric"):
+        TableTransformer(**{named: ["account"]}).fit(frame)
+    TableTransformer().fit({"account": [2**53, -(2**53), 0]})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.text('a0",\n é', max_size=4), min_size=2, max_size=2), min_size=1, max_size=8
+    ),
+    st.integers(0, 7),
+    st.booleans(),
+)
+def test_a_row_with_other_cells_than_columns_is_found(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], which: int, longer: bool
+) -> None:
+    """As it is written, quotes and line ends within cells and all; whole tables are read."""
+    folder = tmp_path_factory.mktemp("csv")
+
+    def line(cells: list[str]) -> str:
+        return ",".join('"' + cell.replace('"', '""') + '"' for cell in cells) + "\n"
+
+    whole = read_table(csv(folder, "a,b\n" + "".join(map(line, rows))))
+    assert whole.height == len(rows)
+    which %= len(rows)
+    rows[which] = [*rows[which], "x"] if longer else rows[which][:1]
+    message = refusal(read_table, csv(folder, "a,b\n" + "".join(map(line, rows))))
+    assert f"row {which} (line " in message
+    assert f"has {3 if longer else 1} cell" in message
+
+
+# --- ids that nearly match ----------------------------------------------------------------------
+
+WRITINGS = {
+    "spaces": (lambda i: f" id{i} ", IdForm()),
+    "case": (lambda i: f"ID{i}", IdForm(strip=False)),
+    "widthless": (lambda i: f"id{i}\u200b", IdForm(casefold=False)),
+    "full width": (lambda i: f"ｉｄ{i}", IdForm()),
+}
+
+
+@pytest.mark.parametrize("writing", WRITINGS)
+def test_ids_that_differ_in_writing_are_told(writing: str) -> None:
+    written, form = WRITINGS[writing]
+    bank = pl.DataFrame({"id": [f"id{i}" for i in range(300)], "x": range(300)})
+    shop = pl.DataFrame(
+        {"id": [written(i) if i >= 30 else f"id{i}" for i in range(300)], "y": range(300)}
+    )
+    with pytest.warns(DataWarning, match=r"270 ids of 'bank' and 'shop'.*normalise=IdForm\(\)"):
+        found = align({"bank": bank, "shop": shop}, "id")
+    assert len(found.ids) == 30
+    assert len(align({"bank": bank, "shop": shop}, "id", form).ids) == 300
+    few = pl.DataFrame(
+        {"id": [written(i) if i >= 297 else f"id{i}" for i in range(300)], "y": range(300)}
+    )
+    assert len(align({"bank": bank, "shop": few}, "id").ids) == 297  # 1 % and without a word
+
+
+def test_padded_ids() -> None:
+    bank = pl.DataFrame({"id": [f"{i:06}" for i in range(50)], "x": range(50)})
+    shop = pl.DataFrame({"id": [str(i) for i in range(50)], "y": range(50)})
+    message = refusal(align, {"bank": bank, "shop": shop}, "id")
+    assert message.startswith("no id occurs in all tables")
+    assert "normalise=IdForm(pad=6) (YAML: ids: {pad: 6})" in message
+    for other in (shop, shop.cast({"id": pl.Int64})):
+        assert len(align({"bank": bank, "shop": other}, "id", IdForm(pad=6)).ids) == 50
+
+
+def test_normalised_ids_go_through_fit_predict_and_score() -> None:
+    def wild(ids: pl.Series) -> pl.Series:
+        return pl.Series("customer", [f" {i:08}" for i in ids])
+
+    shop = SHOP.with_columns(wild(SHOP["customer"]))
+    model = VerticalClassifier(id="customer", normalise=IdForm(pad=8), **QUICK)
+    model.fit({"bank": BANK, "shop": shop}, LABELS)
+    plain = VerticalClassifier(id="customer", **QUICK).fit({"bank": BANK, "shop": SHOP}, LABELS)
+    assert model.predict({"bank": BANK, "shop": shop}).shape == (PEOPLE,)
+    assert model.score({"shop": shop, "bank": BANK}, LABELS) > 0.3
+    assert plain.run_.summary["rows_train"] > 100
+
+
+def test_one_person_written_twice_is_refused() -> None:
+    bank = pl.DataFrame({"id": ["ann", "Ann "], "x": [1, 2]})
+    assert "'bank' has the id 'ann' in row 0 and again in row 1" in refusal(
+        align, {"bank": bank}, "id", IdForm()
+    )
+    assert "pad must be" in refusal(IdForm, pad=0)
+
+
+# --- who was left out ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    BANK[12:].write_csv(tmp_path / "bank.csv")
+    SHOP.sort("customer")[:-5].write_csv(tmp_path / "shop.csv")
+    LABELS.write_csv(tmp_path / "labels.csv")
+    data = {
+        "id": "customer",
+        "parties": {"bank": {"source": "bank.csv"}, "shop": {"source": "shop.csv"}},
+        "labels": {"source": "labels.csv", "column": "buys"},
+    }
+    config = {"data": data, "model": {"bottom": {"widths": [4]}}, "training": {"epochs": 1}}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    return tmp_path
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    return int(left.value.code or 0)
+
+
+def test_people_left_out_are_counted_by_company(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert command(monkeypatch, "run", files / "run.yaml", "--out", files / "out") == 0
+    said = "eft out: 17 of 200 people with a label, who have no row at bank (12), shop (5)"
+    assert said in capsys.readouterr().out
+    summary = json.loads((files / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["people"] == {"left_out": 17, "absent": {"bank": 12, "shop": 5}}
+    assert said in (files / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_new_people_whom_a_company_lacks() -> None:
+    found = vertical_tables({"bank": BANK, "shop": SHOP}, LABELS, id="customer")
+    assert found.absent == {"bank": 0, "shop": 0}
+    bank, shop = BANK[7:], SHOP[:-3]
+    tables = {"shop": shop, "bank": bank}
+    gone = len(set(SHOP["customer"][-3:]) - set(BANK["customer"][:7]))
+    lost = len(set(BANK["customer"][:7]) - set(SHOP["customer"][-3:]))
+    assert f"({gone} at 'shop' and {lost} at 'bank')" in refusal(found.transform, tables)
+    ids, features = found.transform(tables, absent="drop")
+    assert ids is not None
+    kept = [i for i in shop["customer"] if i in set(bank["customer"])]
+    assert ids.to_list() == kept
+    assert len(features["bank"]) == len(kept)
+
+
+# --- categories that no training row has --------------------------------------------------------
+
+
+def test_an_unseen_category_is_told_once_and_counts_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    towns = ["Bern" if i == 5 else "Rome" if i % 2 else "Oslo" for i in range(PEOPLE)]
+    bank = BANK.with_columns(town=pl.Series(towns))
+    seed = next(s for s in range(99) if 5 in HashSplit(seed=s).rows(BANK["customer"])[2])
+    split = HashSplit(seed=seed)
+    with pytest.warns(DataWarning) as told:
+        found = vertical_tables({"bank": bank, "shop": SHOP}, LABELS, id="customer", split=split)
+    assert len(told) == 1
+    message = str(told[0].message)
+    assert "'bank': column 'town': 1 of 200 values (0.5 %)" in message
+    assert "'Bern' in row 5" in message
+    assert found.warnings == (message,)
+    assert not found.features["bank"][5, 1:].any()
+    strict = TableTransformer(unseen="error")
+    assert "'Bern' did not occur" in refusal(
+        vertical_tables, {"bank": bank}, LABELS, id="customer", split=split, transformers=strict
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet = TableTransformer(unseen="zeros")
+        vertical_tables({"bank": bank}, LABELS, id="customer", split=split, transformers=quiet)
+    bank.write_csv(tmp_path / "bank.csv")
+    LABELS.write_csv(tmp_path / "labels.csv")
+    data = {
+        "id": "customer",
+        "parties": {"bank": {"source": "bank.csv"}},
+        "labels": {"source": "labels.csv", "column": "buys"},
+        "split": {"seed": seed},
+    }
+    config = {"data": data, "training": {"epochs": 1}}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    monkeypatch.setenv("COLUMNS", "300")
+    assert command(monkeypatch, "run", tmp_path / "run.yaml", "--out", tmp_path / "out") == 0
+    printed = capsys.readouterr()
+    assert printed.err.count("warning: 'bank': column 'town'") == 1
+    assert "'town'" not in printed.out
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert [text for text in summary["warnings"] if "'Bern'" in text]
+
+
+# --- configurations -----------------------------------------------------------------------------
+
+
+def test_paths_are_relative_to_the_file(
+    files: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.delenv("COLONNADE_DATA", raising=False)
+    config = load_config(files / "run.yaml")
+    assert len(config.data.load().labels) == PEOPLE - 17
+    # A run's own copy, in another folder, finds them too.
+    (elsewhere / "copy.yaml").write_text(yaml.safe_dump(config.as_dict()), encoding="utf-8")
+    assert load_config(elsewhere / "copy.yaml").data.folder == files
+    # What is said in the shell is meant from there; and what is not there may be elsewhere.
+    (elsewhere / "own").mkdir()
+    assert load_config(files / "run.yaml", ["data.folder=own"]).data.folder == elsewhere / "own"
+    text = (files / "run.yaml").read_text(encoding="utf-8")
+    (elsewhere / "own" / "run.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("COLONNADE_DATA", str(files))
+    assert len(load_config(elsewhere / "own" / "run.yaml").data.load().labels) == PEOPLE - 17
+
+
+def test_a_database_is_beside_the_file(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlite3
+
+    with sqlite3.connect(files / "bank.db") as database:
+        database.execute("create table clients (customer integer, income real)")
+        database.executemany("insert into clients values (?, ?)", BANK.rows())
+    database.close()
+    (files / "other").mkdir()
+    monkeypatch.chdir(files / "other")
+    path = files / "run.yaml"
+    overrides = ["data.parties.bank={source: 'sqlite:///bank.db', table: clients}"]
+    assert load_config(path, overrides).data.load().absent == {"bank": 0, "shop": 5}
+
+
+@pytest.mark.parametrize("text", ["", "\n# nothing yet\n", "{}"])
+def test_an_empty_configuration_says_what_the_least_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(
+        ConfigurationError, match=r"run\.yaml is empty.*'data: mnist5k'.*tables\.md"
+    ):
+        load_config(path)
+    assert load_config(path, ["data=mnist5k"]).data.name == "mnist5k"
+
+
+def test_markers_commas_and_ids_in_a_configuration(tmp_path: Path) -> None:
+    rows = "".join(
+        f" {c:06} ;{i / 8}\n".replace(".", ",")
+        for c, i in zip(BANK["customer"], range(PEOPLE), strict=True)
+    )
+    csv(tmp_path, "customer;income\n" + rows.replace(";0,5\n", ";gone\n"))
+    LABELS.write_csv(tmp_path / "labels.csv")
+    party = {"source": "people.csv", "separator": ";", "decimal": ",", "missing": ["gone"]}
+    data: dict[str, Any] = {
+        "id": "customer",
+        "ids": {"pad": 6},
+        "parties": {"bank": party},
+        "labels": {"source": "labels.csv", "column": "buys"},
+    }
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump({"data": data}), encoding="utf-8")
+    found = load_config(path).data.load()
+    assert len(found.labels) == PEOPLE
+    assert found.transformers["bank"].feature_names in (
+        ("income",),
+        ("income", "income is missing"),
+    )
+
+
+def test_a_stored_table_has_no_markers(tmp_path: Path) -> None:
+    BANK.write_parquet(tmp_path / "bank.parquet")
+    with pytest.raises(ConfigurationError, match="are for text files"):
+        read_table(tmp_path / "bank.parquet", decimal=",")
+    with pytest.raises(DataError, match="nothing says"):
+        vertical_tables({"a": BANK.lazy(), "b": SHOP.lazy()}, LABELS["buys"])
