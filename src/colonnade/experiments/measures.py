@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from colonnade.experiments.experiment import Result, mean_and_deviation
 from colonnade.reports import Chart, Curve, human_bytes
 from colonnade.runs import Run
+from colonnade.wire import Purpose
 
 __all__ = [
     "accuracy_chart",
@@ -15,10 +16,12 @@ __all__ = [
     "best",
     "best_cell",
     "bytes_both",
+    "bytes_framed",
     "cost",
     "cost_cell",
     "mean_cell",
     "reached",
+    "reaching_cell",
     "repetitions",
     "rounds",
     "target_below",
@@ -54,6 +57,18 @@ def bytes_both(run: Run, place: int) -> float:
     return float(run.history["bytes_up"][place] + run.history["bytes_down"][place])
 
 
+def bytes_framed(run: Run, place: int) -> float:
+    """Return the same, envelopes included: all that training sent until then."""
+    before = run.history["round"][place]
+    return float(
+        sum(
+            entry.framed_bytes
+            for entry in run.ledger
+            if entry.purpose is Purpose.TRAINING and not entry.lost and entry.round < before
+        )
+    )
+
+
 def rounds(run: Run, place: int) -> float:
     """Return the rounds until a place of the history."""
     return float(run.history["round"][place])
@@ -80,6 +95,24 @@ def cost_cell(
 ) -> tuple[float, str]:
     """Return what it cost to reach a target in bytes: the mean, and it with its deviation."""
     return mean_cell([cost(result.run, target, of) for result in results])
+
+
+def reaching_cell(
+    results: Sequence[Result], target: float, of: Callable[[Run, int], float]
+) -> tuple[float, str]:
+    """Return what it cost those that reached a target, and how many did.
+
+    The mean stands for all only where at least nine of ten reached it: else it is not a number, so
+    that no ratio hides a miss.
+    """
+    costs = [cost(result.run, target, of) for result in results]
+    known = [value for value in costs if value is not None]
+    count = f"{len(known)} of {len(costs)}"
+    if not known:
+        return math.nan, f"reached by {count}"
+    mean, spread = mean_and_deviation(known)
+    cell = f"{human_bytes(mean)} ± {human_bytes(spread)}, {count}"
+    return (mean if 10 * len(known) >= 9 * len(costs) else math.nan), cell
 
 
 def repetitions(results: Sequence[Result]) -> str:

@@ -23,6 +23,7 @@ def shallow_federation(
     optimiser: OptimiserFactory,
     scheduler: SchedulerFactory | None = None,
     penalty: float = 0.0,
+    top_optimiser: OptimiserFactory | None = None,
 ) -> Federation:
     """Return parties with a layer of ``width`` each, and a linear top model on their fusion.
 
@@ -40,6 +41,8 @@ def shallow_federation(
         Everybody's.
     penalty
         On the L1 norm of embeddings; see ``Sparse``.
+    top_optimiser
+        The label holder's, where it has another one.
     """
     torch.manual_seed(seed)
     parties = []
@@ -49,7 +52,8 @@ def shallow_federation(
             bottom.append(Sparse(penalty))
         parties.append(Party(name, x, bottom, optimiser, scheduler))
     top = nn.Linear(fusion.width([width] * len(parties)), data.classes)
-    holder = LabelHolder("server", data.labels, top, optimiser=optimiser, scheduler=scheduler)
+    own = top_optimiser or optimiser
+    holder = LabelHolder("server", data.labels, top, optimiser=own, scheduler=scheduler)
     return Federation(parties, holder, data.train, data.test, validation_rows=data.validation)
 
 
