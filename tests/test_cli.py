@@ -784,7 +784,7 @@ def test_the_schema_is_written_for_editors(colonnade: Command, tmp_path: Path) -
     ("command", "words"),
     [
         ("codecs", ["top_k", "ratio", "scope: message", "values: float", "by_round"]),
-        ("methods", ["svfl", "fedbcd", "local_steps", "lean", "step: 3.0"]),
+        ("methods", ["svfl", "fedbcd", "local_steps", "lean", "step: 1.5"]),
         ("models", ["resnet18", "width: 64", "widths: [32]"]),
         ("parts", ["plain", "relay", "replayed", "error_feedback", "concat", "disk"]),
     ],
