@@ -106,7 +106,7 @@ def credit_default(
     ::
 
         clients = credit_default("data")
-        clients  # VerticalTables(3 parties, 21046 + 2940 + 6014 rows, 2 classes)
+        clients  # VerticalTables(3 parties, 20907 + 3079 + 6014 rows, 2 classes)
         clients.columns["bureau"]  # ('PAY_0', 'PAY_2', 'PAY_3', 'PAY_4', 'PAY_5', 'PAY_6')
     """
     own = dict(transformers or {})
