@@ -148,7 +148,11 @@ class LabelForm:
             )
         shape, bits = (rows, *self.shape), self._bits
         if bits is None:
-            labels = torch.frombuffer(bytearray(body), dtype=self._type) if body else _none(self)
+            labels = (
+                torch.frombuffer(bytearray(body), dtype=self._type)
+                if body
+                else torch.empty(0, dtype=self._type)
+            )
             if labels.is_floating_point() and not torch.isfinite(labels).all():
                 raise RemoteProtocolError("a label that was sent is not a finite number")
             return labels.reshape(shape)
@@ -173,7 +177,3 @@ class LabelForm:
         bits = (self.highest - self.lowest).bit_length()
         whole = not self._type.is_floating_point and not self._type.is_complex
         return bits if whole and bits <= _MOST_BITS else None
-
-
-def _none(form: LabelForm) -> Tensor:
-    return torch.empty(0, dtype=getattr(torch, form.dtype))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from colonnade.experiments.experiment import Result, mean_and_deviation
+from colonnade.ledger import Entry
 from colonnade.reports import Chart, Curve, human_bytes
 from colonnade.runs import Run
 from colonnade.wire import Purpose
@@ -60,13 +61,11 @@ def bytes_both(run: Run, place: int) -> float:
 def bytes_framed(run: Run, place: int) -> float:
     """Return the same, envelopes included: all that training sent until then."""
     before = run.history["round"][place]
-    return float(
-        sum(
-            entry.framed_bytes
-            for entry in run.ledger
-            if entry.purpose is Purpose.TRAINING and not entry.lost and entry.round < before
-        )
-    )
+
+    def counts(entry: Entry) -> bool:
+        return entry.purpose is Purpose.TRAINING and not entry.lost and entry.round < before
+
+    return float(run.ledger.framed_bytes(counts))
 
 
 def rounds(run: Run, place: int) -> float:
@@ -110,9 +109,8 @@ def reaching_cell(
     count = f"{len(known)} of {len(costs)}"
     if not known:
         return math.nan, f"reached by {count}"
-    mean, spread = mean_and_deviation(known)
-    cell = f"{human_bytes(mean)} ± {human_bytes(spread)}, {count}"
-    return (mean if 10 * len(known) >= 9 * len(costs) else math.nan), cell
+    mean, cell = mean_cell(known)
+    return (mean if 10 * len(known) >= 9 * len(costs) else math.nan), f"{cell}, {count}"
 
 
 def repetitions(results: Sequence[Result]) -> str:

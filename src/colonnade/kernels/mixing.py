@@ -68,6 +68,13 @@ def _probability(logit, squash):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
+def _middle(low, high, p):  # type: ignore[no-untyped-def]
+    """Return the last number of a yes within [low, high], where it has p of 65536."""
+    span = high - low
+    return low + (span >> 16) * p + (((span & 0xFFFF) * p) >> 16)
+
+
+@njit(inline="always")
 def _learn(weights, inputs, places, known, error):  # type: ignore[no-untyped-def]
     """Take a step; the error, in 2^-16, is the gradient of the code length at the logit."""
     bias = np.int64(weights[-1]) + (error >> _BIAS_RATE)
@@ -93,7 +100,7 @@ def _encode(ranks, alphabet, model, squash, body):  # type: ignore[no-untyped-de
                 p = _probability(_logit(weights, inputs, places, known), squash)
                 yes = level < rank
                 _learn(weights, inputs, places, known, ((1 << 16) if yes else 0) - p)
-                middle = low + ((high - low) >> 16) * p + ((((high - low) & 0xFFFF) * p) >> 16)
+                middle = _middle(low, high, p)
                 if yes:
                     high = middle
                 else:
@@ -141,7 +148,7 @@ def _decode(body, alphabet, model, squash, ranks):  # type: ignore[no-untyped-de
             while rank < alphabet - 1:
                 weights = model[column, min(rank, LEVELS - 1)]
                 p = _probability(_logit(weights, inputs, places, known), squash)
-                middle = low + ((high - low) >> 16) * p + ((((high - low) & 0xFFFF) * p) >> 16)
+                middle = _middle(low, high, p)
                 yes = code <= middle
                 _learn(weights, inputs, places, known, ((1 << 16) if yes else 0) - p)
                 if yes:
