@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -116,7 +117,9 @@ def test_what_a_kill_left_behind_is_what_a_crash_at_that_moment_does(tmp_path):
         "t.train(pathlib.Path(sys.argv[1]), report=False, watcher=t.dies_at(('holder', 8), t.kill))"
     )
     out = tmp_path / "killed"
-    ended = subprocess.run([sys.executable, "-c", script, str(out)], check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(out)], cwd=Path(__file__).parent, check=False
+    )
     assert ended.returncode == -signal.SIGKILL
     killed = train(out, resume=True).summary
     for name in ("messages", "messages_lost", "bytes_lost", "bytes_framed", *PARTS):
