@@ -179,12 +179,13 @@ _RARE = 20
 
 
 def _frequent(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return categories as text, those of fewer than 20 rows as one of their own."""
+    """Return columns as categories, whose values of fewer than 20 rows are one of their own."""
     texts = frame.with_columns(pl.all().cast(pl.String).fill_null("none"))
     return texts.with_columns(
         pl.when(pl.len().over(name) < _RARE)
         .then(pl.lit("rare"))
         .otherwise(pl.col(name))
+        .cast(pl.Categorical)
         .alias(name)
         for name in texts.columns
     )

@@ -8,6 +8,7 @@ choose the best model, since their own defaults set none aside.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
@@ -162,7 +164,10 @@ def _compared(
         "linear": (Ridge() if numbers else LogisticRegression(max_iter=1000), scaled),
         "trees": (_trees(numbers, categories, seed), raw),
     }.items():
-        model.fit(x[~test], labels[~test])
+        with warnings.catch_warnings():
+            # Its default of 200 iterations is part of what is compared with.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(x[~test], labels[~test])
         found[name] = _score(table_set, model, x[test], labels[test])
     return found
 
@@ -188,7 +193,7 @@ def _trees(numbers: bool, categories: Sequence[bool], seed: int) -> BaseEstimato
 def _joined(table: pl.DataFrame, train: Values) -> tuple[Values, Values, list[bool]]:
     """Return the table scaled and one-hot, for networks; with codes, for trees; what is a code."""
     numeric = _columns(table.select(cs.numeric()), table.height).astype(np.float64)
-    texts = _columns(table.select(cs.string()), table.height)
+    texts = _columns(table.select((cs.string() | cs.categorical()).cast(pl.String)), table.height)
     scaled, raw = [], [numeric]
     if numeric.shape[1]:
         filled = make_pipeline(
