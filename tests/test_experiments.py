@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import json
 import math
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from colonnade.channels import Channel, Network
@@ -267,3 +269,15 @@ def test_fedbcd_with_one_step_is_the_baseline_of_table_ii() -> None:
         for part, module in parts.items():
             for key, value in module.state_dict().items():
                 assert torch.allclose(value, other.models[name][part].state_dict()[key], atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_no_figure_of_a_table_is_cut_where_it_is_printed(width):
+    row = ("breast cancer", "100,000", ".998 ± .003", "12.2 MB ± 3 MB, 10 of 10")
+    sheet = Sheet("All", ("data", "rows", "joint", "sent"), [row] * 2)
+    text = io.StringIO()
+    Console(file=text, width=width).print(sheet)
+    printed = text.getvalue()
+    assert "…" not in printed
+    words = [word for cell in row for word in cell.split()]
+    assert all(printed.split().count(word) >= 2 for word in words)

@@ -252,7 +252,7 @@ def reproduce(
                 say(out, json.dumps(dict(zip(sheet.head, row, strict=True))))
     if show is Show.BAR:
         for sheet in findings.sheets:
-            out.print(sheet.as_table())
+            out.print(sheet)
         for note in ([QUICK] if trial_run else []) + list(findings.notes):
             say(out, note)
         say(out, f"Everything is in {folder}: {name}.html, .png, .txt, .csv, and runs/.")

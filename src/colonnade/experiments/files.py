@@ -40,7 +40,7 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
     text = io.StringIO()
     console = Console(file=text, width=140)
     for sheet in findings.sheets:
-        console.print(sheet.as_table())
+        console.print(sheet)
     for note in notes:
         console.print(note, soft_wrap=True, highlight=False, markup=False)
     console.print(f"{SIGNATURE}.", highlight=False)

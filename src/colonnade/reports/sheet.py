@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.box import SIMPLE
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 
 __all__ = ["Sheet"]
+
+_NO_LIMIT = 10_000  # wider than any table
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,16 @@ class Sheet:
         writer.writerows(self.rows)
         return out.getvalue()
 
-    def as_table(self) -> Table:
-        """Return it for a terminal."""
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Print it; where a terminal is narrow, cells take more lines, and no figure is cut."""
+        table = self._table(self.wrap)
+        if Measurement.get(console, options.update(max_width=_NO_LIMIT), table).maximum > (
+            options.max_width
+        ):
+            table = self._table(range(len(self.head)))
+        yield table
+
+    def _table(self, wrap: Sequence[int]) -> Table:
         table = Table(
             title=self.title,
             title_justify="left",
@@ -65,7 +77,7 @@ class Sheet:
         )
         for index, name in enumerate(self.head):
             justify = "left" if index in self.text else "right"
-            table.add_column(name, justify=justify, no_wrap=index not in self.wrap)  # type: ignore[arg-type]  # rich's literals
+            table.add_column(name, justify=justify, no_wrap=index not in wrap)  # type: ignore[arg-type]  # rich's literals
         for row in self.rows:
             table.add_row(*row)
         return table
