@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from colonnade.codecs import QSGD, Lattice, ProductQuantised
+from colonnade.codecs import QSGD, ProductQuantised, Scalar
 from colonnade.costs import Modelled
 from colonnade.datasets import VerticalDataset, mnist_anywhere
 from colonnade.drivers import Simulate
@@ -67,22 +67,21 @@ REFERENCE, VANILLA, LEAN = "vanilla, two epochs", "vanilla", "lean"
 @cache
 def _recipes(width: int) -> Mapping[str, _Recipe]:
     narrow = width == 16
-    rate = 0.007 if narrow else 0.003
-    feedback = ErrorFeedback(QSGD(7))
+    rate, large = (0.007, 0.01) if narrow else (0.003, 0.003)
     small = partial(_Recipe, batch=32, epochs=2, rate=rate, falls=1.25)
-    longer = partial(_Recipe, batch=32, epochs=2, rate=rate, falls=2.0)
-    pieces = ProductQuantised(subvectors=width // 4, centroids=16)
+    slower = partial(_Recipe, batch=128, epochs=2, rate=large, falls=2.0)
+    bits, feedback = Scalar(4), ErrorFeedback(QSGD(127))
+    fed_back = Method("efvfl", Concat(), Plain(feedback), Split(feedback))
+    pieces = ProductQuantised(subvectors=width // 2, centroids=32)
     return {
-        REFERENCE: _Recipe(svfl(), 128, 2, 0.01 if narrow else 0.003, 2.0),
+        REFERENCE: slower(svfl()),
         VANILLA: small(svfl()),
-        "C-VFL, 3 bits": small(cvfl(Lattice(3))),
-        "C-VFL, 3 bits both ways": small(cvfl(Lattice(3), derivative_codec=Lattice(3))),
-        "EF-VFL, QSGD(7)": longer(efvfl(QSGD(7))),
-        "EF-VFL, QSGD(7) both ways": longer(
-            Method("efvfl", Concat(), Plain(feedback), Split(feedback))
-        ),
-        "FedLite": small(svfl(pieces, correction=0.01)),
-        LEAN: _Recipe(lean(), 256, 2, 0.004, 2.0, 0.0003, 0.008)
+        "C-VFL, 4 bits": small(cvfl(bits)),
+        "C-VFL, 4 bits both ways": small(cvfl(bits, derivative_codec=bits)),
+        "EF-VFL, QSGD(127)": small(efvfl(QSGD(127))),
+        "EF-VFL, QSGD(127) both ways": small(fed_back),
+        "FedLite": slower(svfl(pieces, correction=0.001)),
+        LEAN: _Recipe(lean(step=2.0), 256, 2, 0.004, 1.6, 0.0003, 0.008)
         if narrow
         else _Recipe(lean(passes=3), 512, 2, 0.002, 1.3, 0.0005, 0.004),
     }
