@@ -81,7 +81,7 @@ def _recipes(width: int) -> Mapping[str, _Recipe]:
         "EF-VFL, QSGD(127)": small(efvfl(QSGD(127))),
         "EF-VFL, QSGD(127) both ways": small(fed_back),
         "FedLite": slower(svfl(pieces, correction=0.001)),
-        LEAN: _Recipe(lean(step=2.0), 256, 2, 0.004, 1.6, 0.0003, 0.008)
+        LEAN: _Recipe(lean(), 256, 2, 0.004, 2.0, 0.0003, 0.008)
         if narrow
         else _Recipe(lean(passes=3), 512, 2, 0.002, 1.3, 0.0005, 0.004),
     }
