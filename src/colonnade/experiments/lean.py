@@ -35,7 +35,7 @@ from colonnade.experiments.shallow import rounds_of, shallow_federation, shallow
 from colonnade.federation import Federation
 from colonnade.links import ErrorFeedback
 from colonnade.method import Method
-from colonnade.methods import cvfl, efvfl, lean, svfl
+from colonnade.methods import cvfl, lean, svfl
 from colonnade.models import Concat
 from colonnade.reports import Sheet
 from colonnade.runs import Run
@@ -76,9 +76,7 @@ def _recipes(width: int) -> Mapping[str, _Recipe]:
     return {
         REFERENCE: slower(svfl()),
         VANILLA: small(svfl()),
-        "C-VFL, 4 bits": small(cvfl(bits)),
         "C-VFL, 4 bits both ways": small(cvfl(bits, derivative_codec=bits)),
-        "EF-VFL, QSGD(127)": small(efvfl(QSGD(127))),
         "EF-VFL, QSGD(127) both ways": small(fed_back),
         "FedLite": slower(svfl(pieces, correction=0.001)),
         LEAN: _Recipe(lean(), 256, 2, 0.004, 2.0, 0.0003, 0.008)
