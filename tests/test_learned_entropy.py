@@ -219,6 +219,12 @@ def test_what_it_needs_is_said() -> None:
         LearnedEntropy(TopK(0.1))
     with pytest.raises(ConfigurationError, match="up to 1024 columns"):
         LearnedEntropy(WHOLE).sender(10, 2000, "bank")
+    # A body of no byte may be all of the last rank, in columns^2 x symbols steps a row.
+    for bits, columns in ((1, 1024), (3, 1024), (5, 520), (8, 181)):
+        LearnedEntropy(Scalar(bits)).receiver(10, columns, "bank")
+    for bits, columns in ((5, 521), (8, 182)):
+        with pytest.raises(ConfigurationError, match=f"up to {columns - 1} columns of {2**bits}"):
+            LearnedEntropy(Scalar(bits)).receiver(10, columns, "bank")
 
 
 def test_lean_evaluates_its_codes_unless_told_otherwise() -> None:
