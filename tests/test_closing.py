@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from colonnade.channels import Channel, Network
 from colonnade.checkpoints import CheckpointStore
 from colonnade.costs import Modelled
+from colonnade.departures import Mark
 from colonnade.drivers import Activity, Assignment, Processes, Replay, Simulate, simulate
 from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
@@ -224,7 +225,8 @@ ACCOUNTS = st.builds(
     occupancy=st.dictionaries(st.text(), st.lists(PROGRESS).map(deque)),
     closed=PROGRESS,
     journal=st.none() | st.tuples(PROGRESS, PROGRESS),
-    departed=PROGRESS,
+    departed=st.builds(Mark, PROGRESS, st.text()),
+    uncounted=st.booleans(),
 )
 
 
@@ -237,7 +239,7 @@ def test_an_account_comes_back_from_json(account):
 def test_every_field_of_an_account_makes_a_difference_to_its_json():
     """So a new field cannot be left out of the test above, or of ``as_json``."""
     spent = {(Purpose.RELAY, "x"): Activity(1, 2, 3)}
-    changed = Account(3, 4, [{"a": 1}], spent, {"b": deque([5])}, 6, (7, 8), 9)
+    changed = Account(3, 4, [{"a": 1}], spent, {"b": deque([5])}, 6, (7, 8), Mark(9, "x"), True)
     default = Account()
     for field in fields(Account):
         value = getattr(changed, field.name)
@@ -248,7 +250,10 @@ def test_every_field_of_an_account_makes_a_difference_to_its_json():
 
 def test_an_account_of_before_rounds_were_closed_and_journals_and_departures_noted_is_read():
     data = Account(3, 4).as_json()
-    del data["closed"], data["journal"], data["departed"]
+    data["departed"] = 5
+    assert Account.from_json(data) == Account(3, 4, departed=Mark(5))
+    for name in ("closed", "journal", "departed", "uncounted"):
+        del data[name]
     assert Account.from_json(data) == Account(3, 4)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from colonnade.checkpoints import CheckpointStore
 from colonnade.codecs import TopK
-from colonnade.departures import Departures, lost_since
+from colonnade.departures import Departures, Mark, lost_since
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.drivers import driver as drivers
 from colonnade.effects import Boundary, Expect, Receive, Send
@@ -262,23 +263,114 @@ def filled(folder, *sequences):
     file = Departures(folder, "a")
     for sequence in sequences:
         file.note((*ROW[:5], sequence, *ROW[6:]))
-    size = file.mark()
+    mark = file.mark()
     file.close()
-    return size
+    return mark
 
 
-def sequences(folder, size=0, sequence=0):
-    return [entry.sequence for entry in lost_since(folder, "a", size, sequence)]
+def sequences(folder, mark=Mark(), sequence=0, complete=True):  # noqa: B008  # a value
+    entries, is_all = lost_since(folder, "a", mark, sequence, ("a", "b"))
+    assert is_all is complete
+    return [entry.sequence for entry in entries]
 
 
 def test_what_is_beyond_a_mark_and_not_before_the_number_was_lost(tmp_path):
     assert sequences(tmp_path) == []
-    size = filled(tmp_path, 7)
-    assert lost_since(tmp_path, "a", 0, 0) == [ENTRY]
+    mark = filled(tmp_path, 7)
+    assert lost_since(tmp_path, "a", Mark(), 0, ("b",)) == ([ENTRY], True)
     # Number 8 was handed over before the checkpoint, and left after the mark.
     filled(tmp_path, 8, 9, 10, 9)
-    assert sequences(tmp_path, size, 9) == [9, 10, 9]
-    assert sequences(tmp_path / "elsewhere", size, 9) == []
+    assert sequences(tmp_path, mark, 9) == [9, 10, 9]
+    assert sequences(tmp_path, Mark(mark.size), 9) == [9, 10, 9]  # of an older checkpoint
+    assert sequences(tmp_path / "elsewhere", mark, 9, complete=False) == []
+
+
+def test_a_file_that_was_moved_away_or_cut_off_is_told_by_numbers(tmp_path):
+    mark = filled(tmp_path, *range(6))
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert sequences(tmp_path, mark, 2, complete=False) == [2]
+    # Moved away; what the run sent again is in a new one, be it shorter, longer or just as long.
+    for more in (3, 6, 9):
+        path.unlink()
+        filled(tmp_path, *range(6, 6 + more))
+        assert sequences(tmp_path, mark, 6, complete=False) == [*range(6, 6 + more)]
+
+
+def test_a_run_that_goes_on_without_the_files_counts_the_rest_and_says_so(tmp_path):
+    whole = train(tmp_path / "whole").summary
+    moved, kept, again = (tmp_path / name for name in ("moved", "kept", "again"))
+    with pytest.raises(Crashed):
+        train(moved, watcher=dies_at(("holder", 8), crash))
+    shutil.copytree(moved, kept)
+    shutil.copytree(moved, again)
+    shutil.rmtree(moved / "departures")
+    framed = {}
+    for out in (moved, kept):
+        for place in (("holder", 9), ("party_2", 14)):  # the first before another checkpoint
+            with pytest.raises(Crashed):
+                train(out, resume=True, watcher=dies_at(place, crash))
+        summary = train(out, resume=True).summary
+        framed[out] = summary["bytes_framed"]
+        told = [text.split()[3] for text in summary["warnings"] if "could be counted" in text]
+        assert told == (["party_0", "party_1", "party_2", "holder"] if out == moved else [])
+    first = train(again, resume=True).summary["bytes_framed"] - whole["bytes_framed"]
+    assert framed[kept] - framed[moved] == first > 0
+
+
+def test_a_line_that_does_not_fit_is_no_message_and_the_last(tmp_path):
+    """As on a full disk, where the system writes a part of a line and says so."""
+    script = (
+        "import resource, signal, sys, pathlib, test_departures as t\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "file = t.Departures(pathlib.Path(sys.argv[1]), 'a')\n"
+        "most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (70, most))\n"
+        "file.note(t.ROW); file.note(t.ROW)\n"
+        "for limit in (70, most):\n"  # also when there is room again
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))\n"
+        "    try: file.note(t.ROW)\n"
+        "    except t.CheckpointError as error: print('make room' in str(error))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        cwd=Path(__file__).parent,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["True", "True"]
+    assert sequences(tmp_path) == [7, 7]
+    filled(tmp_path, 8)
+    assert sequences(tmp_path) == [7, 7, 8]
+
+
+def test_what_no_run_of_ours_wrote_is_neither_cut_off_nor_added_to(tmp_path):
+    filled(tmp_path, 1)
+    (path,) = tmp_path.iterdir()
+    notes = tmp_path.parent / "notes.txt"
+    for content in (b"my own notes", b"my own notes\nand more", path.read_bytes()):
+        notes.write_bytes(content)
+        path.unlink()
+        path.symlink_to(notes)
+        for use in (sequences, filled):
+            with pytest.raises(CheckpointError, match=r"cannot be (read|written)"):
+                use(tmp_path)
+        path.unlink()
+        if content.startswith(b"my"):
+            path.write_bytes(content)
+            for use in (sequences, filled):
+                with pytest.raises(CheckpointError, match="is damaged"):
+                    use(tmp_path)
+            assert path.read_bytes() == content
+        path.touch()
+        assert notes.read_bytes() == content
+    path.unlink()
+    path.mkdir()
+    for use in (sequences, filled):
+        with pytest.raises(CheckpointError, match=r"cannot be (read|written): Is a directory"):
+            use(tmp_path)
 
 
 def test_a_line_that_was_cut_short_is_of_a_message_that_had_not_left(tmp_path):
@@ -295,7 +387,22 @@ def test_a_line_that_was_cut_short_is_of_a_message_that_had_not_left(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", [b"{}", b"[]", b"\xff", b'["a","b","x",9,0,0,1,2,3]', b'["a","b","x",0,0,"1",1,2,3]']
+    "line",
+    [
+        b"{}",
+        b"[]",
+        b"\xff",
+        b'["a","b","x",9,0,0,1,2,3]',
+        b'["a","b","x",0,0,"1",1,2,3]',
+        b'["b","a","x",0,0,1,1,2,3]',
+        b'["a","c","x",0,0,1,1,2,3]',
+        b'["a","b","x",0,0,1,-1,2,3]',
+        b'["a","b","x",0,0,1,2,2,3]',
+        b'["a","b","x",0,0,1,1,1e30,3]',
+        b'["a","b","x",0,0,-1,1,2,3]',
+        b'["a","b","x",0,0,1,1,1%s,3]' % (b"0" * 30),
+        b'["a","b","x",0,0,1,1,2,-3]',
+    ],
 )
 def test_a_damaged_file_is_refused_with_the_remedy(tmp_path, line):
     filled(tmp_path, 1)

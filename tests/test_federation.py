@@ -624,8 +624,8 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("config.yaml", r"already holds a run \(config.yaml\)"),
-        ("checkpoint", r"already holds a run \(checkpoint\)"),
+        ("config.yaml", "holds no run, but config.yaml, which a run would write over"),
+        ("checkpoint", "holds no run, but checkpoint, which a run would write over"),
         ("history.csv", "holds no run, but history.csv, which a run would write over"),
         ("journal", "holds no run, but journal, which a run would write over"),
     ],

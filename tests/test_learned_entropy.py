@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.codecs import QSGD, Entropy, Lattice, LloydMax, Scalar, TopK
+from colonnade.codecs import QSGD, Entropy, Lattice, LloydMax, ProductQuantised, Scalar, TopK
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import mixing
 from colonnade.links import Delivery, Direct, LearnedEntropy
@@ -59,6 +59,57 @@ def test_what_decodes_is_what_the_quantiser_decodes(quantiser, width) -> None:
         assert torch.equal(sender.delivered(body, rows, key(round)), expected)
         assert len(body) <= LearnedEntropy(quantiser).bytes_at_most(40, width)
         assert _same(sender.state_dict(), receiver.state_dict())
+
+
+ENDS = [
+    *QUANTISERS,
+    Scalar(2, -1.0, 1.0),
+    Scalar(5, -22.5, 24.0, dither=False),
+    Lattice(1),
+    LloydMax(1),
+    LloydMax(2),
+    ProductQuantised(2, 4),
+]
+
+
+@pytest.mark.parametrize("quantiser", ENDS, ids=str)
+@pytest.mark.parametrize(("rows", "width"), [(1, 30), (64, 8)])
+@pytest.mark.parametrize("end", [-100.0, 100.0])
+def test_a_code_may_end_in_zeros(quantiser, rows, width, end) -> None:
+    # The last rank is at an end of the range; of nothing but that, no byte of a code is left.
+    for last in (1, 2, 7, rows * width):
+        sender, receiver = ends(quantiser, width)
+        x = stream(1, rows, width, last)[0]
+        x.view(-1)[-last:] = end
+        for round in range(3):
+            body = sender.send(x, np.arange(rows), key(round))
+            expected = sender.delivered(body, np.arange(rows), key(round))
+            assert torch.equal(receiver.receive(body, np.arange(rows), key(round)), expected)
+            assert _same(sender.state_dict(), receiver.state_dict())
+
+
+def test_a_body_is_a_code_if_it_is_what_encoding_gives() -> None:
+    generator = np.random.default_rng(0)
+    told = 0
+    for seed in range(2000):
+        body = generator.bytes(int(generator.integers(0, 9)))
+        shape, alphabet = (int(generator.integers(1, 6)), 3), int(generator.integers(2, 7))
+        ranks = mixing.decode(body, shape, alphabet, mixing.fresh(3))
+        if ranks is None:
+            continue
+        told += 1
+        assert mixing.encode(ranks, alphabet, mixing.fresh(3), len(body)) == body, seed
+        if body:
+            assert mixing.encode(ranks, alphabet, mixing.fresh(3), len(body) - 1) is None
+    assert told > 100
+    for _ in range(300):
+        ranks = generator.integers(0, 5, size=(4, 3)).astype(np.uint16)
+        body = mixing.encode(ranks, 5, mixing.fresh(3), 100)
+        assert body is not None
+        assert (mixing.decode(body, (4, 3), 5, mixing.fresh(3)) == ranks).all()
+        for other in (body + b"\0", body + b"\1", body[:-1], body[:-1] + bytes([body[-1] ^ 1])):
+            again = mixing.decode(other, (4, 3), 5, mixing.fresh(3))
+            assert again is None or not (again == ranks).all()
 
 
 def _same(one, other) -> bool:
@@ -168,6 +219,12 @@ def test_what_it_needs_is_said() -> None:
         LearnedEntropy(TopK(0.1))
     with pytest.raises(ConfigurationError, match="up to 1024 columns"):
         LearnedEntropy(WHOLE).sender(10, 2000, "bank")
+    # A body of no byte may be all of the last rank, in columns^2 x symbols steps a row.
+    for bits, columns in ((1, 1024), (3, 1024), (5, 520), (8, 181)):
+        LearnedEntropy(Scalar(bits)).receiver(10, columns, "bank")
+    for bits, columns in ((5, 521), (8, 182)):
+        with pytest.raises(ConfigurationError, match=f"up to {columns - 1} columns of {2**bits}"):
+            LearnedEntropy(Scalar(bits)).receiver(10, columns, "bank")
 
 
 def test_lean_evaluates_its_codes_unless_told_otherwise() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.codecs import Entropy, Float, LargeRows, LowRank, Scalar
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.codecs import QSGD, Entropy, Float, LargeRows, LowRank, Scalar
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.kernels.factors import multiply
 from colonnade.testing.codecs import CHECKS, KEY, Subject
 from test_codecs import step_of
@@ -94,6 +94,23 @@ def test_bodies_that_are_cut_or_overflow_are_refused() -> None:
     huge = np.full(1, 3e38, dtype="<f4").tobytes()
     with pytest.raises(RemoteProtocolError, match="not finite"):
         codec.decode(body[:4] + huge * 64 + huge * 96, x.shape, KEY)
+
+
+@pytest.mark.parametrize("shape", [(128, 3), (33, 5), (16, 16), (96, 64)])
+@pytest.mark.parametrize(
+    "codec",
+    [LowRank(1), LowRank(1, Entropy(QSGD(7)), Entropy(QSGD(7))), LowRank(1, basis=Scalar(3))],
+)
+def test_what_is_too_large_for_factors_is_refused_where_it_is_sent(codec, shape) -> None:
+    signs = torch.randn(shape, generator=torch.Generator().manual_seed(0)).sign()
+    for large in (1e28, 1e36, 3e38):
+        for x in (torch.full(shape, large), large * signs):
+            if large < 3e38:
+                body = codec.encode(x, KEY)
+                assert torch.isfinite(codec.decode(body, shape, KEY)).all()
+                continue
+            with pytest.raises(Diverged, match=r"3e\+38 in size, too large for factors of 32 bits"):
+                codec.encode(x, KEY)
 
 
 def test_a_rank_is_a_number_from_1() -> None:

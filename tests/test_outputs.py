@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,10 +18,25 @@ from colonnade.config import load_config
 from colonnade.errors import ConfigurationError
 from colonnade.estimators import VerticalClassifier
 from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
+from colonnade.experiments.experiment import _probed
 from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
-from colonnade.outputs import MARK, check_output
+from colonnade.outputs import (
+    CONFIGURATION,
+    MARK,
+    PAGE,
+    PART,
+    PARTNERS,
+    PICTURE,
+    PROGRAM,
+    SCHEMA,
+    TENSORS,
+    TEXT,
+    check_output,
+    replacing,
+    table,
+)
 from colonnade.reports import (
     Chart,
     Curve,
@@ -57,6 +73,8 @@ def small():
 
 
 TRAINING = Training(batch_size=10)
+EXPERIMENT = next(iter(EXPERIMENTS.values()))
+PARTNER_VALUES = "partners.json"
 
 
 @pytest.fixture(scope="module")
@@ -87,22 +105,83 @@ def colonnade(monkeypatch, capsys, tmp_path):
 # The rule
 
 
+LONG = b"x" * 10**6
+
+
 def test_what_colonnade_wrote_may_be_written_over(tmp_path):
     path = tmp_path / "file"
-    check_output(path)
-    for content in (b"", MARK.encode(), b"x" * 10**6 + MARK.encode(), MARK.encode() + b"x" * 10**6):
+    check_output(path, PAGE)
+    start, mark = b"<!DOCTYPE html>".lower(), MARK.encode()
+    for content in (b"", start + mark, start + LONG + mark, start + mark + LONG):
         path.write_bytes(content)
-        check_output(path)
-    for content in (MINE, b"x" * 10**6 + MARK.encode() + b"x" * 10**6):
+        check_output(path, PAGE)
+    for content in (MINE, start + LONG + mark + LONG):
         path.write_bytes(content)
         with pytest.raises(ConfigurationError, match=REFUSED):
-            check_output(path)
+            check_output(path, PAGE)
     path.write_bytes(b"a,b\r\n1,2\r\n")
-    check_output(path, "a,b")
+    check_output(path, table("a,b"))
     with pytest.raises(ConfigurationError, match=REFUSED):
-        check_output(path, "a,c")
+        check_output(path, table("a,c"))
     with pytest.raises(ConfigurationError, match="is a folder; name a file in it"):
-        check_output(tmp_path)
+        check_output(tmp_path, PAGE)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_nobody_waits_for_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigurationError, match="is no ordinary file; choose another name"):
+        check_output(tmp_path / "pipe", PAGE)
+
+
+def test_a_kind_of_file_takes_the_place_of_its_own_kind_only(run, tmp_path, monkeypatch, capsys):
+    small().train(training=TRAINING, out=tmp_path / "run")
+    run.export(tmp_path / "parts", programs=True)
+    findings = Findings([Sheet("S", ("a", "b"), [("1", "2")])], charts())
+    write_findings(EXPERIMENT, Scale(), findings, tmp_path)
+    monkeypatch.setattr(sys, "argv", ["colonnade", "schema", str(tmp_path / "schema.json")])
+    with pytest.raises(SystemExit):
+        cli.main()
+    (tmp_path / PARTNER_VALUES).write_text(json.dumps({"by": MARK, "partners": []}, indent=2))
+    written = {
+        CONFIGURATION: tmp_path / "run" / "config.yaml",
+        PAGE: tmp_path / "run" / "report.html",
+        PICTURE: tmp_path / "run" / "run.png",
+        PART: tmp_path / "parts" / "bank" / "part.json",
+        TENSORS: tmp_path / "parts" / "bank" / "bottom.safetensors",
+        PROGRAM: tmp_path / "parts" / "bank" / "bottom.pt2",
+        TEXT: tmp_path / f"{EXPERIMENT.name}.txt",
+        SCHEMA: tmp_path / "schema.json",
+        PARTNERS: tmp_path / PARTNER_VALUES,
+    }
+    for kind in written:
+        for other, path in written.items():
+            if kind is other:
+                check_output(path, kind)
+                continue
+            with pytest.raises(ConfigurationError, match=r"holds something else.*; choose another"):
+                check_output(path, kind)
+    text = tmp_path / "thesis.txt"
+    text.write_bytes(b"Its tables were made by a program:\n" + MARK.encode() + b"\nis in them\n")
+    for kind in written:
+        with pytest.raises(ConfigurationError, match="holds something else"):
+            check_output(text, kind)
+
+
+def test_what_is_put_in_place_in_one_step_leaves_its_neighbours_alone(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_bytes(MINE)
+    (tmp_path / "result.writing-1").symlink_to(mine)
+    (tmp_path / "result.writing-2").write_bytes(MINE)
+    (tmp_path / "result").symlink_to(mine)
+    with replacing(tmp_path / "result") as partial:
+        partial.write_text("new")
+    assert (tmp_path / "result").read_text() == "new"
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "result"):
+        raise ZeroDivisionError
+    assert (tmp_path / "result").read_text() == "new"
+    assert mine.read_bytes() == (tmp_path / "result.writing-2").read_bytes() == MINE
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def charts():
@@ -190,6 +269,48 @@ def test_a_run_goes_on_in_its_own_folder_only(tmp_path):
     assert small().train(training=TRAINING, out=tmp_path / "killed", resume=True)
 
 
+def test_folders_of_others_that_look_like_a_runs_are_left_alone(tmp_path):
+    """A folder named checkpoint makes no run, and nor does an empty config.yaml."""
+    thesis = tmp_path / "checkpoint" / "writing-thesis"
+    thesis.mkdir(parents=True)
+    (thesis / "chapter-1.txt").write_bytes(MINE)
+    for name in ("history.csv", "ledger.csv", "summary.json"):
+        (tmp_path / name).write_bytes(MINE)
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"holds no run, but .*choose another folder"):
+            small().train(training=TRAINING, out=tmp_path, resume=True)
+        assert (tmp_path / "history.csv").read_bytes() == MINE
+        (tmp_path / "config.yaml").touch()
+
+
+def test_a_run_removes_only_its_own_checkpoints(tmp_path):
+    small().train(training=TRAINING, out=tmp_path, stop_before=1)
+    kept = [tmp_path / "checkpoint" / name for name in ("writing-thesis", "round-trip")]
+    for folder in kept:
+        folder.mkdir()
+    (tmp_path / "config.yaml.writing").write_bytes(MINE)
+    mine = tmp_path / "mine.txt"
+    mine.write_bytes(MINE)
+    (tmp_path / "summary.json.writing").symlink_to(mine)
+    left = tmp_path / "checkpoint" / "writing-round-00000001"
+    left.mkdir()
+    assert small().train(training=TRAINING, out=tmp_path, resume=True).summary["completed"]
+    assert [folder.is_dir() for folder in (*kept, left)] == [True, True, False]
+    assert mine.read_bytes() == (tmp_path / "config.yaml.writing").read_bytes() == MINE
+    assert not list(tmp_path.glob("*.writing-*"))
+
+
+def test_probes_of_others_are_left_alone(tmp_path):
+    path = tmp_path / "probes.json"
+    for content in (MINE, b"[1]", b'{"mine": 1}'):
+        path.write_bytes(content)
+        with pytest.raises(ConfigurationError, match="was not written by Colonnade, or is damaged"):
+            _probed(path)
+        assert path.read_bytes() == content
+    path.write_bytes(b'{"3": 0.5}')
+    assert _probed(path) == {3: 0.5}
+
+
 # Commands
 
 
@@ -202,6 +323,10 @@ def test_schema_writes_over_its_own_only(colonnade):
     code, err = colonnade("schema", path)
     assert (code, path.read_bytes()) == (2, MINE)
     assert REFUSED in " ".join(err.split())
+    edited = f"# {MARK} 0.1: all that decides the run.\n# my edits\nmethod: lean\n".encode()
+    path.write_bytes(edited)
+    code, err = colonnade("schema", path)
+    assert (code, path.read_bytes()) == (2, edited)
 
 
 @pytest.mark.parametrize("name", ["comparison.html", "comparison.png"])
@@ -236,9 +361,6 @@ def test_run_leaves_the_users_configuration_alone(colonnade, yaml_file):
         assert Path("config.yaml").read_bytes() == yaml_file.read_bytes()
         assert [path.name for path in Path().iterdir()] == ["config.yaml"]
     assert load_config(Path("config.yaml")).training.epochs == 1
-
-
-EXPERIMENT = next(iter(EXPERIMENTS.values()))
 
 
 @pytest.mark.parametrize("kind", ["html", "png", "txt", "csv"])

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import sqlite3
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.tables import StoredTable, as_frame, read_table
 from colonnade.tables.database import read_database
 from colonnade.tables.frames import as_series
@@ -625,3 +626,33 @@ def test_a_real_file_without_a_line_of_names(data_folder: Path) -> None:
     assert all(dtype.is_integer() for dtype in frame.dtypes[:14])
     assert all(dtype == pl.String for dtype in frame.dtypes[14:])
     assert sum(frame.null_count().row(0)) > 1000
+
+
+@pytest.mark.parametrize("text", [b"id,age\r0,1\r1,2\r", b"id\r0\r1", b'id,age\r"0",1\r'])
+@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
+def test_line_ends_of_old_macintosh_programs_are_named(tmp_path: Path, text, name) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    with pytest.raises(DataError, match=r"end in CR alone, .*; save it with line ends of LF or CR"):
+        read_table(path, id="id")
+    whole = text.replace(b"\r", b"\r\n")
+    path.write_bytes(gzip.compress(whole) if name.endswith("gz") else whole)
+    assert read_table(path, id="id").height == whole.count(b"\n") - (not whole.endswith(b"1"))
+
+
+def test_rows_that_two_stray_quotes_take_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    rows = [f"{row},name {row},{row}" for row in range(3000)]
+    path.write_text("\n".join(["id,name,age", *rows]) + "\n")
+    assert read_table(path, id="id").height == 3000
+    rows[10], rows[2000] = '10,"name 10,10', '2000,name 2000",2000'
+    path.write_text("\n".join(["id,name,age", *rows]) + "\n")
+    with pytest.warns(DataWarning, match=r"begins in line 12 goes on for 1990 more lines") as told:
+        assert read_table(path, id="id").height == 1010
+    assert len(told) == 1
+    for lines, warned in ((10, 0), (11, 1)):
+        path.write_text('id,note\n1,"' + "a\n" * lines + '"\n2,b\n')
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            assert read_table(path, id="id").height == 2
+        assert len(notes) == warned

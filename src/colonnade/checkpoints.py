@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,7 +217,7 @@ class CheckpointStore:
     def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
         """Finish a draft, and remove checkpoints that are no longer needed."""
         draft.commit(round, self.fingerprint, account)
-        for old in (*self._folders()[: -self._keep], *self.folder.glob("writing-*")):
+        for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
             shutil.rmtree(old)
 
     def latest(self) -> Checkpoint | None:
@@ -256,8 +257,11 @@ class CheckpointStore:
     def _place(self, round: int) -> Path:
         return self.folder / f"round-{round:08d}"
 
-    def _folders(self) -> list[Path]:
-        return sorted(self.folder.glob("round-*")) if self.folder.is_dir() else []
+    def _folders(self, before: str = "") -> list[Path]:
+        """Return checkpoints, or those that are being written; nothing else that lies there."""
+        ours = re.compile(f"{before}round-[0-9]{{8,}}")
+        there = self.folder.iterdir() if self.folder.is_dir() else ()
+        return sorted(path for path in there if path.is_dir() and ours.fullmatch(path.name))
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:

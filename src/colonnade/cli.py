@@ -14,6 +14,15 @@ from rich.markup import escape
 
 from colonnade import __version__
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigurationError, InvalidInput
+from colonnade.outputs import (
+    PAGE,
+    PARTNERS,
+    PICTURE,
+    SCHEMA,
+    SIGNATURE,
+    check_output,
+    check_outputs,
+)
 from colonnade.progress import Show, Told, err, out, say, watched
 
 if TYPE_CHECKING:
@@ -32,7 +41,7 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 
-_COMPARISON = ("comparison.html", "comparison.png")
+_COMPARISON = {"comparison.html": PAGE, "comparison.png": PICTURE}
 _PARTNERS = "partners.json"
 
 _TOLD = Told()
@@ -74,7 +83,6 @@ def demo(
     """Train four parties on real handwritten digits, several ways, in under a minute."""
     # Imported here, as torch takes seconds and --help should not.
     from colonnade.demo import REAL, SIMULATED, VARIANTS, run_demo, same_bits
-    from colonnade.outputs import check_outputs
     from colonnade.reports import comparison_tables
 
     folder = out_ or _unused(Path("runs/demo"))
@@ -170,12 +178,11 @@ def compare(
     json_: _Json = False,
 ) -> None:
     """Put runs side by side: a table, a page with plots, and a picture."""
-    from colonnade.outputs import check_outputs
     from colonnade.runs import load_run
 
     show = _show(quiet, json_)
     folder = out_ or Path("runs/comparison")
-    check_outputs(folder, (*_COMPARISON, *([_PARTNERS] if partners else [])))
+    check_outputs(folder, _COMPARISON | ({_PARTNERS: PARTNERS} if partners else {}))
     if partners:
         if len(runs) != 1:
             raise ConfigurationError("--partners takes the YAML file of one run")
@@ -226,7 +233,6 @@ def reproduce(
     from colonnade.console import experiments_table
     from colonnade.experiments import EXPERIMENTS, QUICK, Scale, files_of, write_findings
     from colonnade.experiments import reproduce as run_trials
-    from colonnade.outputs import check_outputs
 
     if name is None:
         out.print(experiments_table(EXPERIMENTS))
@@ -304,13 +310,12 @@ def schema(
 ) -> None:
     """Write the JSON schema of configuration files, by which editors complete and check them."""
     from colonnade.config import json_schema
-    from colonnade.outputs import SIGNATURE, check_output
 
     text = json.dumps({"$comment": SIGNATURE} | json_schema(), indent=2)
     if file is None:
         say(out, text)
         return
-    check_output(file)
+    check_output(file, SCHEMA)
     try:
         file.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
@@ -364,15 +369,14 @@ def _write_comparison(runs: Mapping[str, Run], folder: Path, title: str) -> None
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_comparison(runs, folder / _COMPARISON[0], title)
-        draw_comparison(runs, folder / _COMPARISON[1], title)
+        write_comparison(runs, folder / "comparison.html", title)
+        draw_comparison(runs, folder / "comparison.png", title)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None
 
 
 def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -> None:
     from colonnade.console import partners_table
-    from colonnade.outputs import SIGNATURE
     from colonnade.partners import partner_values
 
     data = config.data.load()

@@ -3,8 +3,9 @@
 A ledger is kept in memory and written down with each checkpoint. What was sent after the last one
 is sent again by the run that goes on from it, but it did leave. So each organisation also has a
 file in the run's ``departures/``, to which a line is added for every message before it leaves: the
-fields of its ledger entry, as JSON. A checkpoint notes how far each file had come; what is beyond
-that was lost.
+fields of its ledger entry, as JSON. A checkpoint notes how far each file had come, and what its
+last line was; what is beyond that was lost. Where the file is another one, since that was moved
+away, or is cut off, it is told by the messages' numbers, and that it may not be all.
 
 A line is with the operating system before the message is, so a process may be killed at any moment.
 Where the machine itself fails, lines that were not on the disk yet are gone; up to a checkpoint all
@@ -13,9 +14,12 @@ are. A last line that was cut short was of a message that had not left.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
+from collections.abc import Container
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -24,11 +28,25 @@ from colonnade.journals import file_name
 from colonnade.ledger import Entry
 from colonnade.wire import Purpose
 
-__all__ = ["Departures", "lost_since"]
+__all__ = ["Departures", "Mark", "lost_since"]
 
-_Row = tuple[str, str, str, Purpose, int, int, int, int, int | None]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Row = tuple[str, str, str, Purpose, _Count, _Count, _Count, _Count, _Count | None]
+_LOOKED_AT = 4096  # bytes at the end of a file; a line is shorter, unless names are very long
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor is a pipe waited for
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Row).decode
+
+
+class Mark(NamedTuple):
+    """How far a file of departures has come: its size, and the digest of its last line.
+
+    Without a digest, as in older checkpoints, the size alone is compared.
+    """
+
+    size: int = 0
+    digest: str = ""
 
 
 class Departures:
@@ -44,19 +62,22 @@ class Departures:
     Raises
     ------
     CheckpointError
-        If the file cannot be written.
+        If the file cannot be written, or is there and was not written by such an object.
     """
 
     def __init__(self, folder: Path | None, name: str) -> None:
         self._file: int | None = None
+        self._torn = False
         if folder is None:
             return
         self._path = _place(folder, name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            whole = _whole(self._path.read_bytes()) if self._path.exists() else b""
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-            os.truncate(self._file, len(whole))
+            lines = _read(self._path, name)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINK
+            self._file = os.open(self._path, flags, 0o666)
+            self._reader = os.open(self._path, os.O_RDONLY | _NO_LINK)
+            os.truncate(self._file, sum(map(len, lines)))
         except OSError as error:
             raise self._failed(error) from None
 
@@ -64,18 +85,26 @@ class Departures:
         """Add the row of a message that is about to leave; any thread may."""
         if self._file is None:
             return
+        line = _encode(row) + b"\n"
         try:
-            os.write(self._file, _encode(row) + b"\n")
+            # A line that is cut short must stay the last: it is dropped when the run goes on.
+            if self._torn or os.write(self._file, line) < len(line):
+                self._torn = True
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise self._failed(error) from None
 
-    def mark(self) -> int:
-        """Bring all lines to the disk; return the size of the file, for a checkpoint."""
+    def mark(self) -> Mark:
+        """Bring all lines to the disk; return how far the file has come, for a checkpoint."""
         if self._file is None:
-            return 0
+            return Mark()
         try:
             os.fsync(self._file)
-            return os.fstat(self._file).st_size
+            # Another thread may be adding a line.
+            start = max(0, os.lseek(self._reader, 0, os.SEEK_END) - _LOOKED_AT)
+            os.lseek(self._reader, start, os.SEEK_SET)
+            end = _whole(os.read(self._reader, _LOOKED_AT))
+            return Mark(start + len(end), _last(end))
         except OSError as error:
             raise self._failed(error) from None
 
@@ -83,6 +112,7 @@ class Departures:
         """Close the file."""
         if self._file is not None:
             os.close(self._file)
+            os.close(self._reader)
             self._file = None
 
     def _failed(self, error: OSError) -> CheckpointError:
@@ -92,8 +122,12 @@ class Departures:
         )
 
 
-def lost_since(folder: Path, name: str, size: int, sequence: int) -> list[Entry]:
-    """Return what an organisation had sent that a checkpoint does not know of.
+def lost_since(
+    folder: Path, name: str, mark: Mark, sequence: int, receivers: Container[str]
+) -> tuple[list[Entry], bool]:
+    """Return what an organisation had sent that a checkpoint does not know of, and if that is all.
+
+    It may not be where the file is not the one that was marked, or lacks what was.
 
     Parameters
     ----------
@@ -101,10 +135,12 @@ def lost_since(folder: Path, name: str, size: int, sequence: int) -> list[Entry]
         Where the run's files lie.
     name
         The organisation's name.
-    size
-        What ``mark`` returned for the checkpoint; 0 where there is none.
+    mark
+        What ``Departures.mark`` returned for the checkpoint; an empty one where there is none.
     sequence
         Of its next message, as of the checkpoint: one before it may leave after ``mark``.
+    receivers
+        To whom it may have sent.
 
     Raises
     ------
@@ -112,25 +148,73 @@ def lost_since(folder: Path, name: str, size: int, sequence: int) -> list[Entry]
         If the file is damaged.
     """
     path = _place(folder, name)
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        file.seek(size)
-        lines = _whole(file.read()).splitlines()
     try:
-        entries = [Entry(*_decode(line))._replace(lost=True) for line in lines]
-    except msgspec.MsgspecError as error:
+        lines = _read(path, name)
+    except OSError as error:
         raise CheckpointError(
-            f"{path}, where the run noted what it sent, is damaged ({error}); move it away to go "
-            "on without an account of what was lost"
+            f"{path}, where the run noted what it sent, cannot be read: {error.strerror}; move it "
+            "away to go on without an account of what was lost"
         ) from None
-    return [entry for entry in entries if entry.sequence >= sequence]
+    known, size = 0, 0
+    while known < len(lines) and size < mark.size:
+        size += len(lines[known])
+        known += 1
+    is_all = size == mark.size and mark.digest in ("", _last(b"".join(lines[known - 1 : known])))
+    entries = [
+        Entry(*_decode(line))._replace(lost=True) for line in lines[known if is_all else 0 :]
+    ]
+    for entry in entries:
+        if entry.receiver not in receivers:
+            raise _damaged(path, f"nobody is called {entry.receiver!r}")
+    return [entry for entry in entries if entry.sequence >= sequence], is_all
 
 
 def _place(folder: Path, name: str) -> Path:
     return folder / file_name(name, "jsonl")
 
 
+def _read(path: Path, name: str) -> list[bytes]:
+    """Return the lines that end, none where there is no file.
+
+    Raises
+    ------
+    CheckpointError
+        If not all of it is of messages from ``name``.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | _NO_LINK), "rb") as file:
+            lines = file.read().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    start = _encode([name])[:-1] + b","
+    torn = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+    if not (torn.startswith(start) or start.startswith(torn)):
+        raise _damaged(path, "it ends in what is no message")
+    try:
+        rows = [_decode(line) for line in lines]
+    except msgspec.MsgspecError as error:
+        raise _damaged(path, str(error)) from None
+    for sender, *_, body_bytes, framed_bytes, _ in rows:
+        if sender != name:
+            raise _damaged(path, f"it has a message from {sender!r}, not {name!r}")
+        if framed_bytes <= body_bytes:
+            raise _damaged(path, f"{body_bytes} bytes were framed in {framed_bytes}")
+    return lines
+
+
+def _damaged(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path}, where the run noted what it sent, is damaged ({what}); move it away to go on "
+        "without an account of what was lost"
+    )
+
+
 def _whole(data: bytes) -> bytes:
     """Return the lines that end."""
     return data[: data.rfind(b"\n") + 1]
+
+
+def _last(data: bytes) -> str:
+    """Return the digest of the end of the last line; of nothing it is empty."""
+    line = data[data.rfind(b"\n", 0, -1) + 1 :][-_LOOKED_AT:]
+    return hashlib.blake2b(line, digest_size=8).hexdigest() if line else ""

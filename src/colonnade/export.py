@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from colonnade import __version__
 from colonnade.errors import DataError
 from colonnade.models import Features
-from colonnade.outputs import MARK, SIGNATURE, check_outputs
+from colonnade.outputs import MARK, PART, PROGRAM, SIGNATURE, TENSORS, check_outputs
 
 __all__ = ["Part", "export_part", "load_part"]
 
@@ -101,7 +101,8 @@ def export_part(
     DataError
         If the folder cannot be written, or torch cannot export the bottom as a program.
     """
-    check_outputs(folder, [_DETAILS, _PROGRAM, *(f"{name}.safetensors" for name in modules)])
+    tensors = {f"{name}.safetensors": TENSORS for name in modules}
+    check_outputs(folder, {_DETAILS: PART, _PROGRAM: PROGRAM} | tensors)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, module in modules.items():

@@ -278,7 +278,7 @@ class Federation:
             greater_is_better=self.metrics[0].greater_is_better,
             clock=driver.clock,
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
-            warnings=[*privacy_warnings(disclosures), *self.warnings],
+            warnings=[*privacy_warnings(disclosures), *self.warnings, *_uncounted(record)],
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
@@ -458,6 +458,14 @@ class Federation:
 
 
 _ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")
+
+
+def _uncounted(record: RunRecord) -> list[str]:
+    return [
+        f"not all that {name} sent before a crash could be counted, as its file in departures/ was "
+        "moved away or cut off: bytes_lost and bytes_framed may be too small"
+        for name in record.uncounted
+    ]
 
 
 def _blank(features: Features) -> Features:

@@ -1,19 +1,41 @@
 """Where results are written, and the one rule by which they may take the place of what is there.
 
-Nothing is overwritten that Colonnade did not write. Its files say that they are its own, near the
-beginning or the end, in whatever way their format has for it. A format that has none, CSV, is known
-by its first line.
+Nothing is overwritten but a result of the same kind that Colonnade wrote: a page by a page, a
+schema by a schema. A run's ``config.yaml`` is marked too, and whoever writes his own begins with a
+copy. Files say that they are Colonnade's, near the beginning or the end, in whatever way their
+format has for it. A format that has none, CSV, is known by its first line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from colonnade import __version__
 from colonnade.errors import ConfigurationError
 
-__all__ = ["MARK", "SIGNATURE", "check_output", "check_outputs", "is_ours"]
+__all__ = [
+    "CONFIGURATION",
+    "MARK",
+    "PAGE",
+    "PART",
+    "PARTNERS",
+    "PICTURE",
+    "PROGRAM",
+    "SCHEMA",
+    "SIGNATURE",
+    "TENSORS",
+    "TEXT",
+    "Kind",
+    "check_output",
+    "check_outputs",
+    "is_ours",
+    "replacing",
+    "table",
+]
 
 MARK = "Written by Colonnade"
 """What every file of Colonnade's has in it."""
@@ -23,35 +45,63 @@ SIGNATURE = f"{MARK} {__version__}"
 
 _LOOKED_AT = 2**13  # bytes at either end
 
+Kind = Callable[[bytes, bytes], bool]
+"""Tells by both ends of a file, which is not empty, whether Colonnade wrote it as one of a kind."""
 
-def is_ours(path: Path, first_line: str | None = None) -> bool:
+
+def _beginning(start: str, skipped: int = 0) -> Kind:
+    """Return the kind of files with a mark that begin so, white space aside."""
+
+    def wrote(head: bytes, tail: bytes) -> bool:
+        begins = b" ".join(head[skipped:].split()).startswith(start.encode("latin-1"))
+        return begins and (MARK.encode() in head or MARK.encode() in tail)
+
+    return wrote
+
+
+CONFIGURATION = _beginning(f"# {MARK}")
+PAGE = _beginning("<!doctype html>")
+PART = _beginning('{ "format":')
+PARTNERS = _beginning(f'{{ "by": "{MARK}')
+PICTURE = _beginning("\x89PNG")
+PROGRAM = _beginning("PK")
+SCHEMA = _beginning(f'{{ "$comment": "{MARK}')
+TENSORS = _beginning('{"__metadata__":', skipped=8)
+
+
+def TEXT(head: bytes, tail: bytes) -> bool:  # noqa: N802  # a kind like those above
+    """Tell whether the last line is the mark."""
+    return tail.splitlines()[-1].startswith(MARK.encode())
+
+
+def table(first_line: str) -> Kind:
+    """Return the kind of CSV files with this first line."""
+    return lambda head, tail: head.splitlines()[0] == first_line.encode()
+
+
+def is_ours(path: Path, kind: Kind) -> bool:
     """Return whether a file may be written over: there is nothing in it, or we wrote it.
 
     Parameters
     ----------
     path
         The file; it must be there.
-    first_line
-        By which a file without a mark is known.
+    kind
+        What is to be written.
     """
-    with path.open("rb") as file:
-        head = file.read(_LOOKED_AT)
-        file.seek(max(0, path.stat().st_size - _LOOKED_AT))
-        tail = file.read()
-    if not head or MARK.encode() in head or MARK.encode() in tail:
-        return True
-    return first_line is not None and head.splitlines()[0] == first_line.encode()
+    head, tail = _ends(path)
+    return not head or kind(head, tail)
 
 
-def check_output(path: Path, first_line: str | None = None) -> None:
+def check_output(path: Path, kind: Kind) -> None:
     """Raise ``ConfigurationError`` where a file would be written over that is not Colonnade's.
 
     Parameters
     ----------
     path
         Where the file is to be written.
-    first_line
-        By which an earlier file of ours is known, in a format that holds no mark.
+    kind
+        What is to be written; another kind of file is left alone, also if Colonnade wrote it.
 
     Raises
     ------
@@ -60,21 +110,61 @@ def check_output(path: Path, first_line: str | None = None) -> None:
     """
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name a file in it")
+    if not path.exists():
+        return
+    if not path.is_file():  # a pipe would be waited for
+        raise ConfigurationError(f"{path} is no ordinary file; choose another name")
     try:
-        strange = path.is_file() and not is_ours(path, first_line)
+        if is_ours(path, kind):
+            return
+        marked = any(MARK.encode() in end for end in _ends(path))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    if strange:
-        raise ConfigurationError(
-            f"{path} is there already and was not written by Colonnade; choose another name, or "
-            "move it away"
-        )
+    what = (
+        "holds something else than this, though Colonnade's mark is in it"
+        if marked
+        else "was not written by Colonnade"
+    )
+    raise ConfigurationError(
+        f"{path} is there already and {what}; choose another name, or move it away"
+    )
 
 
-def check_outputs(folder: Path, names: Iterable[str]) -> None:
+def check_outputs(folder: Path, kinds: Mapping[str, Kind]) -> None:
     """Raise ``ConfigurationError`` where one of these files in a folder may not be written.
 
     To be asked before the work whose results they will hold.
     """
-    for name in names:
-        check_output(folder / name)
+    for name, kind in kinds.items():
+        check_output(folder / name, kind)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give an empty file beside ``path`` to be written, and put it in its place in one step.
+
+    Its name is one that nothing had, so what others have there is neither written over nor
+    followed. It is gone again where writing fails.
+    """
+    for number in count(1):
+        partial = path.with_name(f"{path.name}.writing-{number}")
+        try:
+            partial.open("x").close()
+            break
+        except FileExistsError:
+            continue
+    try:
+        yield partial
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _ends(path: Path) -> tuple[bytes, bytes]:
+    with path.open("rb") as file:
+        head = file.read(_LOOKED_AT)
+        file.seek(max(0, path.stat().st_size - _LOOKED_AT))
+        return head, file.read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,15 @@ from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import export_part
 from colonnade.ledger import Ledger
-from colonnade.outputs import SIGNATURE, check_outputs
+from colonnade.outputs import (
+    CONFIGURATION,
+    PAGE,
+    PICTURE,
+    SIGNATURE,
+    check_outputs,
+    is_ours,
+    replacing,
+)
 from colonnade.prediction import Prediction, Predictor
 from colonnade.wire import Purpose
 
@@ -34,7 +41,7 @@ __all__ = [
 ]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
-PICTURES = ("run.png", "report.html")
+PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
 _WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
 
@@ -393,8 +400,8 @@ class RunFolder:
             If it cannot be made.
         """
         there = [name for name in _WRITTEN if (self.path / name).exists()]
-        # A configuration or checkpoints say that the folder is a run's, and so all that is in it.
-        is_run = "config.yaml" in there or (self.path / "checkpoint").is_dir()
+        # A configuration or a checkpoint says that the folder is a run's, and so all that is in it.
+        is_run = known or self._is_configured()
         if there and not is_run:
             raise ConfigurationError(
                 f"{self.path} holds no run, but {', '.join(there)}, which a run would write over; "
@@ -405,7 +412,7 @@ class RunFolder:
                 f"{self.path} already holds a run ({', '.join(there)}); "
                 "resume it, or choose another folder"
             )
-        check_outputs(self.path, PICTURES if known else ("config.yaml", *PICTURES))
+        check_outputs(self.path, PICTURES)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(dict(config), sort_keys=False)
@@ -432,15 +439,17 @@ class RunFolder:
         self._write("history.csv", run.history.write_csv())
         if len(run.others_history):
             self._write(OTHERS, run.others_history.write_csv())
-        partial = self.path / "ledger.csv.writing"
-        run.ledger.write_csv(partial)
-        partial.replace(self.path / "ledger.csv")
+        with replacing(self.path / "ledger.csv") as partial:
+            run.ledger.write_csv(partial)
         self._write("summary.json", json.dumps(run.summary, indent=2, allow_nan=False) + "\n")
 
     def _write(self, name: str, text: str) -> None:
-        partial = self.path / f"{name}.writing"
-        with partial.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(self.path / name)
+        with replacing(self.path / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+
+    def _is_configured(self) -> bool:
+        file = self.path / "config.yaml"
+        try:
+            return file.is_file() and file.stat().st_size > 0 and is_ours(file, CONFIGURATION)
+        except OSError as error:
+            raise DataError(f"{file} cannot be read: {error.strerror}") from None

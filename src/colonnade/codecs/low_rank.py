@@ -7,17 +7,19 @@ from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.codecs.codec import Bounded, Codec, Contractive, Exact, Law, finite
 from colonnade.codecs.float import Float
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.kernels.factors import multiply
 from colonnade.streams import StreamKey
 
 __all__ = ["LowRank"]
 
 _LENGTH_BYTES = 4
+_LARGE = 1e28  # smaller values have finite factors, however coarse the basis is
 
 
 @dataclass(frozen=True)
@@ -92,18 +94,34 @@ class LowRank:
         Raises
         ------
         Diverged
-            If a value is not finite.
+            If a value is not finite, or so large that a factor or the product is not.
         """
         shape = (x.shape[0], x.shape[1])
         rank = self._rank(shape)
         if not rank:
             return self.values.encode(x, key, saliency)
         exact = finite(x).astype(np.float64)
+        largest = float(np.abs(exact).max())
+        if largest < _LARGE:
+            return self._factors(exact, rank, key)
+        try:
+            body = self._factors(exact, rank, key)
+            self.decode(body, shape, key)
+        except (Diverged, RemoteProtocolError):
+            raise Diverged(
+                f"a component is {largest:g} in size, too large for factors of 32 bits; training "
+                "has diverged, try a smaller learning rate"
+            ) from None
+        return body
+
+    def _factors(self, exact: NDArray[np.float64], rank: int, key: StreamKey) -> bytes:
         directions = np.linalg.svd(exact, full_matrices=False)[2][:rank].astype(np.float32)
         basis = self.basis.encode(torch.from_numpy(directions), self._basis(key))
-        decoded = self.basis.decode(basis, (rank, shape[1]), self._basis(key)).numpy()
+        decoded = self.basis.decode(basis, (rank, exact.shape[1]), self._basis(key)).numpy()
         best = np.linalg.lstsq(decoded.T.astype(np.float64), exact.T, 1e-6)[0]
-        values = self.values.encode(torch.from_numpy(best.T.astype(np.float32)), key)
+        with np.errstate(over="ignore"):
+            coefficients = torch.from_numpy(best.T.astype(np.float32))
+        values = self.values.encode(coefficients, key)
         return len(basis).to_bytes(_LENGTH_BYTES, "little") + basis + values
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.departures import Mark
 from colonnade.journals import Journal
 from colonnade.wire import Purpose
 
@@ -46,6 +47,8 @@ class Account:
         The ``extent`` of its journal, as of the last look; None if it never had one on disk.
     departed
         The ``mark`` of its departures, as of the last look.
+    uncounted
+        Whether messages left that no checkpoint and no file of departures knows of.
     """
 
     sequence: int = 0
@@ -55,7 +58,8 @@ class Account:
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
     closed: int = 0
     journal: tuple[int, int] | None = None
-    departed: int = 0
+    departed: Mark = field(default_factory=Mark)
+    uncounted: bool = False
 
     def note(self, journal: Journal) -> None:
         """Enter how far a journal has come; one in memory leaves what is known of another."""
@@ -92,13 +96,15 @@ class Account:
             "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
             "closed": self.closed,
             "journal": self.journal and list(self.journal),
-            "departed": self.departed,
+            "departed": list(self.departed),
+            "uncounted": self.uncounted,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Account:
         """Restore what ``as_json`` returned."""
         journal = data.get("journal")
+        departed = data.get("departed", 0)  # a size alone in older checkpoints
         return cls(
             sequence=data["sequence"],
             clock=data["clock"],
@@ -110,5 +116,6 @@ class Account:
             occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
             closed=data.get("closed", 0),  # this and what follows are absent from older checkpoints
             journal=None if journal is None else (journal[0], journal[1]),
-            departed=data.get("departed", 0),
+            departed=Mark(departed) if isinstance(departed, int) else Mark(*departed),
+            uncounted=data.get("uncounted", False),
         )

@@ -167,6 +167,8 @@ class RunRecord:
     socket_bytes
         Bytes that the operating system counted on each connection, by (sender, receiver), in
         this part of the run; empty where there are no sockets.
+    uncounted
+        Of whom messages were lost to a crash that are not all in the ledger.
     """
 
     round: int
@@ -179,6 +181,7 @@ class RunRecord:
     seconds_wall: float
     seconds_cpu: float
     socket_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
+    uncounted: tuple[str, ...] = ()
 
     @property
     def discarded(self) -> list[Discarded]:
@@ -222,6 +225,7 @@ class RunRecord:
             seconds_wall=seconds_wall,
             seconds_cpu=seconds_cpu,
             socket_bytes=dict(socket_bytes or {}),
+            uncounted=tuple(name for name, part in parts.items() if part.account.uncounted),
         )
 
 
@@ -343,12 +347,20 @@ class Outbox:
 def lost_before(
     assignment: Assignment, names: Iterable[str], accounts: Mapping[str, Account]
 ) -> Iterator[Entry]:
-    """Return what each role had sent that the checkpoint to go on from does not know of."""
+    """Return what each role had sent that the checkpoint to go on from does not know of.
+
+    Where that may not be all of it, the role's account says so from now on.
+    """
     if assignment.departures is None:
         return
+    names = list(names)
     for name in names:
         account = accounts.get(name) or Account()
-        yield from lost_since(assignment.departures, name, account.departed, account.sequence)
+        entries, is_all = lost_since(
+            assignment.departures, name, account.departed, account.sequence, names
+        )
+        account.uncounted = account.uncounted or not is_all
+        yield from entries
 
 
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:

@@ -19,6 +19,7 @@ from colonnade.drivers import Driver, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.methods import Method
+from colonnade.outputs import replacing
 from colonnade.reports import Chart, Sheet
 from colonnade.runs import Run
 from colonnade.training import Training, Watcher
@@ -227,7 +228,7 @@ def _result(trial: Trial, folder: Path, watcher: Watcher) -> Result | None:
         )
 
     file = folder / "probes.json"
-    probed = {int(k): v for k, v in json.loads(file.read_text()).items()} if file.exists() else {}
+    probed = _probed(file) if file.exists() else {}
     for round in trial.probes:
         if round in probed:
             continue
@@ -236,9 +237,21 @@ def _result(trial: Trial, folder: Path, watcher: Watcher) -> Result | None:
             return None
         assert trial.probe is not None
         probed[round] = trial.probe(federation, trial.method, run.models)
-        file.write_text(json.dumps(probed))
+        with replacing(file) as partial:
+            partial.write_text(json.dumps(probed), encoding="utf-8")
     run = train(None)
     return Result(run, probed) if run.summary["completed"] else None
+
+
+def _probed(file: Path) -> dict[int, Any]:
+    """Return what probes saw before an interruption."""
+    try:
+        return {int(round): seen for round, seen in json.loads(file.read_bytes()).items()}
+    except (OSError, ValueError, AttributeError):
+        raise ConfigurationError(
+            f"{file} was not written by Colonnade, or is damaged; move it away, or choose another "
+            "folder"
+        ) from None
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from colonnade.errors import ConfigurationError
 from colonnade.experiments.experiment import Experiment, Findings, Scale
-from colonnade.outputs import SIGNATURE, check_output, check_outputs
+from colonnade.outputs import PAGE, PICTURE, SIGNATURE, TEXT, Kind, check_outputs, table
 from colonnade.reports import draw_charts, write_sheets
 
 __all__ = ["QUICK", "files_of", "write_findings"]
@@ -17,9 +17,10 @@ __all__ = ["QUICK", "files_of", "write_findings"]
 QUICK = "A quick trial on little data: these figures mean nothing."
 
 
-def files_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the names of the files of an experiment but its CSV files."""
-    return tuple(f"{experiment.name}.{kind}" for kind in ("html", "png", "txt"))
+def files_of(experiment: Experiment) -> dict[str, Kind]:
+    """Return the files of an experiment but its CSV files."""
+    name = experiment.name
+    return {f"{name}.html": PAGE, f"{name}.png": PICTURE, f"{name}.txt": TEXT}
 
 
 def write_findings(experiment: Experiment, scale: Scale, findings: Findings, folder: Path) -> None:
@@ -48,9 +49,8 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
         folder / (f"{name}.csv" if number == 0 else f"{name}-{number + 1}.csv"): sheet.as_csv()
         for number, sheet in enumerate(findings.sheets)
     }
-    check_outputs(folder, files_of(experiment))
-    for path, content in tables.items():
-        check_output(path, content.splitlines()[0])
+    heads = {path.name: table(content.splitlines()[0]) for path, content in tables.items()}
+    check_outputs(folder, files_of(experiment) | heads)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.txt").write_text(text.getvalue(), encoding="utf-8")

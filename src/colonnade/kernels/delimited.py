@@ -25,6 +25,7 @@ _BEGIN, _PLAIN, _QUOTED, _CLOSED = 0, 1, 2, 3
 _EMPTY, _SIGN, _ZERO, _LED_BY_ZERO, _NUMBER, _OTHER = 0, 1, 2, 3, 4, 5
 # Fields of the state.
 _WHERE, _CELLS, _ROW, _LINE, _KIND, _LENGTH, _WRONG_ROW, _WRONG_LINE, _WRONG_CELLS = range(9)
+_BREAKS, _MOST_BREAKS, _BROKEN_LINE = range(9, 12)  # line ends of this cell, and of the longest one
 
 
 @njit(inline="always")
@@ -35,6 +36,9 @@ def _end_cell(state, flags):  # type: ignore[no-untyped-def]  # numba infers the
             flags[cell] |= CODE
         if state[_KIND] == _NUMBER and state[_LENGTH] >= _DIGITS:
             flags[cell] |= LONG
+    if state[_BREAKS] > state[_MOST_BREAKS]:
+        state[_MOST_BREAKS], state[_BROKEN_LINE] = state[_BREAKS], state[_LINE] - state[_BREAKS]
+    state[_BREAKS] = 0
     state[_CELLS] += 1
     state[_WHERE], state[_KIND], state[_LENGTH] = _BEGIN, _EMPTY, 0
 
@@ -61,6 +65,7 @@ def _scan(text, separator, state, flags):  # type: ignore[no-untyped-def]
                 continue
             if byte == 10:
                 state[_LINE] += 1
+                state[_BREAKS] += 1
         elif byte == 34 and where != _PLAIN:
             state[_WHERE] = _QUOTED
             if where == _BEGIN:
@@ -120,7 +125,7 @@ class Scan:
 
     def __init__(self, columns: int, separator: str, names: bool) -> None:
         self._separator = np.uint8(ord(separator))
-        self._state = np.zeros(9, dtype=np.int64)
+        self._state = np.zeros(12, dtype=np.int64)
         self._state[_ROW] = -1 if names else 0
         self._state[_LINE] = 1
         self._flags = np.zeros(columns, dtype=np.uint8)
@@ -140,6 +145,11 @@ class Scan:
             return None
         row, line, cells = (int(self._state[at]) for at in (_WRONG_ROW, _WRONG_LINE, _WRONG_CELLS))
         return row, line, cells
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """How many line ends the cell with the most of them has, and in which line it begins."""
+        return int(self._state[_MOST_BREAKS]), int(self._state[_BROKEN_LINE])
 
     def flagged(self, flag: int) -> list[int]:
         """Return the columns with a flag."""

@@ -84,9 +84,22 @@ def _learn(weights, inputs, places, known, error):  # type: ignore[no-untyped-de
         weights[places[i]] = min(max(weight, -_LIMIT), _LIMIT)
 
 
+@njit(inline="always")
+def _shortest(low, high):  # type: ignore[no-untyped-def]
+    """Return the number within [low, high] that ends in the most zeros: they are not sent."""
+    if low == 0:
+        return low
+    number = high
+    for shift in (24, 16, 8, 0):
+        number = (high >> shift) << shift
+        if number >= low:
+            break
+    return number
+
+
 @njit(cache=True, nogil=True)
 def _encode(ranks, alphabet, model, squash, body):  # type: ignore[no-untyped-def]
-    """Write the decisions into ``body``; return its length, or -1 if it is too short."""
+    """Write the decisions into ``body``, of zeros; return whether all but zeros fitted."""
     rows, columns = ranks.shape
     low, high, end = np.int64(0), _TOP, 0
     inputs, places = np.empty(columns, np.int64), np.empty(columns, np.int64)
@@ -108,7 +121,7 @@ def _encode(ranks, alphabet, model, squash, body):  # type: ignore[no-untyped-de
                 while ((low ^ high) & _GROWN) == 0:
                     if end < len(body):
                         body[end] = high >> 24
-                    else:
+                    elif high >> 24:
                         fits = False
                     end += 1
                     low = (low << 8) & _TOP
@@ -116,25 +129,24 @@ def _encode(ranks, alphabet, model, squash, body):  # type: ignore[no-untyped-de
             if rank:
                 inputs[known], places[known] = min(rank, _MOST), column
                 known += 1
-    # The shortest number within [low, high], where zeros follow for ever.
-    if low > 0:
-        for shift in (24, 16, 8, 0):
-            number = ((high >> shift) << shift) & _TOP
-            if number >= low:
-                for place in (24, 16, 8, 0):
-                    if place >= shift:
-                        if end < len(body):
-                            body[end] = (number >> place) & 0xFF
-                        else:
-                            fits = False
-                        end += 1
-                break
-    return end if fits else -1
+    number = _shortest(low, high)
+    for place in (24, 16, 8, 0):
+        byte = (number >> place) & 0xFF
+        if end < len(body):
+            body[end] = byte
+        elif byte:
+            fits = False
+        end += 1
+    return fits
 
 
 @njit(cache=True, nogil=True)
 def _decode(body, alphabet, model, squash, ranks):  # type: ignore[no-untyped-def]
-    """Fill ``ranks``."""
+    """Fill ``ranks``; return whether ``body``, without zeros at its end, is their code.
+
+    What an encoder would have written before its last number are the bytes that were shifted out,
+    for those are where ``low`` and ``high``, and the code between them, agree.
+    """
     rows, columns = ranks.shape
     low, high, code, end = np.int64(0), _TOP, np.int64(0), 0
     for _ in range(4):
@@ -168,6 +180,7 @@ def _decode(body, alphabet, model, squash, ranks):  # type: ignore[no-untyped-de
             if rank:
                 inputs[known], places[known] = min(rank, _MOST), column
                 known += 1
+    return _shortest(low, high) == code and len(body) <= end
 
 
 def encode(
@@ -182,11 +195,11 @@ def encode(
     model
         As ``fresh`` made it and earlier calls left it.
     most
-        The bytes that it may take; None is returned where it takes more.
+        The bytes that it may take, without zeros at its end; None is returned where it takes more.
     """
     body = np.zeros(most, dtype=np.uint8)
-    end = _encode(ranks, alphabet, model, _SQUASH, body)
-    return None if end < 0 else body[:end].tobytes().rstrip(b"\0")
+    fits = _encode(ranks, alphabet, model, _SQUASH, body)
+    return body.tobytes().rstrip(b"\0") if fits else None
 
 
 def decode(
@@ -197,7 +210,8 @@ def decode(
     Any bytes decode to some ranks, as if zeros followed them for ever, but only one body is their
     code: None is returned for the others.
     """
-    before = model.copy()
+    if body.endswith(b"\0"):
+        return None
     ranks = np.empty(shape, dtype=np.uint16)
-    _decode(np.frombuffer(body, dtype=np.uint8), alphabet, model, _SQUASH, ranks)
-    return ranks if encode(ranks, alphabet, before, len(body)) == body else None
+    is_code = _decode(np.frombuffer(body, dtype=np.uint8), alphabet, model, _SQUASH, ranks)
+    return ranks if is_code else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ __all__ = ["LearnedEntropy"]
 
 _PACKED, _CODED = 0, 1
 _MOST_COLUMNS = 1024  # the model grows with their square
+# Of a row, 20 ms: a symbol is up to ``alphabet - 1`` decisions, each on all columns before it.
+# What takes the most of them is told in next to no bytes, so it is the shape that bounds the time.
+_MOST_STEPS = 2**23
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class LearnedEntropy:
     Parameters
     ----------
     quantiser
-        Any quantiser, of at most 256 symbols, in messages of at most 1024 columns.
+        Any quantiser, of at most 256 symbols, in messages of at most 1024 columns of 3 bits, 520 of
+        5 bits or 181 of 8: the time of a row grows with the columns squared and with the symbols.
 
     Raises
     ------
@@ -132,6 +137,14 @@ class _LearningEnd:
             raise ConfigurationError(
                 f"learned entropy coding takes messages of up to {_MOST_COLUMNS} columns, not "
                 f"{self._columns}: take Direct(Entropy(...))"
+            )
+        steps = self._columns**2 * (quantiser.alphabet - 1)
+        if steps > _MOST_STEPS:
+            most = math.isqrt(_MOST_STEPS // (quantiser.alphabet - 1))
+            raise ConfigurationError(
+                f"learned entropy coding takes messages of up to {most} columns of "
+                f"{quantiser.alphabet} symbols, not {self._columns}, as a row could take "
+                f"{steps / 1e6:.0f} million steps: take fewer bits, or Direct(Entropy(...))"
             )
         self._model = mixing.fresh(self._columns)
         # How often each symbol came: in the beginning as if those in the middle had.

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 
-from colonnade.outputs import SIGNATURE, check_output
+from colonnade.outputs import PICTURE, SIGNATURE, check_output
 from colonnade.reports.figures import Figure, empty_plot, plot_text
 from colonnade.reports.palette import GRID, colour
 
@@ -120,7 +120,7 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
     ConfigurationError
         If there is a file that Colonnade did not write.
     """
-    check_output(path)
+    check_output(path, PICTURE)
     columns = min(2, len(charts))
     rows = math.ceil(len(charts) / columns)
     canvas = Canvas(figsize=(5.6 * columns, 3.7 * rows + 0.4), dpi=120, layout="constrained")

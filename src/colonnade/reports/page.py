@@ -19,7 +19,7 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from colonnade import __version__
-from colonnade.outputs import SIGNATURE, check_output
+from colonnade.outputs import PAGE, SIGNATURE, check_output
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
@@ -158,7 +158,7 @@ def write_sheets(
 
 
 def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
-    check_output(path)
+    check_output(path, PAGE)
     drawn = [
         {
             "title": figure.title,

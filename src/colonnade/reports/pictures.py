@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
-from colonnade.outputs import SIGNATURE, check_output
+from colonnade.outputs import PICTURE, SIGNATURE, check_output
 from colonnade.reports.groups import by_metric
 from colonnade.reports.palette import GRID, colour
 from colonnade.reports.words import words
@@ -44,7 +44,7 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     ConfigurationError
         If there is a file that Colonnade did not write.
     """
-    check_output(path)
+    check_output(path, PICTURE)
     groups = by_metric(runs)
     # Figures of our own rather than pyplot's: no global state, no window system.
     figure = Figure(figsize=(11, 7 * len(groups)), dpi=120, layout="constrained")

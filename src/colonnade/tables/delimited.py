@@ -16,11 +16,13 @@ import polars as pl
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.delimited import CODE, LONG, Scan
 from colonnade.tables.names import check_named_once, check_present
+from colonnade.tables.notes import tell
 from colonnade.tables.numerals import settled
 
 __all__ = ["read_delimited", "separator_of"]
 
 _PIECE = 2**22  # bytes looked at together
+_MANY = 10  # line ends in one cell
 _WHOLE = r"^(0|-?[1-9][0-9]*)$"  # as int64 writes it: what it reads is what was written
 
 
@@ -120,21 +122,37 @@ def _scanned(
         If a row has another number of cells than there are columns.
     """
     scan = Scan(len(header), separator, named)
+    ends: set[bytes] = set()
     try:
         with _opener(path)(path, "rb") as file:
             start = file.read(len(BOM_UTF8))
-            scan.feed(start.removeprefix(BOM_UTF8))
-            while piece := file.read(_PIECE):
+            piece = start.removeprefix(BOM_UTF8) + file.read(_PIECE)
+            while piece:
                 scan.feed(piece)
+                ends.update(end for end in (b"\r", b"\n") if end in piece)
+                piece = file.read(_PIECE)
     except (OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
     scan.finish()
+    if ends == {b"\r"}:
+        raise DataError(
+            f"the lines of {path} end in CR alone, as old Macintosh programs wrote them; save it "
+            "with line ends of LF or CR LF"
+        )
     if scan.wrong:
         row, line, cells = scan.wrong
         found = f"has {cells} cell{'s' if cells > 1 else ''}" if cells else "is empty"
         raise DataError(
             f"{path}: row {row} (line {line}) {found}, and there are {len(header)} columns; "
             "correct the row, in which a separator may be missing or want quotes, or take it out"
+        )
+    breaks, line = scan.longest
+    if breaks > _MANY:
+        tell(
+            [
+                f"{path}: a cell that begins in line {line} goes on for {breaks} more lines; if it "
+                "is no long text, a quote is missing or too many there, and those lines are no rows"
+            ]
         )
     codes, long = ({header[at] for at in scan.flagged(flag)} for flag in (CODE, LONG))
     return codes, long
