@@ -99,5 +99,6 @@ def test_what_cannot_be_is_refused() -> None:
         Proximal(pull=0)
     with pytest.raises(ConfigurationError, match="goes on alone"):
         Proximal(label_holder=Consecutive(3))
-    with pytest.raises(ConfigurationError, match="take Split"):
-        cn.Method("x", exchange=cn.Relay("shared"), local_updates=Proximal())
+    alone = Proximal(label_holder=Consecutive())
+    with pytest.raises(ConfigurationError, match="Proximal lets parties go on along"):
+        cn.Method("x", exchange=cn.Relay("shared"), local_updates=alone)
