@@ -95,6 +95,9 @@ class _Longest:
     def fixed_size(self) -> bool:
         return True
 
+    def held_out(self) -> Link:
+        return replace(self, link=self.link.held_out())
+
     def at(self, round: int) -> Link:
         return replace(self, link=self.link.at(round))
 
