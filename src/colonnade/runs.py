@@ -218,9 +218,9 @@ def summarise(
     ``messages_discarded`` came too late to be taken, with bodies of ``bytes_discarded`` in all;
     they count in the other numbers like any that were sent.
     ``local_updates`` are the steps of each organisation, by name, that it took without an exchange.
-    ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included; ``clock`` says what of it
-    was measured and what modelled. ``activities`` are the seconds of each organisation by purpose
-    and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
+    ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
+    ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
+    organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
     """
     ledger = record.ledger
     kept = Ledger(entry for entry in ledger if not entry.lost)
