@@ -83,7 +83,8 @@ def _totals(plan: Plan) -> Table:
 
 
 def _memory(plan: Plan) -> Table:
-    columns = ("features", "parameters", "optimiser", "batch", "messages", "surrogates", "total")
+    columns = ("features", "parameters", "optimiser", "batch", "messages", "surrogates", "replayed")
+    columns += ("total",)
     table = _table("Memory, besides the program itself", "organisation", *columns)
     for name, memory in plan.memory.items():
         table.add_row(name, *(human_bytes(getattr(memory, column)) for column in columns))

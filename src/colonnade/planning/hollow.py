@@ -108,7 +108,7 @@ class _Longest:
         return _LongestEnd(self.link, width)
 
     def warm_up(self, width: int) -> None:
-        pass
+        self.link.warm_up(width)  # which refuses what it cannot send
 
     def bytes_at_most(self, rows: int, width: int) -> int:
         return self.link.bytes_at_most(rows, width)
