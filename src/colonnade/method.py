@@ -108,9 +108,8 @@ _NOT_TAKEN = {
     "step a round: say Consecutive(1), or take the split exchange",
     LocalStep.STALE_DERIVATIVES: "{by} lets parties go on along the derivatives that they were "
     "sent, but the exchange {exchange} does not: take Split(...), or Consecutive(...)",
-    LocalStep.STALE_EMBEDDINGS: "{by} lets the label holder go on with embeddings that it was "
-    "sent, but replaying is for the split exchange, and {exchange} cannot: take Split(...), or "
-    "Consecutive(...)",
+    LocalStep.STALE_EMBEDDINGS: "replaying is for the split exchange, where the label holder alone "
+    "has what it needs; {exchange} cannot: take Split(...), or Consecutive(...)",
 }
 
 _USUAL = {
