@@ -20,7 +20,7 @@ from colonnade import exchanges, links, local_updates, stragglers, uplinks
 from colonnade.agreement import Exchange
 from colonnade.local_updates import LocalUpdates
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks import Uplink
+from colonnade.uplinks import Collector, Uplink, Uploader
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
@@ -346,11 +346,11 @@ def data_becomes_code(module: Module) -> list[str]:
 def peeks_into_parts(module: Module) -> list[str]:
     """Of a part of a method nobody asks which it is, or what its protocol does not answer."""
     found = []
+    parts = _named_parts(module.tree)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute):
-            of = node.value
-            name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
-            own = node.attr in _own_fields(module)
+            name = _part(node.value, parts)
+            own = node.attr in _own_fields(module) or node.attr == "__class__"
             if name in _PARTS and node.attr not in _answers(name) and not own:
                 found.append(f"{ast.unparse(node)} is no answer of {_PARTS[name].__name__}")
         for kind in _told_apart(node):
@@ -360,10 +360,53 @@ def peeks_into_parts(module: Module) -> list[str]:
                 found.append(f"{meant} of {home} is told from others")
         match node:
             case ast.Call(ast.Name("getattr" | "hasattr" | "vars"), [of, *_]):
-                name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
-                if name in _PARTS:
+                if _part(of, parts) in _PARTS:
                     found.append(f"{ast.unparse(node)} asks what nobody promised")
+            case ast.Compare(left, _, others) if any(map(_asks_type, (left, *others))):
+                if any(_part(_typed(side), parts) in _PARTS for side in (left, *others)):
+                    found.append(f"{ast.unparse(node)} tells a part from others")
+                elif _names_a_part(node):
+                    found.append(f"{ast.unparse(node)} tells a part from others by its name")
     return found
+
+
+def _part(of: ast.AST | None, parts: dict[str, str]) -> str:
+    """Which part an expression is by its name: ``x.uplink``, ``self._uplink``, or so assigned."""
+    if isinstance(of, ast.Attribute):
+        return of.attr.lstrip("_")
+    if isinstance(of, ast.Name):
+        return parts.get(of.id, of.id.lstrip("_"))
+    return ""
+
+
+def _named_parts(tree: ast.AST) -> dict[str, str]:
+    """Names that were given to parts: ``u = self._local_updates``."""
+    parts: dict[str, str] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign([ast.Name(short)], value) | ast.NamedExpr(ast.Name(short), value):
+                if isinstance(value, ast.Attribute) and (name := _part(value, parts)) in _PARTS:
+                    parts[short] = name
+    return parts
+
+
+def _typed(node: ast.AST) -> ast.AST | None:
+    """Of what an expression is the type, or the type's name: ``type(x)``, ``x.__class__``."""
+    match node:
+        case ast.Attribute(of, "__name__" | "__qualname__"):
+            return _typed(of)
+        case ast.Attribute(of, "__class__") | ast.Call(ast.Name("type"), [of]):
+            return of
+    return None
+
+
+def _asks_type(node: ast.AST) -> bool:
+    return _typed(node) is not None
+
+
+def _names_a_part(node: ast.AST) -> bool:
+    """Whether a text in it is the name of a class that can be part of a method."""
+    return any(isinstance(n, ast.Constant) and n.value in _homes() for n in ast.walk(node))
 
 
 _PARTS: dict[str, type] = {
@@ -375,7 +418,9 @@ _PARTS: dict[str, type] = {
 
 
 def _answers(part: str) -> set[str]:
-    return {name for name in dir(_PARTS[part]) if not name.startswith("_")}
+    # What roles call their uplink is the half that it made.
+    kinds = [_PARTS[part], *((Uploader, Collector) if part == "uplink" else ())]
+    return {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
 
 
 def _own_fields(module: Module) -> set[str]:
@@ -397,8 +442,8 @@ def _told_apart(node: ast.AST) -> Iterator[str]:
             named = [cls]
         case ast.Call(ast.Name("isinstance" | "issubclass"), [_, kinds]):
             named = list(ast.walk(kinds))
-        case ast.Compare(ast.Call(ast.Name("type")), _, kinds):
-            named = [name for kind in kinds for name in ast.walk(kind)]
+        case ast.Compare(left, _, others) if any(map(_asks_type, (left, *others))):
+            named = [name for side in (left, *others) for name in ast.walk(side)]
     for name in named:
         if isinstance(name, ast.Name):
             yield name.id

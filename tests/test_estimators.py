@@ -362,3 +362,9 @@ def test_an_exported_part_works_alone(fitted, tables, tmp_path):
     part.load_into(bottom)
     expected = fitted.run_.models["bank"]["bottom"].eval()(features)
     assert torch.equal(bottom.eval()(features), expected)
+
+
+def test_no_patience_at_all_is_refused_and_none_is_all_epochs() -> None:
+    with pytest.raises(ConfigurationError, match="patience must be 1 evaluation or more, not 0"):
+        VerticalClassifier(patience=0).training()
+    assert VerticalClassifier(patience=None).training().early_stopping is None

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from torch import nn
 
 from colonnade.channels import Channel, Network
 from colonnade.cli import app
-from colonnade.codecs import Scalar
+from colonnade.codecs import Entropy, Scalar
 from colonnade.costs import Modelled
 from colonnade.datasets import CATALOGUE
 from colonnade.drivers import Simulate
@@ -35,14 +36,24 @@ from colonnade.experiments import (
 )
 from colonnade.experiments.cvfl_steps import seconds
 from colonnade.experiments.efvfl_mnist import PAPER
+from colonnade.experiments.experiment import Result
 from colonnade.experiments.gradient import loss_and_gradient
-from colonnade.experiments.measures import bytes_both, cost, mean_cell, reached
+from colonnade.experiments.measures import (
+    accuracy_chart,
+    bytes_both,
+    bytes_framed,
+    cost,
+    framed_along,
+    mean_cell,
+    reached,
+)
 from colonnade.federation import Federation
 from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import Chart, Curve, Sheet
 from colonnade.training import Training, Watcher
+from colonnade.wire import Purpose
 
 ROWS = 120
 
@@ -281,3 +292,26 @@ def test_no_figure_of_a_table_is_cut_where_it_is_printed(width):
     assert "…" not in printed
     words = [word for cell in row for word in cell.split()]
     assert all(printed.split().count(word) >= 2 for word in words)
+
+
+def test_framed_bytes_are_all_that_training_sent_forwarded_messages_too() -> None:
+    run = toy(0).train(cvfl(Scalar(4), 2, Mean(), "shared"), Training(epochs=2, batch_size=50))
+    sent = {
+        purpose: run.ledger.framed_bytes(lambda e, p=purpose: e.purpose is p) for purpose in Purpose
+    }
+    assert sent[Purpose.RELAY] > 0
+    total = sent[Purpose.TRAINING] + sent[Purpose.RELAY]
+    assert framed_along(run)[-1] == bytes_framed(run, len(run.history) - 1) == total
+    assert framed_along(run)[0] == total / 2
+
+
+def test_a_curve_stands_at_the_mean_bytes_of_its_seeds() -> None:
+    method, training = svfl(Entropy(Scalar(2)), fusion=Mean()), Training(epochs=3, batch_size=50)
+    runs = [toy(seed).train(method, replace(training, seed=seed)) for seed in (0, 1)]
+    results = [Result(run) for run in runs]
+    chart = accuracy_chart("bytes", "Bytes", {"entropy": results}, framed_along)
+    here, there = (framed_along(run) for run in runs)
+    assert here != there
+    (curve,) = chart.curves
+    assert curve.x == pytest.approx([(a + b) / 2e6 for a, b in zip(here, there, strict=True)])
+    assert "envelopes" in chart.x

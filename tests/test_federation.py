@@ -541,7 +541,8 @@ def test_a_run_leaves_a_folder(tmp_path: Path, driver: Driver) -> None:
     assert summary == run.summary
     assert set(summary) >= SUMMARY
     assert (summary["method"], summary["metric"]) == ("svfl", "test_accuracy")
-    assert (summary["rounds"], summary["local_updates"], summary["completed"]) == (6, 0, True)
+    assert (summary["rounds"], summary["completed"]) == (6, True)
+    assert set(summary["local_updates"].values()) == {0}
     assert summary["warnings"]
     assert {"mechanism", "labels", "embeddings", "alignment"} <= set(summary["privacy"])
     assert (summary["seconds_virtual"] is None) == isinstance(driver, Processes)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Relay, Split
 from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Consecutive, Proximal, Replayed
+from colonnade.local_updates import Consecutive, LocalStep, LocalUpdates, Proximal, Replayed
 from colonnade.method import Method
 from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl
 from colonnade.models import Concat, Mean, Sum
-from colonnade.testing.methods import METHOD_CHECKS, MethodSubject
+from colonnade.testing.methods import (
+    METHOD_CHECKS,
+    MethodSubject,
+    has_the_steps_that_it_declares,
+    takes_the_steps_that_it_accepts,
+)
 from colonnade.uplinks import Plain
 from toy_deadline import Deadline, Stale
 from toy_exchange import Common
@@ -24,7 +31,30 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 class Deaf(Common):
     """Says of nothing that it takes it."""
 
-    takes_local_steps = False
+    takes_steps = frozenset()
+
+
+class Boaster(Common):
+    """Says that it takes every kind of step, and takes the repeated ones alone."""
+
+    takes_steps = frozenset(LocalStep)
+
+
+@dataclass(frozen=True)
+class Silent(LocalUpdates):
+    """Has steps of the parties, and says of none."""
+
+    kinds = frozenset()
+
+    def party_steps(self):
+        return Proximal().party_steps()
+
+
+@dataclass(frozen=True)
+class Idle(LocalUpdates):
+    """Says of steps of the label holder, and has none."""
+
+    kinds = frozenset({LocalStep.STALE_EMBEDDINGS})
 
 
 SUBJECTS = {
@@ -93,6 +123,24 @@ def test_a_method_conforms(subject, check):
     check(subject)
 
 
+def test_an_exchange_that_claims_steps_which_it_leaves_out_is_caught():
+    boasting = MethodSubject(Method("b", Sum(), exchange=Boaster()))
+    with pytest.raises(AssertionError, match="trains as no local step does"):
+        takes_the_steps_that_it_accepts(boasting)
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (Silent(), "says it has the steps none, and has STALE_DERIVATIVES"),
+        (Idle(), "says it has the steps STALE_EMBEDDINGS, and has none"),
+    ],
+)
+def test_a_policy_that_does_other_than_it_declares_is_caught(policy, why):
+    with pytest.raises(AssertionError, match=why):
+        has_the_steps_that_it_declares(MethodSubject(Method("m", local_updates=policy)))
+
+
 def test_what_cannot_be_composed_is_refused():
     for make, why in (
         (lambda: Method("x", Sum(), Masked(), Relay("shared")), "does not show the label holder"),
@@ -104,7 +152,10 @@ def test_what_cannot_be_composed_is_refused():
             "replaying is for the split exchange",
         ),
         (lambda: Method("x", Sum(), exchange=Common(), stragglers=Deadline(1)), "without a party"),
-        (lambda: Method("x", Sum(), exchange=Deaf(), local_updates=Consecutive(2)), "one step a"),
+        (
+            lambda: Method("x", Sum(), exchange=Deaf(), local_updates=Consecutive(2)),
+            "takes one step a round",
+        ),
         (lambda: Method("x", Sum(), Masked(), stragglers=Deadline(1)), "every message in order"),
         (lambda: Plain(held_out=ErrorFeedback(TopK(0.1))), "cannot remember them"),
         (

@@ -19,12 +19,17 @@ from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.federation import Federation
+from colonnade.links import LearnedEntropy
+from colonnade.local_updates import Consecutive, Proximal, Replayed
+from colonnade.method import Method
 from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.planning.stretch import _integer_bytes, stretched, traffic
+from colonnade.testing.methods import small_federation
 from colonnade.training import EarlyStopping, Training
+from colonnade.uplinks import Plain
 from colonnade.wire import Purpose, encode_header
 
 ROWS = 230
@@ -220,3 +225,30 @@ def test_stretching_to_three_epochs_changes_nothing():
     three = federation.train(svfl(), training, SLOW).ledger
     two = federation.train(svfl(), replace(training, epochs=2), SLOW).ledger
     assert stretched(three, two, 3, 5).equals(traffic(three))
+
+
+def test_batches_that_are_replayed_are_in_the_memory_of_a_plan():
+    federation = small_federation(Method("plain"))
+    plain, long, short = (
+        plan(federation, Method("m", local_updates=updates), Training(epochs=2, batch_size=16))
+        for updates in (Consecutive(), Replayed(2, 256), Proximal(label_holder=Replayed(2, 3)))
+    )
+    assert plain.memory["holder"].replayed == 0
+    rounds, widths = plain.rounds, 3 * 4
+    assert long.memory["holder"].replayed == 4 * rounds * 16 * widths
+    assert short.memory["holder"].replayed == 4 * 3 * 16 * widths
+    assert short.memory["party_0"].replayed == 0
+    more = long.memory["holder"].total - plain.memory["holder"].total
+    assert more == long.memory["holder"].replayed
+
+
+def test_a_plan_refuses_what_training_would():
+    x = torch.randn(40, 3)
+    federation = Federation(
+        [Party("bank", x, nn.Linear(3, 1500))],
+        LabelHolder("insurer", torch.arange(40) % 2, nn.Linear(1500, 2)),
+        range(40),
+    )
+    wide = Method("wide", uplink=Plain(LearnedEntropy(Scalar(5))))
+    with pytest.raises(ConfigurationError, match="up to 1024 columns"):
+        plan(federation, wide, Training(batch_size=20), Simulate(costs=Modelled(otherwise=0.0)))

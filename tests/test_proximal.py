@@ -59,6 +59,7 @@ def test_a_round_is_the_exact_step_and_steps_held_near_it() -> None:
         optimiser.zero_grad()
         (loss / len(part)).backward()
         optimiser.step()
+    assert run.summary["local_updates"] == {"bank": 6, "insurer": 0}
     trained = run.models["bank"]["bottom"]
     assert torch.allclose(trained.weight, bottom.weight, atol=1e-6)
     assert torch.allclose(trained.bias, bottom.bias, atol=1e-6)
@@ -99,5 +100,6 @@ def test_what_cannot_be_is_refused() -> None:
         Proximal(pull=0)
     with pytest.raises(ConfigurationError, match="goes on alone"):
         Proximal(label_holder=Consecutive(3))
-    with pytest.raises(ConfigurationError, match="take Split"):
-        cn.Method("x", exchange=cn.Relay("shared"), local_updates=Proximal())
+    alone = Proximal(label_holder=Consecutive())
+    with pytest.raises(ConfigurationError, match="Proximal lets parties go on along"):
+        cn.Method("x", exchange=cn.Relay("shared"), local_updates=alone)

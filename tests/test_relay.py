@@ -177,7 +177,7 @@ FUSIONS = [Concat(), Sum(), Mean(), Max()]
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_fedbcd_is_its_description(steps, holder_has_features, labels, fusion):
     run = assert_as_the_reference(fedbcd(steps, fusion, labels), holder_has_features)
-    assert run.summary["local_updates"] == (steps - 1) * run.summary["rounds"]
+    assert set(run.summary["local_updates"].values()) == {(steps - 1) * run.summary["rounds"]}
 
 
 @pytest.mark.parametrize("codec", [Scalar(4), Float(16), TopK(0.5), QSGD(3)], ids=str)
@@ -375,7 +375,7 @@ def test_local_steps_over_feedback_can_be_composed():
         "own", Concat(), Plain(ErrorFeedback(TopK(0.3))), Split(Direct()), Consecutive(3)
     )
     run = problem(Concat()).train(method, TRAINING)
-    assert run.summary["local_updates"] == 2 * run.summary["rounds"]
+    assert set(run.summary["local_updates"].values()) == {2 * run.summary["rounds"]}
 
 
 @pytest.mark.parametrize("holder_has_features", [False, True])
@@ -390,7 +390,8 @@ def test_replaying_is_its_description(holder_has_features):
     for mine, expected in zip(modules, [*reference.bottoms, reference.top], strict=True):
         for value, other in zip(mine.parameters(), expected.parameters(), strict=True):
             assert torch.norm(value - other) <= 1e-5 * torch.norm(other)
-    assert run.summary["local_updates"] == 3 * run.summary["rounds"]
+    assert run.summary["local_updates"].pop("holder") == 3 * run.summary["rounds"]
+    assert set(run.summary["local_updates"].values()) == {0}
 
 
 class ReplayedReference(SplitReference):

@@ -13,6 +13,7 @@ from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.errors import ConfigurationError
 from colonnade.flows import Flow
 from colonnade.links import Direct
+from colonnade.local_updates import LocalStep
 from colonnade.models import Additive, take
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.wire import Purpose
@@ -24,7 +25,7 @@ KIND = "common"
 class Common(Exchange):
     """The derivative of the fused embedding goes to every party, in float32."""
 
-    takes_local_steps = True
+    takes_steps = frozenset({LocalStep.REPEATED})
 
     def check(self, method):
         if not isinstance(method.fusion, Additive):

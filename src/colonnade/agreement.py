@@ -27,7 +27,7 @@ from colonnade.flows import FixedSize, Flow, largest_body
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Link, Rows
-from colonnade.local_updates import LocalUpdates
+from colonnade.local_updates import LocalStep, LocalUpdates
 from colonnade.metrics import Metric
 from colonnade.models import Fusion, Learner
 from colonnade.organisations import LabelHolder, Loss, Party
@@ -119,19 +119,9 @@ class Exchange(Protocol):
         return "private"
 
     @property
-    def takes_local_steps(self) -> bool:
-        """Whether everybody may take more steps on the batch of a round: ``repeats``."""
-        return False
-
-    @property
-    def takes_pulls(self) -> bool:
-        """Whether a party may take steps of its own, on parts of the batch: ``pull``."""
-        return False
-
-    @property
-    def takes_replays(self) -> bool:
-        """Whether the label holder may go on with earlier batches: ``memory``."""
-        return False
+    def takes_steps(self) -> frozenset[LocalStep]:
+        """The kinds of local steps that its roles take where a policy has them."""
+        return frozenset()
 
     @property
     def takes_absences(self) -> bool:

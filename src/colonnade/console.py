@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 
 import polars as pl
 from rich.box import SIMPLE
@@ -16,7 +17,7 @@ from colonnade.config.listing import Listed
 from colonnade.datasets import DatasetInfo
 from colonnade.experiments import Experiment
 from colonnade.partners import PartnerValues
-from colonnade.planning import Plan
+from colonnade.planning import MemoryUse, Plan
 from colonnade.reports import human_bytes, human_seconds
 
 __all__ = ["datasets_table", "experiments_table", "partners_table", "parts_table", "plan_tables"]
@@ -83,7 +84,7 @@ def _totals(plan: Plan) -> Table:
 
 
 def _memory(plan: Plan) -> Table:
-    columns = ("features", "parameters", "optimiser", "batch", "messages", "surrogates", "total")
+    columns = [field.name for field in fields(MemoryUse)] + ["total"]
     table = _table("Memory, besides the program itself", "organisation", *columns)
     for name, memory in plan.memory.items():
         table.add_row(name, *(human_bytes(getattr(memory, column)) for column in columns))

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Disclosure", "privacy_statement", "privacy_warnings"]
+__all__ = ["HELD_OUT", "Disclosure", "privacy_statement", "privacy_warnings"]
+
+HELD_OUT = "held-out embeddings"
+"""What is disclosed of embeddings that are evaluated or predicted, where it is told apart."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Split
 from colonnade.layout import Layout
 from colonnade.links import Delivery, Link
-from colonnade.local_updates import Consecutive, LocalUpdates
+from colonnade.local_updates import Consecutive, LocalStep, LocalUpdates
 from colonnade.models import Concat, Fusion
 from colonnade.stragglers import Stragglers, Wait
 from colonnade.uplinks import Plain, Uplink
@@ -60,20 +60,10 @@ class Method:
         self.uplink.check(self.fusion, self.stragglers)
         self.exchange.check(self)
         policy, exchange = type(self.stragglers).__name__, type(self.exchange).__name__
-        if self.local_updates.repeats and not self.exchange.takes_local_steps:
-            raise ConfigurationError(
-                f"the exchange {exchange} takes one step a round, not {self.local_updates!r}"
-            )
-        if self.local_updates.pull and not self.exchange.takes_pulls:
-            raise ConfigurationError(
-                f"proximal steps follow a derivative at what a party sent, which {exchange} does "
-                "not send: take Split(...), or Consecutive(...)"
-            )
-        if self.local_updates.memory and not self.exchange.takes_replays:
-            raise ConfigurationError(
-                f"replaying is for the split exchange, where the label holder alone has what it "
-                f"needs; {exchange} cannot: take Split(...), or Consecutive(...)"
-            )
+        for kind in LocalStep:
+            if kind in self.local_updates.kinds - self.exchange.takes_steps:
+                updates = type(self.local_updates).__name__
+                raise ConfigurationError(_NOT_TAKEN[kind].format(exchange=exchange, by=updates))
         if self.stragglers.drops and not self.exchange.takes_absences:
             raise ConfigurationError(
                 f"{policy} lets a round go on without a party, but the exchange {exchange} waits "
@@ -111,6 +101,15 @@ _PARTS: dict[str, type] = {
     "exchange": Exchange,
     "local_updates": LocalUpdates,
     "stragglers": Stragglers,
+}
+
+_NOT_TAKEN = {
+    LocalStep.REPEATED: "{by} repeats the step of a round, but the exchange {exchange} takes one "
+    "step a round: say Consecutive(1), or take the split exchange",
+    LocalStep.STALE_DERIVATIVES: "{by} lets parties go on along the derivatives that they were "
+    "sent, but the exchange {exchange} does not: take Split(...), or Consecutive(...)",
+    LocalStep.STALE_EMBEDDINGS: "replaying is for the split exchange, where the label holder alone "
+    "has what it needs; {exchange} cannot: take Split(...), or Consecutive(...)",
 }
 
 _USUAL = {

@@ -224,19 +224,14 @@ def summarise(
     those that were lost included: bodies, envelopes, and the length of each frame.
     ``messages_discarded`` came too late to be taken, with bodies of ``bytes_discarded`` in all;
     they count in the other numbers like any that were sent.
-    ``local_updates`` are the label holder's steps without exchange. ``seconds_virtual`` is the
-    simulator's clock at the end of the last role, evaluation included; ``clock`` says what of it
-    was measured and what modelled. ``activities`` are the seconds of each organisation by purpose
-    and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
+    ``local_updates`` are the steps of each organisation, by name, that it took without an exchange.
+    ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
+    ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
+    organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
     """
     ledger = record.ledger
     kept = Ledger(entry for entry in ledger if not entry.lost)
     lost = Ledger(entry for entry in ledger if entry.lost)
-    steps = sum(
-        activity.count
-        for (role, _, kind), activity in record.activities.items()
-        if role == label_holder and kind in ("update", "local_step")
-    )
     column = history[metric].drop_nulls() if metric in history.columns else pl.Series([])
     # A metric of a diverged model is not a number, which JSON does not know.
     scores = [float(score) if math.isfinite(score) else None for score in column]
@@ -261,7 +256,7 @@ def summarise(
         "test": _test_metrics(history) if record.completed else None,
         "completed": record.completed,
         "rounds": record.round,
-        "local_updates": max(0, steps - record.round),
+        "local_updates": _local_updates(record),
         "messages": len(ledger),
         "messages_discarded": sum(entry.discarded for entry in kept),
         "messages_lost": len(lost),
@@ -293,6 +288,24 @@ def summarise(
         "warnings": [*warnings, *_late(kept)],
         **details,
     }
+
+
+def _local_updates(record: RunRecord) -> dict[str, int]:
+    """Return how many steps each organisation took without an exchange.
+
+    Where the exact step of a round is work of its own, backward or update, they are the local
+    steps; else the first of a round's local steps is the exact one.
+    """
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for (role, _, kind), activity in record.activities.items():
+        counts[role][kind] += activity.count
+    return {
+        role: max(0, kinds["local_step"] - (0 if _EXACT & set(kinds) else record.round))
+        for role, kinds in counts.items()
+    }
+
+
+_EXACT = {"backward", "update"}
 
 
 def _late(ledger: Ledger) -> list[str]:

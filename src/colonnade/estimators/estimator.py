@@ -263,7 +263,8 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
 
     def training(self) -> Training:
         """Return how long and in which steps ``fit`` trains."""
-        stopping = EarlyStopping(self.patience) if self.validation and self.patience else None
+        stops = self.validation and self.patience is not None
+        stopping = EarlyStopping(self.patience) if stops else None
         return Training(self.epochs, self.batch_size, self.random_state, early_stopping=stopping)
 
     # Reading parameters

@@ -12,6 +12,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.flows import Bundle, Flow
 from colonnade.layout import Layout
 from colonnade.links import Direct, Link
+from colonnade.local_updates import LocalStep
 from colonnade.models import Additive
 from colonnade.roles.relay import TOP, RelayLabelHolder, RelayParty
 from colonnade.roles.relayed_embeddings import (
@@ -79,9 +80,9 @@ exchange
             raise ConfigurationError(f"others is codes or total, not {self.others!r}")
 
     @property
-    def takes_local_steps(self) -> bool:
-        """Everybody has what it needs to follow a gradient of its own."""
-        return True
+    def takes_steps(self) -> frozenset[LocalStep]:
+        """Repeated ones: everybody has what it needs to follow a gradient of its own."""
+        return frozenset({LocalStep.REPEATED})
 
     def check(self, method: Composition) -> None:
         """Refuse an uplink that hides embeddings, and a total where fusion needs each of them."""

@@ -12,6 +12,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Direct, Link
+from colonnade.local_updates import LocalStep
 from colonnade.roles.split import DERIVATIVE, SKIPPED, SplitLabelHolder, SplitParty
 from colonnade.wire import Purpose
 
@@ -51,19 +52,9 @@ class Split(Exchange):
             raise ConfigurationError(f"correction must be 0 or more, not {self.correction!r}")
 
     @property
-    def takes_local_steps(self) -> bool:
-        """A party repeats the derivative that it got (FedBCD)."""
-        return True
-
-    @property
-    def takes_pulls(self) -> bool:
-        """A party has the derivative at its embeddings, and both (``Proximal``)."""
-        return True
-
-    @property
-    def takes_replays(self) -> bool:
-        """The label holder alone has what it needs for a step of its own."""
-        return True
+    def takes_steps(self) -> frozenset[LocalStep]:
+        """All: a party goes on with the derivative that it got, the label holder by itself."""
+        return frozenset(LocalStep)
 
     @property
     def takes_absences(self) -> bool:

@@ -16,7 +16,7 @@ from colonnade.experiments.efvfl_mnist import (
     shallow_data,
 )
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
-from colonnade.experiments.measures import accuracy_chart, best_cell
+from colonnade.experiments.measures import accuracy_chart, best_cell, bodies_up_along
 from colonnade.experiments.shallow import shallow_training
 from colonnade.methods import Method, efvfl, svfl
 from colonnade.models import Mean
@@ -95,7 +95,10 @@ def _private_findings(results: Results) -> Findings:
     charts = [
         Chart("loss", "Training loss", "epochs", "training loss (nats)", _losses(results, labels)),
         accuracy_chart(
-            "accuracy", "Accuracy against bytes", {n: results.of(n) for n in PRIVATE}, "up"
+            "accuracy",
+            "Accuracy against bytes",
+            {n: results.of(n) for n in PRIVATE},
+            bodies_up_along,
         ),
     ]
     note = (
@@ -146,7 +149,10 @@ def _local_findings(results: Results) -> Findings:
                 f"loss-{steps}", label, "epochs", "training loss (nats)", _losses(results, labels)
             ),
             accuracy_chart(
-                f"accuracy-{steps}", label, {n: results.of(label, n) for n in _NAMES}, "up"
+                f"accuracy-{steps}",
+                label,
+                {n: results.of(label, n) for n in _NAMES},
+                bodies_up_along,
             ),
         ]
     sheet = Sheet(

@@ -29,7 +29,7 @@ from colonnade.experiments.experiment import (
     mean_and_deviation,
 )
 from colonnade.experiments.gradient import loss_and_gradient
-from colonnade.experiments.measures import accuracy_chart, repetitions
+from colonnade.experiments.measures import accuracy_chart, bodies_up_along, repetitions
 from colonnade.experiments.shallow import shallow_federation, shallow_training
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
@@ -186,7 +186,7 @@ def _accuracy_chart(
         )
         for method, compression in labels
     }
-    return accuracy_chart(name, title, curves, "up")
+    return accuracy_chart(name, title, curves, bodies_up_along)
 
 
 EFVFL_MNIST = Experiment(

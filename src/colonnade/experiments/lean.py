@@ -27,6 +27,7 @@ from colonnade.experiments.measures import (
     accuracy_chart,
     best_cell,
     bytes_framed,
+    framed_along,
     mean_cell,
     reaching_cell,
     target_below,
@@ -153,7 +154,7 @@ def _findings(results: Results) -> Findings:
             ratio = "" if math.isnan(share) else f"1/{share:.3g}"
             _, test = mean_cell([_test(r.run) for r in found], lambda value: f"{value:.2f}")
             rows.append((label, name, best_cell(found), test, text, ratio))
-        charts.append(accuracy_chart(f"bytes-{width}", label, by_name))
+        charts.append(accuracy_chart(f"bytes-{width}", label, by_name, framed_along))
     sheet = Sheet(
         "Bytes to half a point below the validation accuracy of vanilla in two epochs",
         ("width", "method", "validation, %", "test, %", "to the target", "of vanilla"),

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+import numpy as np
 
 from colonnade.experiments.experiment import Result, mean_and_deviation
-from colonnade.ledger import Entry
 from colonnade.reports import Chart, Curve, human_bytes
 from colonnade.runs import Run
-from colonnade.wire import Purpose
 
 __all__ = [
     "accuracy_chart",
     "accuracy_curve",
     "best",
     "best_cell",
+    "bodies_along",
+    "bodies_up_along",
     "bytes_both",
     "bytes_framed",
     "cost",
     "cost_cell",
+    "framed_along",
     "mean_cell",
     "reached",
     "reaching_cell",
@@ -60,12 +64,28 @@ def bytes_both(run: Run, place: int) -> float:
 
 def bytes_framed(run: Run, place: int) -> float:
     """Return the same, envelopes included: all that training sent until then."""
-    before = run.history["round"][place]
+    return framed_along(run)[place]
 
-    def counts(entry: Entry) -> bool:
-        return entry.purpose is Purpose.TRAINING and not entry.lost and entry.round < before
 
-    return float(run.ledger.framed_bytes(counts))
+def framed_along(run: Run) -> list[float]:
+    """Return the framed bytes that training had sent at each place of the history."""
+    rounds = run.history["round"].to_list()
+    sent = np.zeros(1 + max(rounds, default=0))
+    for entry in run.ledger:
+        if entry.purpose.trains and not entry.lost and entry.round + 1 < len(sent):
+            sent[entry.round + 1] += entry.framed_bytes
+    total = np.cumsum(sent)
+    return [float(total[before]) for before in rounds]
+
+
+def bodies_along(run: Run) -> list[float]:
+    """Return the bytes of bodies that training had sent, up and down, at each place."""
+    return [float(v) for v in (run.history["bytes_up"] + run.history["bytes_down"]).to_list()]
+
+
+def bodies_up_along(run: Run) -> list[float]:
+    """Return those that it had sent up."""
+    return [float(value) for value in run.history["bytes_up"].to_list()]
 
 
 def rounds(run: Run, place: int) -> float:
@@ -120,37 +140,45 @@ def repetitions(results: Sequence[Result]) -> str:
 
 
 def accuracy_chart(
-    name: str, title: str, results: Mapping[str, Sequence[Result]], ways: str = "both"
+    name: str,
+    title: str,
+    results: Mapping[str, Sequence[Result]],
+    along: Callable[[Run], Sequence[float]] = bodies_along,
 ) -> Chart:
     """Return the accuracy of some runs, by name, against the bytes they sent for training.
 
-    ``ways`` is ``"both"`` for up and down, or ``"up"``.
+    ``along`` says which bytes: ``bodies_along``, ``bodies_up_along`` or ``framed_along``.
     """
 
     def sent(run: Run) -> list[float]:
-        total = run.history["bytes_up"]
-        if ways == "both":
-            total = total + run.history["bytes_down"]
-        return [value / 1e6 for value in total.to_list()]
+        return [value / 1e6 for value in along(run)]
 
     metric = next(iter(results.values()))[0].run.summary["metric"]
     return Chart(
         name,
         title,
-        "bytes sent up (MB)" if ways == "up" else "training bytes, up and down (MB)",
+        _AXES[along],
         f"{metric.replace('_', ' ')} (%)",
         [accuracy_curve(label, found, sent) for label, found in results.items()],
         log_x=True,
     )
 
 
+_AXES: Mapping[Callable[[Run], Sequence[float]], str] = {
+    bodies_along: "training bytes, up and down (MB)",
+    bodies_up_along: "bytes sent up (MB)",
+    framed_along: "training bytes, up and down, with envelopes (MB)",
+}
+
+
 def accuracy_curve(
     name: str, results: Sequence[Result], x: Callable[[Run], Sequence[float]]
 ) -> Curve:
-    """Return the mean accuracy in % of runs of several seeds, with its deviation."""
+    """Return the mean accuracy in % of runs of several seeds, with its deviation, at mean x."""
     histories = [result.run.history[result.run.summary["metric"]].to_list() for result in results]
     pairs = [
         mean_and_deviation([100 * value for value in at]) for at in zip(*histories, strict=True)
     ]
     spread = [deviation for _, deviation in pairs] if len(results) > 1 else []
-    return Curve(name, x(results[0].run), [mean for mean, _ in pairs], spread)
+    places = [fmean(at) for at in zip(*(x(result.run) for result in results), strict=True)]
+    return Curve(name, places, [mean for mean, _ in pairs], spread)

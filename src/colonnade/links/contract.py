@@ -91,6 +91,13 @@ class Link(Protocol):
         """Whether every message of so many rows has just ``at(round).bytes_at_most`` bytes."""
         ...
 
+    def held_out(self) -> Link:
+        """Return the link of rows that are not trained on, which travel one by one and seldom.
+
+        One that remembers nothing is its own.
+        """
+        ...
+
     def at(self, round: int) -> Link:
         """Return the link with the codec of ``round``; without a schedule the link itself."""
         ...

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.codecs import Codec, Float
-from colonnade.links.contract import Delivery, LinkReceiver, LinkSender, Rows, ThroughCodec
+from colonnade.links.contract import Delivery, Link, LinkReceiver, LinkSender, Rows, ThroughCodec
 from colonnade.streams import StreamKey
 
 __all__ = ["Direct"]
@@ -41,6 +41,10 @@ class Direct(ThroughCodec):
     def delivery(self) -> Delivery:
         """Any message may be lost: none depends on another."""
         return Delivery.ANY
+
+    def held_out(self) -> Link:
+        """Return itself."""
+        return self
 
     def sender(self, rows: int, width: int, name: str) -> LinkSender:
         """Make the encoding end."""

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from colonnade.codecs import Codec, Contractive, Exact
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
-from colonnade.links.contract import Delivery, LinkReceiver, LinkSender, Rows, ThroughCodec
+from colonnade.links.contract import Delivery, Link, LinkReceiver, LinkSender, Rows, ThroughCodec
+from colonnade.links.direct import Direct
 from colonnade.streams import StreamKey
 from colonnade.surrogates import Memory, Storage, Surrogate
 
@@ -64,6 +65,10 @@ class ErrorFeedback(ThroughCodec):
     def delivery(self) -> Delivery:
         """Every message changes the surrogate, so all must arrive in order."""
         return Delivery.EVERY_IN_ORDER
+
+    def held_out(self) -> Link:
+        """Return exact float32: of those rows there is no surrogate, to which codes could add."""
+        return Direct()
 
     def sender(self, rows: int, width: int, name: str) -> LinkSender:
         """Make the encoding end."""

@@ -12,10 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.codecs.entropy import Entropy
 from colonnade.codecs.quantiser import Quantiser, Symbols
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import mixing
-from colonnade.links.contract import Delivery, LinkReceiver, LinkSender, Rows
+from colonnade.links.contract import Delivery, Link, LinkReceiver, LinkSender, Rows
+from colonnade.links.direct import Direct
 from colonnade.streams import StreamKey
 
 __all__ = ["LearnedEntropy"]
@@ -91,6 +93,10 @@ class LearnedEntropy:
     def fixed_size(self) -> bool:
         """Never: it depends on the symbols."""
         return False
+
+    def held_out(self) -> Link:
+        """Return the same symbols in messages that each have their own frequencies."""
+        return Direct(Entropy(self.quantiser))
 
     def at(self, round: int) -> LearnedEntropy:
         """Return itself: there is no schedule."""

@@ -95,6 +95,9 @@ class _Longest:
     def fixed_size(self) -> bool:
         return True
 
+    def held_out(self) -> Link:
+        return replace(self, link=self.link.held_out())
+
     def at(self, round: int) -> Link:
         return replace(self, link=self.link.at(round))
 
@@ -105,7 +108,7 @@ class _Longest:
         return _LongestEnd(self.link, width)
 
     def warm_up(self, width: int) -> None:
-        pass
+        self.link.warm_up(width)  # which refuses what it cannot send
 
     def bytes_at_most(self, rows: int, width: int) -> int:
         return self.link.bytes_at_most(rows, width)

@@ -33,7 +33,9 @@ class MemoryUse:
     messages
         The largest messages of a round, sent and received.
     surrogates
-        What links remember of each row, as error feedback does.
+        What links remember: of each row, as error feedback does, or of their stream.
+    replayed
+        The batches that local updates remember.
     """
 
     features: int
@@ -42,6 +44,7 @@ class MemoryUse:
     batch: int
     messages: int
     surrogates: int = 0
+    replayed: int = 0
 
     @property
     def total(self) -> int:
@@ -62,6 +65,11 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
     def remembered(name: str) -> int:
         return sum(flow.bytes_remembered(name) for flow in flows)
 
+    layout, updates = agreement.layout, agreement.method.local_updates
+
+    def replayed(batches: int, width: int) -> int:
+        return 4 * min(batches, agreement.batches.rounds) * batch * width
+
     memory = {}
     for party in federation.parties:
         learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
@@ -71,6 +79,8 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
             _kept_bytes(learner, take(party.features, rows)),
             messages(party.name),
             remembered(party.name),
+            # Of each batch what was sent, and the derivative there.
+            replayed(updates.party_steps().memory, 2 * layout.widths[party.name]),
         )
     fusion = agreement.method.fusion
     fused = torch.zeros(batch, fusion.width(list(federation.widths.values())))
@@ -85,7 +95,13 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
         columns = _features_bytes(holder.features)
     columns += holder.labels.nbytes
     memory[holder.name] = MemoryUse(
-        columns, parameters, optimiser, kept, messages(holder.name), remembered(holder.name)
+        columns,
+        parameters,
+        optimiser,
+        kept,
+        messages(holder.name),
+        remembered(holder.name),
+        replayed(updates.holder_steps().memory, sum(layout.party_widths.values())),
     )
     return memory
 

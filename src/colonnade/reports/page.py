@@ -23,7 +23,7 @@ from colonnade.outputs import PAGE, SIGNATURE, check_output
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
-from colonnade.reports.tables import human_bytes, human_seconds
+from colonnade.reports.tables import held_out_notes, human_bytes, human_seconds
 from colonnade.reports.words import left_out, purposes_told, words
 from colonnade.runs import Run
 
@@ -351,6 +351,7 @@ def _runs_table(runs: Mapping[str, Run], title: str) -> Sheet:
     head += ("sent up", "down", "of the first", "time")
     real = any(run.summary["seconds_virtual"] is None for run in runs.values())
     note = ("* real time on this machine; other t" if real else "T") + "imes are modelled."
+    note = " ".join([note, *(f"{said}." for said in held_out_notes(runs))])
     return Sheet(title, head, rows, note=note)
 
 

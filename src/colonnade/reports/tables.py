@@ -9,12 +9,19 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
+from colonnade.disclosures import HELD_OUT
 from colonnade.errors import ConfigurationError
 from colonnade.reports.groups import by_metric
 from colonnade.reports.words import words
 from colonnade.runs import Run
 
-__all__ = ["comparison_table", "comparison_tables", "human_bytes", "human_seconds"]
+__all__ = [
+    "comparison_table",
+    "comparison_tables",
+    "held_out_notes",
+    "human_bytes",
+    "human_seconds",
+]
 
 
 def human_bytes(count: float) -> str:
@@ -95,6 +102,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             human_seconds(s["seconds_training"]) + star,
         )
     notes = [note for name, s in summaries.items() if (note := _besides(name, s))]
+    notes += held_out_notes(runs)
     if any(s["seconds_virtual"] is None for s in summaries.values()):
         notes.append("* real time on this machine; other times are modelled")
     if notes:
@@ -112,6 +120,12 @@ def _besides(name: str, summary: Mapping[str, Any]) -> str:
         size = human_bytes(summary["bytes_lost"])
         told.append(f"{size} lost to a crash and sent again, in {count:,} messages")
     return f"{name}: besides, {' and '.join(told)}" if told else ""
+
+
+def held_out_notes(runs: Mapping[str, Run]) -> list[str]:
+    """Return, of each run whose held-out embeddings travel unlike those of training, how."""
+    said = {name: run.summary.get("privacy", {}).get(HELD_OUT) for name, run in runs.items()}
+    return [f"{name}: {HELD_OUT} are {how}" for name, how in said.items() if how]
 
 
 def _metric(summary: Mapping[str, object]) -> str:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from torch import Tensor
 from colonnade.agreement import Agreement, HolderSeat, PartySeat
 from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
+from colonnade.local_updates import HolderBatch, PartyBatch, PartyStep
 from colonnade.models import take
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.streams import StreamKey
@@ -42,9 +44,6 @@ from colonnade.uplinks import Collected, Moment
 __all__ = ["DERIVATIVE", "SKIPPED", "SplitLabelHolder", "SplitParty"]
 
 DERIVATIVE, SKIPPED = "derivative", "skipped"
-
-Batch = tuple[Rows, Collected]
-"""Rows, and what was collected of the parties' embeddings of them."""
 
 
 class SplitParty(TrainingParty):
@@ -66,7 +65,8 @@ class SplitParty(TrainingParty):
         super().__init__(agreement, seat)
         layout = agreement.layout
         self._correction = correction
-        self._local_updates = agreement.method.local_updates
+        self._repeats = agreement.method.local_updates.repeats
+        self._steps = agreement.method.local_updates.party_steps()
         self._downlink = downlink.receiver(
             layout.rows, layout.widths[self.name], f"parties/{self.name}/derivative"
         )
@@ -84,11 +84,12 @@ class SplitParty(TrainingParty):
             self.round,
             rows=len(rows),
         )
-        exact = embedding.detach()
+        again = [PartyStep(rows, lambda fresh: derivative)] * self._repeats
         key = StreamKey(self._seed, self.name, "parts", self.round)
-        for step, part in enumerate(self._local_updates.parts(len(rows), key), start=2):
-            again = partial(self._local_step, rows[part], derivative[part], exact[part], len(rows))
-            await Work("local_step", again, self.round, step=step, rows=len(part))
+        more = self._steps.after(PartyBatch(rows, embedding.detach(), derivative), key)
+        for number, step in enumerate(chain(again, more), start=2):
+            take_it = partial(self._local_step, step)
+            await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
 
     def _update(self, embedding: Tensor, body: bytes, rows: Rows, moment: Moment) -> Tensor:
         """Take the exact step, and return the derivative."""
@@ -101,26 +102,25 @@ class SplitParty(TrainingParty):
         self._saliency = derivative.sum(dim=0).abs()
         return derivative
 
-    def _local_step(self, rows: Rows, derivative: Tensor, exact: Tensor, batch: int) -> None:
-        """Take a step on some rows of a batch; ``exact`` are the embeddings that they had."""
-        embedding = self.bottom(take(self._features, rows), training=True)
-        direction = derivative * (batch / len(rows))
-        pull = self._local_updates.pull
-        if pull:
-            direction += pull / len(rows) * (embedding.detach() - exact)
-        torch.autograd.backward(embedding, direction)
+    def _local_step(self, step: PartyStep) -> None:
+        embedding = self.bottom(take(self._features, step.rows), training=True)
+        torch.autograd.backward(embedding, step.direction(embedding.detach()))
         self.bottom.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
-        own = {"downlink": self._downlink.state_dict(), "saliency": self._saliency}
-        return super().state_dict() | own
+        return super().state_dict() | {
+            "downlink": self._downlink.state_dict(),
+            "saliency": self._saliency,
+            "steps": self._steps.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         super().load_state_dict(state)
         self._downlink.load_state_dict(state["downlink"])
         self._saliency = state["saliency"]
+        self._steps.load_state_dict(state["steps"])
 
 
 class SplitLabelHolder(TrainingLabelHolder):
@@ -137,12 +137,12 @@ class SplitLabelHolder(TrainingLabelHolder):
     def __init__(self, agreement: Agreement, seat: HolderSeat, downlink: Link) -> None:
         super().__init__(agreement, seat)
         layout = agreement.layout
-        self._local_updates = agreement.method.local_updates
+        self._repeats = agreement.method.local_updates.repeats
+        self._steps = agreement.method.local_updates.holder_steps()
         self._downlinks = {
             party: downlink.sender(layout.rows, width, f"label-holder/{party}/derivative")
             for party, width in layout.party_widths.items()
         }
-        self._remembered: list[Batch] = []
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         own = await self._own(rows, moment)
@@ -161,17 +161,12 @@ class SplitLabelHolder(TrainingLabelHolder):
                 await Send(party, SKIPPED, self.round, b"")
         # The parties wait for their derivatives: the own step comes after they are sent.
         await Work("update", self._update, self.round, rows=len(rows))
-        for step, (some, kept) in enumerate(self._drawn(rows, collected), start=2):
-            again = partial(self._local_step, some, kept)
-            await Work("local_step", again, self.round, step=step, rows=len(some))
-
-    def _drawn(self, rows: Rows, collected: Collected) -> list[Batch]:
-        """Remember this round's batch as long as it may be of use, and draw those to go on with."""
-        memory = self._local_updates.memory
-        batches = [*self._remembered, (rows, collected)][-max(memory, 1) :]
-        self._remembered = batches if memory else []
+        batch = HolderBatch(rows, collected)
         key = StreamKey(self._seed, self.name, "replayed", self.round)
-        return [batches[index] for index in self._local_updates.drawn(len(batches), key)]
+        more = self._steps.after(batch, key)
+        for number, step in enumerate(chain([batch] * self._repeats, more), start=2):
+            take_it = partial(self._local_step, step)
+            await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
 
     def _derive(
         self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
@@ -185,15 +180,15 @@ class SplitLabelHolder(TrainingLabelHolder):
             bodies[party] = self._downlinks[party].send(derivative, rows, key)
         return bodies
 
-    def _local_step(self, rows: Rows, collected: Collected) -> None:
-        self._backpropagate(collected.fuse(self._embed(rows)), rows)
+    def _local_step(self, step: HolderBatch) -> None:
+        self._backpropagate(step.collected.fuse(self._embed(step.rows)), step.rows)
         self._update()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
         return super().state_dict() | {
             "downlinks": {party: link.state_dict() for party, link in self._downlinks.items()},
-            "remembered": [(rows, collected.state_dict()) for rows, collected in self._remembered],
+            "steps": self._steps.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -201,6 +196,4 @@ class SplitLabelHolder(TrainingLabelHolder):
         super().load_state_dict(state)
         for party, link in self._downlinks.items():
             link.load_state_dict(state["downlinks"][party])
-        self._remembered = [
-            (rows, self._uplink.recalled(kept)) for rows, kept in state["remembered"]
-        ]
+        self._steps.load_state_dict(state["steps"], self._uplink.recalled)

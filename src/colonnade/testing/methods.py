@@ -34,14 +34,23 @@ from colonnade.federation import Federation
 from colonnade.layout import Layout
 from colonnade.ledger import Entry
 from colonnade.links import Rows
-from colonnade.local_updates import Consecutive
+from colonnade.local_updates import (
+    Consecutive,
+    HolderBatch,
+    LocalStep,
+    LocalUpdates,
+    PartyBatch,
+    Proximal,
+    Replayed,
+)
 from colonnade.method import Method
 from colonnade.models import Learner
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.runs import Run
+from colonnade.streams import StreamKey
 from colonnade.training import EarlyStopping, Training
-from colonnade.uplinks import Collector, Moment, Uploader
+from colonnade.uplinks import Collector, Fused, Moment, Uploader
 from colonnade.wire import Purpose
 
 __all__ = [
@@ -132,11 +141,19 @@ class MethodSubject:
         return federation.train(method, driver=driver, report=False, **settings)
 
     def variants(self) -> Iterator[Method]:
-        """Yield the method, and with three local steps where the exchange takes them."""
+        """Yield the method; where it has no local steps, with each kind that the exchange takes."""
         yield self.method
-        once = self.method.local_updates == Consecutive(1)
-        if once and self.method.exchange.takes_local_steps:
-            yield replace(self.method, local_updates=Consecutive(3))
+        if not self.method.local_updates.kinds:
+            for kind, policy in _POLICIES.items():
+                if kind in self.method.exchange.takes_steps:
+                    yield replace(self.method, local_updates=policy)
+
+
+_POLICIES: dict[LocalStep, LocalUpdates] = {
+    LocalStep.REPEATED: Consecutive(3),
+    LocalStep.STALE_DERIVATIVES: Proximal(1, 6, label_holder=Consecutive(1)),
+    LocalStep.STALE_EMBEDDINGS: Replayed(2, batches=3),
+}
 
 
 def says_who_learns_what(subject: MethodSubject) -> None:
@@ -198,10 +215,32 @@ def has_the_same_bits_under_every_driver(subject: MethodSubject) -> None:
 
 def takes_the_steps_that_it_accepts(subject: MethodSubject) -> None:
     """Assert that local steps change the model, where the exchange says that it takes them."""
-    some, *more = [_states(subject.train(method)) for method in subject.variants()]
-    for other in more:
-        same = [torch.equal(one, two) for (_, one), (_, two) in zip(some, other, strict=True)]
-        assert not all(same), "three local steps train as one does"
+    some, *more = subject.variants()
+    once = _states(subject.train(some))
+    for method in more:
+        other = _states(subject.train(method))
+        same = [torch.equal(one, two) for (_, one), (_, two) in zip(once, other, strict=True)]
+        assert not all(same), f"{method.local_updates} trains as no local step does"
+
+
+def has_the_steps_that_it_declares(subject: MethodSubject) -> None:
+    """Assert that the policy of local updates has steps of the kinds that it names, and no other.
+
+    Else an exchange would leave out, without a word, what the policy did not say.
+    """
+    policy = subject.method.local_updates
+    party, holder = policy.party_steps(), policy.holder_steps()
+    found: set[LocalStep] = {LocalStep.REPEATED} if policy.repeats else set()
+    for round in range(4):
+        rows: Rows = np.arange(9, dtype=np.int64) + 9 * round
+        values, key = torch.ones(9, WIDTH), StreamKey(0, "party_0", "kit", round)
+        if list(party.after(PartyBatch(rows, values, values), key)):
+            found.add(LocalStep.STALE_DERIVATIVES)
+        if list(holder.after(HolderBatch(rows, _Ones()), key)):
+            found.add(LocalStep.STALE_EMBEDDINGS)
+    said = ", ".join(sorted(kind.name for kind in policy.kinds)) or "none"
+    has = ", ".join(sorted(kind.name for kind in found)) or "none"
+    assert found == policy.kinds, f"{policy} says it has the steps {said}, and has {has}"
 
 
 def goes_on_from_any_round(subject: MethodSubject) -> None:
@@ -292,6 +331,7 @@ METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
     is_planned,
     has_the_same_bits_under_every_driver,
     takes_the_steps_that_it_accepts,
+    has_the_steps_that_it_declares,
     goes_on_from_any_round,
     lives_with_the_late,
     agrees_with_another,
@@ -317,6 +357,25 @@ def check_method(subject: MethodSubject) -> None:
     """
     for check in METHOD_CHECKS:
         check(subject)
+
+
+# What a policy of local updates is tried on
+
+
+class _Ones:
+    """Embeddings that are ones."""
+
+    present = ("party_0",)
+
+    def fuse(self, own: Tensor | None) -> Tensor:
+        return torch.ones(9, WIDTH)
+
+    def differentiable(self, own: Tensor | None) -> Fused:
+        leaf = torch.ones(9, WIDTH, requires_grad=True)
+        return Fused(leaf, {"party_0": leaf})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
 
 
 # Roles that try one half of an uplink against the other

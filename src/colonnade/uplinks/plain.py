@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.disclosures import Disclosure
+from colonnade.disclosures import HELD_OUT, Disclosure
 from colonnade.effects import Arrivals, Expect, Purpose, Receive, Send, Work
 from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
@@ -39,9 +39,9 @@ class Plain(Uplink):
     link
         How embeddings travel, by default exactly.
     held_out
-        How those of rows travel that are not trained on. By default through a link like ``link``;
-        but exactly where that one remembers each row, as error feedback does: of held-out rows
-        there is nothing to remember.
+        How those of rows travel that are not trained on. By default as ``link`` says: one that
+        remembers nothing takes them too, learned entropy coding leaves them to ``Entropy``, and
+        under error feedback, which knows nothing of these rows, they travel exactly.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class Plain(Uplink):
     held_out: Link | None = None
 
     def __post_init__(self) -> None:
-        if self.held_out is not None and self.held_out.delivery is not Delivery.ANY:
+        if self.held_out is not None and self.held_out.held_out() != self.held_out:
             raise ConfigurationError(
                 f"rows that are held out travel one by one and now and then, so {self.held_out} "
                 "cannot remember them: take a link that remembers nothing"
@@ -86,14 +86,19 @@ class Plain(Uplink):
         )
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
-        """Return that nothing hides embeddings from the label holder."""
+        """Return that nothing hides embeddings from the label holder, and if links differ."""
+        seen = Disclosure(
+            "embeddings",
+            "seen by the label holder as the codec leaves them",
+            to="the label holder",
+            sees="every party's embeddings",
+        )
+        held_out = self._through(Purpose.EVALUATION)
+        if held_out == self.link:
+            return (seen,)
         return (
-            Disclosure(
-                "embeddings",
-                "seen by the label holder as the codec leaves them",
-                to="the label holder",
-                sees="every party's embeddings",
-            ),
+            seen,
+            Disclosure(HELD_OUT, f"evaluated and predicted as {held_out} leaves them"),
         )
 
     def with_links(self, change: Callable[[Link], Link]) -> Plain:
@@ -150,8 +155,7 @@ class Plain(Uplink):
     def _through(self, purpose: Purpose) -> Link:
         if purpose is Purpose.TRAINING:
             return self.link
-        stateless = self.link.delivery is Delivery.ANY
-        return self.held_out or (self.link if stateless else Direct())
+        return self.held_out or self.link.held_out()
 
 
 class _Uploader:

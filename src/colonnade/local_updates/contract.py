@@ -1,0 +1,186 @@
+"""What a policy of local updates is: which steps organisations take without an exchange.
+
+An exchange costs the wire; a step costs only computing. Between two exchanges an organisation may
+go on with what it has. What that is depends on the exchange, so a policy says which kinds of steps
+it has, an exchange which it takes, and what it does not take is refused. Steps that repeat the one
+of the round are a number. The others come from two halves, which a policy makes for each run: a
+party's goes on along derivatives that the party was sent, the label holder's with embeddings that
+it was sent. A half may remember batches, and decides which steps follow; the role takes them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from colonnade.links import Rows
+from colonnade.streams import StreamKey
+from colonnade.uplinks import Collected
+
+__all__ = [
+    "HolderBatch",
+    "HolderSteps",
+    "LocalStep",
+    "LocalUpdates",
+    "PartyBatch",
+    "PartyStep",
+    "PartySteps",
+]
+
+
+class LocalStep(Enum):
+    """Kinds of local steps, by what an organisation goes on with."""
+
+    REPEATED = "every organisation repeats its step on the batch of the round"
+    STALE_DERIVATIVES = "a party goes on along derivatives that it was sent"
+    STALE_EMBEDDINGS = "the label holder goes on with embeddings that it was sent"
+
+
+@dataclass(frozen=True, eq=False)
+class PartyBatch:
+    """What a party has of a batch whose exact step it took.
+
+    Parameters
+    ----------
+    rows
+        Row numbers.
+    sent
+        The embeddings that it sent, before any codec, ``[B, E]``.
+    derivative
+        The derivative there, ``[B, E]``.
+    """
+
+    rows: Rows
+    sent: Tensor
+    derivative: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class PartyStep:
+    """A step of a party.
+
+    Parameters
+    ----------
+    rows
+        The rows that it embeds anew.
+    direction
+        From these embeddings to what it backpropagates in place of a derivative there.
+    """
+
+    rows: Rows
+    direction: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class HolderBatch:
+    """What the label holder has of a batch, and so a step: on its own fresh part and on this.
+
+    Parameters
+    ----------
+    rows
+        Row numbers.
+    collected
+        What the parties sent of them.
+    """
+
+    rows: Rows
+    collected: Collected
+
+
+class PartySteps(Protocol):
+    """A party's half: its steps along derivatives.
+
+    One that inherits from this class takes none and remembers nothing.
+    """
+
+    @property
+    def memory(self) -> int:
+        """How many batches it remembers at most from one round to the next."""
+        return 0
+
+    def after(self, batch: PartyBatch, key: StreamKey) -> Iterable[PartyStep]:
+        """Return the steps that follow the exact one on ``batch``; each is taken before the next.
+
+        ``key`` is for what is drawn.
+        """
+        return ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is remembered between rounds."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        return
+
+
+class HolderSteps(Protocol):
+    """The label holder's half: its steps on embeddings.
+
+    One that inherits from this class takes none and remembers nothing.
+    """
+
+    @property
+    def memory(self) -> int:
+        """How many batches it remembers at most from one round to the next."""
+        return 0
+
+    def after(self, batch: HolderBatch, key: StreamKey) -> Iterable[HolderBatch]:
+        """Return the batches of the steps that follow the exact one on ``batch``.
+
+        ``key`` is for what is drawn.
+        """
+        return ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is remembered between rounds."""
+        return {}
+
+    def load_state_dict(
+        self, state: Mapping[str, Any], recalled: Callable[[Mapping[str, Any]], Collected]
+    ) -> None:
+        """Restore what ``state_dict`` returned.
+
+        ``recalled`` makes a ``Collected`` of its ``state_dict``.
+        """
+        return
+
+
+@runtime_checkable
+class LocalUpdates(Protocol):
+    """Which steps follow the exchange of a round; a frozen value.
+
+    One that inherits from this class answers for each kind of step that it has none.
+    """
+
+    @property
+    @abstractmethod
+    def kinds(self) -> frozenset[LocalStep]:
+        """The kinds of steps that it has: of each a step or more, of others none."""
+        ...
+
+    @property
+    def repeats(self) -> int:
+        """Of ``REPEATED`` steps, how many follow the exact one."""
+        return 0
+
+    def party_steps(self) -> PartySteps:
+        """Make a party's half, whose steps are along ``STALE_DERIVATIVES``."""
+        return _NoPartySteps()
+
+    def holder_steps(self) -> HolderSteps:
+        """Make the label holder's half, whose steps are on ``STALE_EMBEDDINGS``."""
+        return _NoHolderSteps()
+
+
+class _NoPartySteps(PartySteps):
+    pass
+
+
+class _NoHolderSteps(HolderSteps):
+    pass
