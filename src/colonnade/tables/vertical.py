@@ -14,13 +14,14 @@ from torch import Tensor
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features, take
 from colonnade.tables.align import align_ids, checked_ids
-from colonnade.tables.fitted import FittedTransformer, fitted
+from colonnade.tables.fitted import FittedTransformer, fitted_and_notes
 from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.labels import Task, encode_labels
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.new_rows import Absent, same_people
 from colonnade.tables.notes import tell
+from colonnade.tables.spellings import told_apart
 from colonnade.tables.splitting import HashSplit, Splitting
 from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table
 from colonnade.tables.together import LABELS, rows_together
@@ -264,9 +265,11 @@ def vertical_tables(
         party: tuple(name for name in table.schema if name != id) for party, table in given.items()
     }
     kept = {party: SelectedRows(given[party], rows[party], columns[party]) for party in given}
-    learned = {party: fitted(own[party], kept[party], train, party) for party in given}
+    taught = {party: fitted_and_notes(own[party], kept[party], train, party) for party in given}
+    learned = {party: transformer for party, (transformer, _) in taught.items()}
     made = {party: learned[party].features_and_notes(kept[party]) for party in given}
-    notes = (*found.notes, *(note for _, told in made.values() for note in told))
+    of_columns = (note for _, told in (*taught.values(), *made.values()) for note in told)
+    notes = (*found.notes, *_of_classes(encoded.classes), *of_columns)
     tell(notes)
     return VerticalTables(
         ids=ids,
@@ -353,6 +356,13 @@ def _check_classes(labels: Tensor, classes: tuple[Any, ...], train: NDArray[np.i
             f"no training row is of class {listed(absent)}, so no model can learn it; "
             "leave its rows out, or divide by another seed"
         )
+
+
+def _of_classes(classes: tuple[Any, ...] | None) -> tuple[str, ...]:
+    if not classes or not isinstance(classes[0], str):
+        return ()
+    note = told_apart("the labels", pl.Series(classes))
+    return () if note is None else (note,)
 
 
 def _transformer_of_each(transformers: Any, parties: tuple[str, ...]) -> dict[str, Any]:
