@@ -1,0 +1,115 @@
+"""Mistakes about whose rows are whose: told of, or put right, where they can be seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from colonnade.errors import DataError, DataWarning
+from colonnade.estimators import VerticalClassifier
+from colonnade.tables import align, vertical_tables
+
+ROWS = 200
+RANDOM = np.random.default_rng(3)
+WHO = [f"P{i:04}" for i in range(ROWS)]
+INCOME, SPENT = RANDOM.normal(size=(2, ROWS))
+BUYS = (INCOME > 0).astype(int)
+QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 40, "hidden": (4,)}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def bank(who: Any = WHO, name: str | None = "who") -> pd.DataFrame:
+    return pd.DataFrame({"income": INCOME}, pd.Index(who, name=name))
+
+
+def shop(who: Any = WHO, name: str | None = "who") -> pd.DataFrame:
+    return pd.DataFrame({"spent": SPENT}, pd.Index(who, name=name))
+
+
+@pytest.mark.parametrize("name", ["who", None])
+def test_aligned_tables_whose_index_says_otherwise(name: str | None) -> None:
+    turned = WHO[::-1]
+    with pytest.warns(DataWarning, match=r"the index of 'bank' and 'shop' differs in row 0"):
+        vertical_tables({"bank": bank(name=name), "shop": shop(turned, name)}, BUYS, aligned=True)
+    labels = pd.Series(BUYS, pd.Index(turned, name=name))
+    with pytest.warns(DataWarning, match=r"the index of 'bank' and 'labels' differs"):
+        vertical_tables({"bank": bank(name=name), "shop": shop(name=name)}, labels, aligned=True)
+    # Numbers of rows, the same people, and ids of each company's own.
+    for other in (shop(range(5, 5 + ROWS), None), shop(name=name), shop(turned, "customer")):
+        vertical_tables({"bank": bank(name=name), "shop": other}, BUYS, aligned=True)
+
+
+def test_aligned_tables_whose_texts_say_otherwise() -> None:
+    tables = {
+        "bank": pl.DataFrame({"mail": [f"{one}@here" for one in WHO], "income": INCOME}),
+        "shop": pl.DataFrame({"mail": [f"{one}@there" for one in WHO], "spent": SPENT}),
+    }
+    with pytest.warns(DataWarning) as told:
+        vertical_tables(tables, BUYS, aligned=True)
+    assert "'mail', which looks like an id, with other values" in str(told[0].message)
+    same = tables | {
+        "shop": pl.DataFrame({"mail": [f" {one}@HERE" for one in WHO], "spent": SPENT})
+    }
+    with pytest.warns(DataWarning) as told:
+        vertical_tables(same, BUYS, aligned=True)
+    assert all("values are different" in str(one.message) for one in told)
+
+
+def test_indices_of_other_people_do_not_lead_to_aligned() -> None:
+    others = [f"P{i:04}" for i in range(50, 50 + ROWS)]
+    with pytest.raises(DataError, match=r"is in one only; say id='who', by which") as caught:
+        vertical_tables({"bank": bank(), "shop": shop(others)}, BUYS)
+    assert "aligned" not in str(caught.value)
+    labels = pd.Series(BUYS, pd.Index(WHO, name="who"), name="buys")
+    model = VerticalClassifier(id="who", **QUICK)
+    with pytest.warns(DataWarning, match="50 of 200 people with a label are left out"):
+        model.fit({"bank": bank(), "shop": shop(others)}, labels)
+
+
+def test_an_index_that_is_called_as_the_id_is() -> None:
+    labels = pd.DataFrame({"buys": BUYS}, pd.Index(WHO, name="who"))
+    tables = {"bank": bank(), "shop": shop(WHO[::-1]).reset_index()}
+    found = vertical_tables(tables, labels, id="who")
+    assert found.columns == {"bank": ("income",), "shop": ("spent",)}
+    model = VerticalClassifier(id="who", **QUICK).fit(tables, labels)
+    flat = {name: table.reset_index() for name, table in tables.items() if name == "bank"}
+    assert (model.predict(tables) == model.predict(tables | flat)).all()
+    assert 0 <= model.score(tables, labels["buys"]) <= 1
+    with_labels = {"bank": bank().assign(buys=BUYS), "shop": shop()}
+    again = VerticalClassifier(id="who", **QUICK).fit(with_labels, "buys")
+    assert again.label_holder_ == "bank"
+    assert align(tables, "who").ids.to_list() == sorted(WHO)
+    one = bank().assign(spent=SPENT, buys=BUYS)
+    model = VerticalClassifier(parties={"a": ["income"], "b": ["spent"]}, id="who", **QUICK)
+    model.fit(one, "buys")
+    with pytest.raises(DataError, match=r"the table of 'bank' has no column 'whom'; did you mean"):
+        VerticalClassifier(id="whom", **QUICK).fit(
+            {n: t.reset_index() for n, t in with_labels.items()}, "buys"
+        )
+
+
+def test_labels_in_a_column_of_no_party() -> None:
+    one = pl.DataFrame({"income": INCOME, "spent": SPENT, "buys": BUYS})
+    model = VerticalClassifier(parties={"a": ["income"], "b": ["spent"]}, **QUICK)
+    model.fit(one, "buys")
+    assert model.label_holder_ == "label_holder"
+    assert model.score(one, "buys") == model.score(one, BUYS)
+    with pytest.raises(DataError, match=r"'buy' is in no table; did you mean 'buys'\?"):
+        model.fit(one, "buy")
+
+
+def test_many_people_who_are_left_out_are_told_of() -> None:
+    tables = {
+        "bank": pl.DataFrame({"who": WHO, "income": INCOME}),
+        "shop": pl.DataFrame({"who": WHO, "spent": SPENT}).head(60),
+    }
+    labels = pl.DataFrame({"who": WHO, "buys": BUYS})
+    model = VerticalClassifier(id="who", **QUICK)
+    with pytest.warns(DataWarning, match=r"140 of 200 people.* no row of them at 'shop' \(140\)"):
+        model.fit(tables, labels)
+    assert any("140 of 200" in one for one in model.run_.summary["warnings"])
+    model.fit(tables | {"shop": pl.DataFrame({"who": WHO, "spent": SPENT}).head(170)}, labels)
