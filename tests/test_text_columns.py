@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from colonnade.errors import DataError, DataWarning
-from colonnade.tables import TableTransformer, read_table, vertical_tables
+from colonnade.tables import TableTransformer, encode_labels, read_table, vertical_tables
 
 RANDOM = np.random.default_rng(0)
 ROWS = 2000
@@ -154,3 +154,24 @@ def test_classes_and_categories_that_differ_in_case_or_spaces() -> None:
     assert len(caught) == 2
     assert "the labels: 1 of 3 different values are like another one" in found.warnings[0]
     assert "'bank': column 'town': 1 of 3" in found.warnings[1]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+@pytest.mark.parametrize("row", [1, 9000])
+def test_a_file_that_is_not_utf_8(tmp_path: Path, encoding: str, row: int) -> None:
+    lines = ["town,age", *(f"{'Zürich' if i == row else 'Bern'},{i}" for i in range(10_000))]
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(lines), encoding=encoding)
+    with pytest.raises(DataError, match="it is not written in UTF-8; save it as UTF-8"):
+        read_table(path)
+
+
+def test_what_labels_want_is_said_of_estimators() -> None:
+    for labels, advice in (
+        (["1,5", "2,5"] * 30, "read the table with decimal=','.*VerticalClassifier"),
+        (["a", "b"] * 30, "convert them, or learn classes.*VerticalClassifier"),
+    ):
+        with pytest.raises(DataError, match=advice):
+            encode_labels(labels, "regression")
+    with pytest.raises(DataError, match="VerticalRegressor"):
+        encode_labels([i + 0.5 for i in range(60)], "classification")

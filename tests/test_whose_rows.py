@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from colonnade.errors import DataError, DataWarning
+from colonnade import cli
+from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.estimators import VerticalClassifier
-from colonnade.tables import align, vertical_tables
+from colonnade.tables import IdForm, align, vertical_tables
 
 ROWS = 200
 RANDOM = np.random.default_rng(3)
@@ -113,3 +115,48 @@ def test_many_people_who_are_left_out_are_told_of() -> None:
         model.fit(tables, labels)
     assert any("140 of 200" in one for one in model.run_.summary["warnings"])
     model.fit(tables | {"shop": pl.DataFrame({"who": WHO, "spent": SPENT}).head(170)}, labels)
+
+
+def test_ids_of_other_kinds_are_told_the_form_that_finds_them() -> None:
+    numbers = pl.DataFrame({"who": range(ROWS), "income": INCOME})
+    zeros = pl.DataFrame({"who": [f"{i:06}" for i in range(ROWS)], "spent": SPENT})
+    with pytest.raises(DataError, match=r"say normalise=IdForm\(pad=6\) \(YAML: ids: {pad: 6}\)"):
+        align({"bank": numbers, "shop": zeros}, "who")
+    found = align({"bank": numbers, "shop": zeros}, "who", IdForm(pad=6))
+    assert len(found.ids) == ROWS
+    points = pl.DataFrame({"who": [f"{i}.0" for i in range(ROWS)], "spent": SPENT})
+    text = numbers.cast({"who": pl.String})
+    for other in (numbers, text):
+        with pytest.raises(DataError, match=r"'shop' have '.0' behind them.*astype\('Int64'\)"):
+            align({"bank": other, "shop": points}, "who")
+
+
+def test_a_table_of_labels_without_its_id() -> None:
+    labels = pl.DataFrame({"who": WHO, "buys": BUYS})
+    bank = pl.DataFrame({"who": WHO, "income": INCOME})
+    with pytest.raises(ConfigurationError, match=r"or say id=\.\.\. if another one is the ids"):
+        vertical_tables({"bank": bank}, labels)
+
+
+def test_plan_says_who_is_left_out_and_whose_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    who = list(range(ROWS))
+    pl.DataFrame({"who": who, "income": INCOME}).write_csv(tmp_path / "bank.csv")
+    pl.DataFrame({"who": who, "buys": BUYS}).tail(150).write_csv(tmp_path / "labels.csv")
+    pl.DataFrame({"who": who, "spent": SPENT}).head(120).write_csv(tmp_path / "shop.csv")
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        "data:\n  id: who\n  parties: {bank: {source: bank.csv}, shop: {source: shop.csv}}\n"
+        "  labels: {source: labels.csv, column: buys}\n",
+        encoding="utf-8",
+    )
+    cli.app(["plan", str(config)], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "left out: 80 of 150 people with a label, who have no row at shop (80)" in told
+    assert "names no data" not in told
+    assert "…" not in told
+    config.write_text("training: {epochs: 1}\n", encoding="utf-8")
+    cli.app(["plan", str(config)], standalone_mode=False)
+    assert "names no data, so this is about mnist5k" in " ".join(capsys.readouterr().out.split())
