@@ -334,7 +334,7 @@ def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table
             raise ConfigurationError(
                 f"the table of labels must have one column beside the id, not {len(others)}"
                 + (f" ({listed(others)})" if others else "")
-                + "; keep the one to predict, or name it (label_column of vertical_tables)"
+                + "; keep the one to predict, or name it by label_column=... (of vertical_tables)"
                 + ("; or say id=... if another one is the ids" if id is None else "")
             )
         column = others[0]
