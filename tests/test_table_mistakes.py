@@ -215,7 +215,7 @@ def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cell: str) -> None:
     path = csv(tmp_path, "id,age\n" + "".join(f"{i},{a}\n" for i, a in enumerate([*ages, cell])))
     message = refusal(transformed, path)
     assert f"row 60, column 'age': {cell!r} is no number" in message
-    assert f"missing=[{cell!r}] (YAML: missing: [{cell}])" in message
+    assert f'missing=[{cell!r}] (YAML: missing: ["{cell}"])' in message
     assert "name the column in categorical" in message
     assert transformed(path, missing=[cell]).feature_names_[0] == "id"
     text = TableTransformer(categorical=["age"]).fit(read_table(path))

@@ -195,7 +195,10 @@ def test_regression() -> None:
 
 def test_one_of_several_columns_of_labels() -> None:
     labels = ANSWERS.with_columns(other=pl.col("id") % 3)
-    assert "not 2 ('bought', 'other'); say label_column=" in refusal(labels=labels)
+    assert (
+        "not 2 ('bought', 'other'); keep the one to predict, or name it by label_column="
+        in refusal(labels=labels)
+    )
     found = made(labels=labels, label_column="other")
     assert found.classes == (0, 1, 2)
 

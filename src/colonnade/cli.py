@@ -201,13 +201,26 @@ def compare(
 def plan(config: _Config, set_: _Set = None, data: _Data = None, json_: _Json = False) -> None:
     """Say what a run will cost before any training: bytes, time on the network, memory."""
     from colonnade.console import plan_tables
+    from colonnade.reports import left_out
 
-    costs = _parsed(config, set_, data).plan()
+    run = _parsed(config, set_, data)
+    federation = run.build_federation()
+    costs = run.plan(federation)
     if json_:
         say(out, json.dumps(costs.as_dict()))
         return
+    if "data" not in run.model_fields_set:
+        say(out, f"{config} names no data, so this is about {run.data.name}; name yours in data:")
     for table in plan_tables(costs):
         out.print(table)
+    counted = {
+        "people": federation.people,
+        "rows_train": len(federation.train_rows),
+        "rows_validation": len(federation.validation_rows),
+        "rows_test": len(federation.test_rows),
+    }
+    if absent := left_out(counted):
+        say(out, absent)
 
 
 @app.command()

@@ -88,6 +88,8 @@ def _memory(plan: Plan) -> Table:
     table = _table("Memory, besides the program itself", "organisation", *columns)
     for name, memory in plan.memory.items():
         table.add_row(name, *(human_bytes(getattr(memory, column)) for column in columns))
+    for column in table.columns:  # eight, which in a narrow window take two lines and are not cut
+        column.no_wrap, column.overflow = False, "fold"
     return table
 
 

@@ -65,7 +65,8 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
         Bottom models of parties that differ: modules, or ``Layers``.
     transformers
         How tables become features: a scikit-learn transformer, or one for each party;
-        ``TableTransformer()`` by default.
+        ``TableTransformer()`` by default. Where a message says to name a column in ``categorical``
+        or ``ignore``, it is ``{"shop": TableTransformer(categorical=["zip"])}``.
     learning_rate
         Of Adam, where no other optimiser is given.
     optimiser, scheduler

@@ -34,11 +34,14 @@ from colonnade.reports import write_page
 from colonnade.runs import Run
 from colonnade.tables import HashSplit, IdForm, VerticalTables, vertical_tables
 from colonnade.tables.new_rows import Absent
+from colonnade.tables.notes import tell
 from colonnade.tables.table import Table
 from colonnade.tables.truth import truth
 from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["VerticalEstimator"]
+
+_MANY = 0.2  # of the people with a label who are left out, of which is told
 
 
 class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
@@ -123,6 +126,9 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
 
         Warns
         -----
+        DataWarning
+            If more than a fifth of the people with a label are left out, since some company has no
+            row of them; or columns, classes or ids should be looked at.
         sklearn.exceptions.ConvergenceWarning
             If the epochs ran out with the metric of the validation rows still getting better.
         """
@@ -215,6 +221,9 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         )
         if self.validation and not self.metrics:
             _check_judges(data)
+        if (note := _left_out(data)) is not None:
+            tell([note])
+            data = replace(data, warnings=(*data.warnings, note))
         return data, self.label_holder or owner or "label_holder"
 
     def _trained(
@@ -303,6 +312,19 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
     def _are_aligned(self) -> bool:
         # Rows of one table that is divided by columns belong together.
         return self.aligned or (self.parties is not None and self.id is None)
+
+
+def _left_out(data: VerticalTables) -> str | None:
+    """Return how many people with a label are left out, where they are many; None else."""
+    people, kept = data.people, len(data.labels)
+    if people is None or people["left_out"] <= _MANY * (people["left_out"] + kept):
+        return None
+    where = ", ".join(f"{name!r} ({count})" for name, count in people["absent"].items() if count)
+    return (
+        f"{people['left_out']} of {people['left_out'] + kept} people with a label are left out of "
+        f"training, since there is no row of them at {where}; check the ids if you expected more "
+        "of them to be there"
+    )
 
 
 def _check_judges(data: VerticalTables) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.tables import as_frame
-from colonnade.tables.table import Table, as_table
+from colonnade.tables.names import check_present, meant
+from colonnade.tables.table import Table, as_table, keyed, whole
 from colonnade.tables.truth import check_index, with_ids
 
 __all__ = ["Given", "given", "party_tables"]
@@ -68,17 +68,27 @@ def given(
     (['income'], ['default'], 'bank')
     """
     tables = party_tables(X, parties, id)
+    beside = [] if id is None else [id]
     if not isinstance(y, str):
         if not aligned:
             check_index(y, X if isinstance(X, Mapping) and parties is None else {"X": X})
         return Given(tables, with_ids(y, id), None)
     owners = [name for name, table in tables.items() if y in table.schema]
+    if not owners and parties is not None and y in (both := keyed(as_table(X), id)).schema:
+        return Given(tables, as_table(both, [*beside, y]), None)  # a column of nobody's
     if len(owners) != 1:
-        found = f"in the tables of {' and '.join(owners)}" if owners else "in no table"
-        raise DataError(f"the column of labels {y!r} is {found}; it must be in one")
+        if owners:
+            raise DataError(
+                f"the column of labels {y!r} is in the tables of {' and '.join(owners)}; it must "
+                "be in one"
+            )
+        names = [*as_table(X).schema] if parties is not None else []
+        names += [name for table in tables.values() for name in table.schema]
+        raise DataError(f"the column of labels {y!r} is in no table; {meant(y, names)}")
     owner = owners[0]
     table = tables[owner]
-    labels = as_table(table, [y] if id is None else [id, y])
+    check_present(f"the table of {owner!r}", beside, list(table.schema))
+    labels = as_table(table, [*beside, y])
     tables[owner] = as_table(table, [name for name in table.schema if name != y])
     return Given(tables, labels, owner)
 
@@ -105,12 +115,12 @@ def party_tables(
     {'bank': ['id', 'income'], 'shop': ['id', 'visits']}
     """
     if isinstance(X, Mapping) and parties is None:
-        return {name: as_table(table) for name, table in X.items()}
+        return {name: keyed(as_table(table), id) for name, table in X.items()}
     if parties is None:
         raise ConfigurationError(
             "give each party's table in a dict, or one table and parties={name: columns}"
         )
-    frame = as_frame(X)
+    frame = whole(keyed(as_table(X), id))
     key = [] if id is None else [id]
     divided: dict[str, Table] = {}
     for name, columns in parties.items():

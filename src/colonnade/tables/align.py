@@ -21,7 +21,7 @@ from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
 from colonnade.tables.near_ids import near_miss
 from colonnade.tables.notes import tell
-from colonnade.tables.table import Table, as_table, whole
+from colonnade.tables.table import Table, as_table, keyed, whole
 
 __all__ = ["Aligned", "Alignment", "align", "align_ids", "checked_ids"]
 
@@ -103,7 +103,7 @@ def align(frames: Mapping[str, Any], id: str, normalise: IdForm | None = None) -
     """
     if not frames:
         raise ConfigurationError("there is no table to align")
-    tables = {name: as_table(data) for name, data in frames.items()}
+    tables = {name: keyed(as_table(data), id) for name, data in frames.items()}
     found = align_ids({n: checked_ids(n, table, id, normalise) for n, table in tables.items()})
     tell(found.notes)
     return Aligned(
@@ -149,7 +149,7 @@ def align_ids(ids: Mapping[str, pl.Series]) -> Alignment:
     notes = tuple(miss.sentence(next(iter(ids)), name) for name, miss in misses.items())
     if common.is_empty():
         examples = ", ".join(f"{name!r} has {_example(values)}" for name, values in ids.items())
-        advice = notes[0] if notes else "check what the ids mean"
+        advice = notes[0] if notes else _points(ids) or "check what the ids mean"
         raise DataError(f"no id occurs in all tables ({examples}); {advice}")
     rows = {}
     for name, values in everyone.items():
@@ -231,9 +231,37 @@ def _check_alike(ids: Mapping[str, pl.Series]) -> None:
         if ids[name].dtype != ids[first].dtype:
             raise DataError(
                 f"the ids of {first!r} are {_kind(ids[first])} ({_example(ids[first])}), those of "
-                f"{name!r} are {_kind(ids[name])} ({_example(ids[name])}); give both the same "
-                "type, or say normalise=IdForm() (YAML: ids: {}), by which numbers are text"
+                f"{name!r} are {_kind(ids[name])} ({_example(ids[name])}); "
+                + (_points(ids) or _as_text(ids))
             )
+
+
+def _as_text(ids: Mapping[str, pl.Series]) -> str:
+    """Return how numbers and text become alike, zeros in front and all."""
+    text = pl.concat([each.rename("") for each in ids.values() if each.dtype == pl.String])
+    codes = text.str.strip_chars()
+    if not codes.str.contains("^0[0-9]{1,63}$").any():
+        return (
+            "give both the same type, or say normalise=IdForm() (YAML: ids: {}), by which numbers "
+            "are text"
+        )
+    pad = max(codes.filter(codes.str.contains("^[0-9]{1,64}$")).str.len_chars())
+    return (
+        f"say normalise=IdForm(pad={pad}) (YAML: ids: {{pad: {pad}}}), by which numbers are text "
+        f"of {pad} digits with zeros in front, or give both the same type"
+    )
+
+
+def _points(ids: Mapping[str, pl.Series]) -> str | None:
+    """Return what to do where whole numbers have become text with a point; None where not."""
+    for name, values in ids.items():
+        if values.dtype == pl.String and values.str.contains(r"^[0-9]+\.0$").all():
+            return (
+                f"the ids of {name!r} have '.0' behind them, as whole numbers have that were "
+                "floats; make whole numbers of them first (in pandas: "
+                ".astype(float).astype('Int64'))"
+            )
+    return None
 
 
 def _kind(ids: pl.Series) -> str:

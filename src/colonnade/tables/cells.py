@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.numerals import MISSING
 from colonnade.tables.place import Place
+from colonnade.tables.writings import is_date, is_written_number, share_of
 
 __all__ = ["check_text", "check_whole", "is_code"]
 
 _MOSTLY = 0.9  # of the different values that are numbers, in a column that should be one of numbers
+_PARTLY = 0.5  # of them, in a column of which it is told
+_CODES = 0.05  # of the numbers that have a zero in front, in a column of codes of any length
 _CODE = r"^[+-]?0[0-9]+$"  # a number would lose the zero
 _COMMA = r"^[+-]?[0-9]+,[0-9]+$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})+$"
 _EXACT = 2**53
+_MANY = 100  # different values; of fewer rows it says little that each occurs once
 
 
 def is_code(text: pl.Series) -> pl.Series:
@@ -26,27 +32,48 @@ def is_code(text: pl.Series) -> pl.Series:
     return text.str.contains(_CODE)
 
 
-def check_text(name: str, values: pl.Series, few: int, place: Place) -> None:
-    """Raise ``DataError`` if a column of text seems to be one of numbers.
+def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | None:
+    """Raise ``DataError`` if a column of text seems to be one of numbers or dates.
 
-    It does if more than 90 % of its different values, names of missing ones aside, are numbers, or
-    would be with a decimal point for a comma; or if all are, more than ``few``, and some of them
-    fractions. Digits with a zero in front are codes, and a column that has some is text.
+    It seems to be one of numbers if more than 90 % of its different values, names of missing ones
+    aside, are numbers, or would be with a decimal point for a comma; if all are, more than ``few``,
+    and some of them fractions; or if they are so many and written with marks between thousands or
+    with a unit. More than ``few`` dates are refused as typed ones are. Digits with a zero in front
+    are codes if more than 5 % of the numbers have one or all numbers are of one length, and a
+    column of codes is text.
+
+    Where it may be text all the same, what should be known is returned: that of more than ``few``
+    different values all are whole numbers or more than half are numbers; or that of more than 100
+    nearly all occur once.
 
     >>> check_text("age", pl.Series([*map(str, range(40)), "old"]), 16, str)
     Traceback (most recent call last):
     ...
-    colonnade.errors.DataError: 40, column 'age': 'old' is no number, and 40 of the 41 different values are: correct it, read the table with missing=['old'] (YAML: missing: [old]) if it stands for none, or name the column in categorical if it is text
+    colonnade.errors.DataError: 40, column 'age': 'old' is no number, and 40 of the 41 different values are: correct it, read the table with missing=['old'] (YAML: missing: ["old"]) if it stands for none, or name the column in categorical if it is text
+    >>> check_text("name", pl.Series([f"Ann {'i' * i}" for i in range(200)]), 16, str)
+    "column 'name': 200 of 200 values are different, and hashed they teach next to nothing of new rows; name it in ignore if it is a name or an id, make a number or a few categories of it, or name it in categorical if that is right"
     """  # noqa: E501 - a message is one line
     distinct = values.drop_nulls().unique(maintain_order=True)
     text = distinct.str.strip_chars()
-    if is_code(text).any():
-        return
     absent = text.is_in(list(MISSING))
     number = text.cast(pl.Float64, strict=False).is_not_null() & ~absent
     comma = text.str.contains(_COMMA)
     all_of_them = len(distinct) - int(absent.sum())  # that say anything
-    if comma.any() and (number | comma).sum() > _MOSTLY * all_of_them:
+    mostly = _MOSTLY * all_of_them
+    codes = is_code(text)
+    if codes.any():
+        if _are_codes(text.filter(number | comma)):
+            return _hardly_repeated(name, values, distinct, few)
+        if (number | comma).sum() > mostly:
+            found = distinct.filter(codes)[0]
+            raise DataError(
+                f"{_where(name, values, found, place)}: {found!r} has a zero in front, as "
+                f"{codes.sum()} of the {len(distinct)} different values have: take it away if they "
+                "are numbers, or name the column in categorical if they are codes"
+            )
+    if all_of_them > few and number.sum() <= mostly:
+        _refuse_other_writings(name, values, distinct, place)
+    if comma.any() and (number | comma).sum() > mostly:
         found = distinct.filter(comma)[0]
         where = _where(name, values, found, place)
         if text.filter(comma).str.contains(_THOUSANDS).all():
@@ -68,15 +95,24 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> None:
                 f"all {all_of_them} different values are; make numbers of them, or name the column "
                 "in categorical if it is text"
             )
-        return
-    if number.sum() > _MOSTLY * all_of_them:
+        return _hashed_numbers(name, distinct) if all_of_them > few else None
+    if number.sum() > mostly:
         found = distinct.filter(~number & ~absent if number.sum() < all_of_them else absent)[0]
         raise DataError(
             f"{_where(name, values, found, place)}: {found!r} is no number, and {number.sum()} of "
             f"the {len(distinct)} different values are: correct it, read the table with "
-            f"missing=[{found!r}] (YAML: missing: [{found}]) if it stands for none, or name the "
-            "column in categorical if it is text"
+            f"missing=[{found!r}] (YAML: missing: [{json.dumps(found, ensure_ascii=False)}]) if it "
+            "stands for none, or name the column in categorical if it is text"
         )
+    if all_of_them > few and number.sum() > _PARTLY * all_of_them:
+        found = distinct.filter(~number & ~absent)[0]
+        return (
+            f"column {name!r}: {number.sum()} of the {len(distinct)} different values are numbers, "
+            f"and others are not, such as {found!r} in {_row(values, found, place)}, so all are "
+            "hashed as text; correct those if the column is one of numbers, or name it in "
+            "categorical if it is text"
+        )
+    return _hardly_repeated(name, values, distinct, few)
 
 
 def check_whole(name: str, values: pl.Series, place: Place) -> None:
@@ -100,5 +136,62 @@ def check_whole(name: str, values: pl.Series, place: Place) -> None:
     )
 
 
+def _are_codes(numbers: pl.Series) -> bool:
+    """Return whether numbers of which some have a zero in front are codes."""
+    enough = share_of(is_code(numbers), len(numbers)) > _CODES
+    return enough or numbers.str.len_chars().n_unique() == 1
+
+
+def _refuse_other_writings(name: str, values: pl.Series, distinct: pl.Series, place: Place) -> None:
+    """Refuse dates, and numbers with marks between thousands or a unit."""
+    text = distinct.str.strip_chars()
+    said = ~text.is_in(list(MISSING))
+    dates = is_date(text)
+    if share_of(dates, int(said.sum())) > _MOSTLY:
+        found = distinct.filter(dates)[0]
+        raise DataError(
+            f"{_where(name, values, found, place)}: {found!r} is a date or time written as text, "
+            "which would be hashed; make numbers of the column first, such as an age in years, or "
+            "name it in ignore, or in categorical if it is text"
+        )
+    written = is_written_number(text)
+    plain = text.cast(pl.Float64, strict=False).is_not_null() | text.str.contains(_COMMA)
+    if written.any() and share_of((written | plain) & said, int(said.sum())) > _MOSTLY:
+        found = distinct.filter(written)[0]
+        raise DataError(
+            f"{_where(name, values, found, place)}: {found!r} seems to be a number with marks "
+            "between thousands, a unit or a sign; make plain numbers of the column, or name it in "
+            "categorical if it is text"
+        )
+
+
+# The next two name no value: it may be somebody's name or id, and what they say of tables is shown
+# on the page of the run.
+
+
+def _hashed_numbers(name: str, distinct: pl.Series) -> str:
+    return (
+        f"column {name!r}: all {len(distinct)} different values are whole numbers written as text, "
+        "and are hashed as categories; make numbers of them, or name the column in categorical if "
+        "they are codes, in ignore if they are ids"
+    )
+
+
+def _hardly_repeated(name: str, values: pl.Series, distinct: pl.Series, few: int) -> str | None:
+    """Return that nearly no value occurs twice, so that hashing tells nothing of new rows."""
+    count = len(values) - values.null_count()
+    if len(distinct) <= max(few, _MANY, _MOSTLY * count):
+        return None
+    return (
+        f"column {name!r}: {len(distinct)} of {count} values are different, and hashed they teach "
+        "next to nothing of new rows; name it in ignore if it is a name or an id, make a number or "
+        "a few categories of it, or name it in categorical if that is right"
+    )
+
+
 def _where(name: str, values: pl.Series, found: str, place: Place) -> str:
-    return f"{place(int((values == found).arg_true()[0]))}, column {name!r}"
+    return f"{_row(values, found, place)}, column {name!r}"
+
+
+def _row(values: pl.Series, found: str, place: Place) -> str:
+    return place(int((values == found).arg_true()[0]))

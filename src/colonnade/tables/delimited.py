@@ -92,7 +92,7 @@ def read_delimited(
             glob=False,
         )
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
+        raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
     frame = frame.rename({own[name]: name for name in wanted})
     if frame.is_empty():
         raise DataError(f"{path} has a header and no rows")
@@ -183,7 +183,7 @@ def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str
         with _opener(path)(path, "rt", encoding="utf-8-sig", newline="") as lines:
             header = next(csv.reader(lines, delimiter=separator), [])
     except (UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
+        raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
     if not header:
         raise DataError(f"{path} is empty; expected a line of column names, and rows")
     if names is not None:
@@ -216,6 +216,14 @@ def _other_separator(header: Sequence[str]) -> str | None:
     if len(header) != 1:
         return None
     return next((other for other in (";", "\t", "|", ",") if other in header[0]), None)
+
+
+def _why(error: Exception) -> str:
+    """Return why a file cannot be read, with the remedy where it is its encoding."""
+    line = _line(error)
+    if isinstance(error, UnicodeDecodeError) or re.search("utf-?8", line, re.IGNORECASE):
+        return "it is not written in UTF-8; save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
+    return line
 
 
 def _line(error: Exception) -> str:

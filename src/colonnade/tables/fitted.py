@@ -19,7 +19,7 @@ from colonnade.tables.notes import tell
 from colonnade.tables.table import SelectedRows, Table, as_table, whole
 from colonnade.tables.transformer import TableTransformer
 
-__all__ = ["FittedTransformer", "fitted"]
+__all__ = ["FittedTransformer", "fitted", "fitted_and_notes"]
 
 _ROWS = 2**14
 
@@ -54,6 +54,15 @@ def fitted(
     >>> fitted(MinMaxScaler(), people, np.array([0, 1])).transform(people).flatten()
     tensor([0., 1., 3.])
     """
+    found, notes = fitted_and_notes(transformer, frame, rows, name)
+    tell(notes)
+    return found
+
+
+def fitted_and_notes(
+    transformer: Any, frame: Any, rows: NDArray[np.int64], name: str = ""
+) -> tuple[FittedTransformer, tuple[str, ...]]:
+    """Return what ``fitted`` does, and what it would warn of."""
     for method in ("fit", "transform"):
         if isinstance(transformer, type) or not callable(getattr(transformer, method, None)):
             raise ConfigurationError(
@@ -67,15 +76,18 @@ def fitted(
             f"{_of(name)}{_called(transformer)} cannot be cloned, as scikit-learn's can: {error}"
         ) from error
     table = as_table(frame)
+    notes: tuple[str, ...] = ()
     if len(rows) == 0:
         raise DataError(f"{_of(name)}there are no training rows to fit {_called(own)} on")
     rows = np.asarray(rows, dtype=np.int64)
     training = table.only(rows) if isinstance(table, SelectedRows) else SelectedRows(table, rows)
-    data = training if isinstance(own, TableTransformer) else whole(training)
     if isinstance(own, TableTransformer):
-        _attempt(own, "check", table, name)
-    _attempt(own, "fit", data, name)
-    return FittedTransformer(own, tuple(table.schema), name)
+        notes = _attempt(own, "check", table, name)
+        _attempt(own, "learn", training, name)
+    else:
+        _attempt(own, "fit", whole(training), name)
+    learned = FittedTransformer(own, tuple(table.schema), name)
+    return learned, tuple(f"{_of(name)}{note}" for note in notes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,9 +135,11 @@ def _is_regression(values: pl.Series, task: Task) -> bool:
 
 def _as_numbers(values: pl.Series, place: Place) -> Tensor:
     if not values.dtype.is_numeric():
+        comma = values.dtype == pl.String and values.str.contains(r"^[+-]?[0-9]+,[0-9]+$").any()
+        first = "read the table with decimal=','" if comma else "convert them"
         raise DataError(
-            f"the labels are like {values[0]!r}, and regression needs numbers; "
-            "convert them, or say task='classification'"
+            f"the labels are like {values[0]!r}, and regression needs numbers; {first}, or learn "
+            "classes (task='classification'; of the estimators, VerticalClassifier)"
         )
     numbers = values.cast(pl.Float64).to_numpy()
     with np.errstate(over="ignore"):
@@ -157,7 +159,8 @@ def _as_classes(values: pl.Series, classes: tuple[Any, ...] | None, place: Place
         elif values.n_unique() > _FEW or not values.is_finite().all():
             raise DataError(
                 f"the labels are fractions with {values.n_unique()} different values, which "
-                "cannot be classes; say task='regression', or cut them into classes"
+                "cannot be classes; learn numbers (task='regression'; of the estimators, "
+                "VerticalRegressor), or cut them into classes"
             )
     if classes is None:
         classes = tuple(values.unique().sort())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from colonnade.errors import DataError
 
-__all__ = ["check_named_once", "check_present", "listed"]
+__all__ = ["check_named_once", "check_present", "listed", "meant"]
 
 _SHOWN = 8  # of the names in a message; a table may have thousands
 
@@ -50,12 +50,18 @@ def check_present(where: str, wanted: Iterable[str], names: Sequence[str]) -> No
     for name in wanted:
         if name in there:
             continue
-        by_lower = {other.lower(): other for other in names}
-        near = [
-            by_lower[match]
-            for match in difflib.get_close_matches(str(name).lower(), by_lower, n=3, cutoff=0.6)
-        ]
-        advice = (
-            f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has {listed(names)}"
-        )
-        raise DataError(f"{where} has no column {name!r}; {advice}")
+        raise DataError(f"{where} has no column {name!r}; {meant(name, names, 'it has')}")
+
+
+def meant(name: str, names: Sequence[str], otherwise: str = "there are") -> str:
+    """Return which of some names was probably meant, else the first of them.
+
+    >>> meant("Age", ["age", "sex"]), meant("town", ["age", "sex"])
+    ("did you mean 'age'?", "there are 'age', 'sex'")
+    """
+    by_lower = {other.lower(): other for other in names}
+    found = difflib.get_close_matches(str(name).lower(), by_lower, n=3, cutoff=0.6)
+    near = [by_lower[match] for match in found]
+    return (
+        f"did you mean {' or '.join(map(repr, near))}?" if near else f"{otherwise} {listed(names)}"
+    )

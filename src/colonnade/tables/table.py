@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from colonnade.tables.frames import as_frame, index_of
 from colonnade.tables.names import check_present
 
-__all__ = ["Batch", "FrameTable", "SelectedRows", "Table", "as_table", "whole"]
+__all__ = ["Batch", "FrameTable", "SelectedRows", "Table", "as_table", "keyed", "whole"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +201,20 @@ def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
             return FrameTable(data.frame.select(columns), data.index)
         return SelectedRows(data, np.arange(data.height), tuple(columns))
     return FrameTable(as_frame(data, columns), index_of(data))
+
+
+def keyed(table: Table, id: str | None) -> Table:
+    """Return a table with the column of ids, which may be the name of its index.
+
+    >>> index = pl.Series("who", ["ann", "bob"])
+    >>> keyed(FrameTable(pl.DataFrame({"age": [41, 37]}), index), "who").column("who").to_list()
+    ['ann', 'bob']
+    """
+    if id is None or id in table.schema or not isinstance(table, FrameTable):
+        return table
+    if table.index is None or table.index.name != id:
+        return table
+    return FrameTable(table.frame.select(table.index, pl.all()), table.index)
 
 
 def whole(table: Table) -> pl.DataFrame:

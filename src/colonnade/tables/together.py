@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.id_form import IdForm
 from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
 from colonnade.tables.table import FrameTable, Table
@@ -180,8 +181,7 @@ def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray
         lacking = sorted(set(map(str, wanted)) ^ set(map(str, index)))
         raise DataError(
             f"{first!r} and {name!r} have different indices, of which {lacking[0]!r} is in one "
-            "only; name a column of ids by id=..., or say aligned=True if the rows are in one "
-            "order already"
+            f"only; {_by_index(wanted, index)}, or keep the rows whose index is in all of them"
             if lacking
             else f"the indices of {first!r} and {name!r} are numbers here and text there; give "
             "both the same type"
@@ -195,6 +195,12 @@ def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray
     rows = np.empty(len(wanted), dtype=np.int64)
     rows[wanted.arg_sort().to_numpy()] = index.arg_sort().to_numpy()
     return rows
+
+
+def _by_index(one: pl.Series, other: pl.Series) -> str:
+    if one.name and one.name == other.name:
+        return f"say id={one.name!r}, by which people whom all tables know are found"
+    return "name a column of ids by id=..."
 
 
 def _counts(index: pl.Series) -> bool:
@@ -218,7 +224,7 @@ def _check_likely(tables: Mapping[str, Table], rows: Mapping[str, NDArray[np.int
 
 def _contradictions(tables: Mapping[str, Table]) -> Iterator[str]:
     """Yield what seems to be ids in tables that are aligned, and differs."""
-    for column, values in _likely(tables).items():
+    for column, values in (_likely(tables) | _texts_apart(tables)).items():
         first, *others = values.values()
         if any(not _equal(first, other) for other in others):
             yield (
@@ -226,6 +232,34 @@ def _contradictions(tables: Mapping[str, Table]) -> Iterator[str]:
                 f"values in the same rows, though they are said to be aligned; say id={column!r} "
                 "in place of aligned if it is one"
             )
+    indices = {
+        name: index
+        for name, table in tables.items()
+        if (index := _index(table)) is not None and (index.name or index.dtype == pl.String)
+    }
+    for (one, index), (other, its) in itertools.combinations(indices.items(), 2):
+        if index.name != its.name or index.dtype != its.dtype or _equal(index, its):
+            continue
+        row = int(index.ne_missing(its).arg_true()[0])
+        instead = f"say id={index.name!r} in place of aligned" if index.name else "drop aligned"
+        yield (
+            f"the index of {one!r} and {other!r} differs in row {row}, though they are said to be "
+            f"aligned; {instead}, by which rows are found by the index, or take it away "
+            "(reset_index(drop=True)) if it says nothing"
+        )
+        return
+
+
+def _texts_apart(tables: Mapping[str, Table]) -> dict[str, dict[str, pl.Series]]:
+    """Return columns of text that several tables have and no value of which occurs twice in one."""
+    found: dict[str, dict[str, pl.Series]] = {}
+    for name, table in tables.items():
+        for column, dtype in table.schema.items():
+            if dtype == pl.String and sum(column in each.schema for each in tables.values()) > 1:
+                values = IdForm().apply(table.column(column))
+                if not values.null_count() and values.n_unique() == len(values) > 1:
+                    found.setdefault(column, {})[name] = values
+    return {column: values for column, values in found.items() if len(values) > 1}
 
 
 def _equal(one: pl.Series, other: pl.Series) -> bool:

@@ -22,6 +22,7 @@ from colonnade.tables.notes import tell
 from colonnade.tables.numeric import Number, Scale, fit_number
 from colonnade.tables.parameters import Missing, Output, Unseen, check_parameters
 from colonnade.tables.place import Place, refuse_missing
+from colonnade.tables.spellings import told_apart
 from colonnade.tables.state import packed, unpacked
 from colonnade.tables.table import Batch, Table, as_table
 from colonnade.tables.unseen import Tally
@@ -133,14 +134,24 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         DataError
             If the table has no rows or no column to use, or a column cannot be used: it is all
             missing, or holds dates, infinite numbers, text among numbers, or whole numbers beyond
-            2^53; or it is text that seems to be numbers, and not named in ``categorical``.
+            2^53; or it is text that seems to be numbers or dates, and not named in ``categorical``.
+
+        Warns
+        -----
+        DataWarning
+            If a column of text is hashed and may be one of numbers, or hardly a value occurs twice;
+            or categories differ only in case or spaces.
         """
+        tell(self.check(frame))
+        return self.learn(frame)
+
+    def learn(self, frame: Any) -> Self:
+        """Learn as ``fit`` does, from rows of a table that ``check`` has seen."""
         check_parameters(self)
         table = as_table(frame)
         if table.height == 0:
             raise DataError("the table has no rows to fit on")
         numeric, categorical = self._by_kind(table.schema)
-        self._check_text(table)
         place = _row_of(table)
         fill = self.missing == "median"
 
@@ -162,8 +173,10 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         )
         return self
 
-    def check(self, frame: Any) -> None:
+    def check(self, frame: Any) -> tuple[str, ...]:
         """Raise unless the columns can be what they are taken for, also beyond training rows.
+
+        What should be known of them is returned, as ``fit`` would warn of it.
 
         Parameters
         ----------
@@ -175,10 +188,18 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         ConfigurationError
             If a parameter cannot be used.
         DataError
-            If a column of text, not named in ``categorical``, seems to be one of numbers.
+            If a column of text, not named in ``categorical``, seems to be one of numbers or dates.
         """
         check_parameters(self)
-        self._check_text(as_table(frame))
+        table = as_table(frame)
+        named = {*(self.numeric or ()), *(self.categorical or ()), *self.ignore}
+        notes: list[str | None] = []
+        for name, dtype in table.schema.items():
+            if dtype == pl.String and name not in named:
+                values = table.column(name)
+                notes.append(check_text(name, values, self.one_hot_up_to, _row_of(table)))
+                notes.append(told_apart(f"column {name!r}", values))
+        return tuple(note for note in notes if note)
 
     def transform(self, frame: Any) -> Features:
         """Return the features of a table with the columns that it was fitted on.
@@ -323,13 +344,6 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             second = out[:, indicator] if column.had_missing else None
             column.write(frame[column.name], out[:, j], second, place, self.missing == "median")
             indicator += column.had_missing
-
-    def _check_text(self, table: Table) -> None:
-        """Refuse text that seems to be numbers, in columns that nobody said are categories."""
-        named = {*(self.numeric or ()), *(self.categorical or ()), *self.ignore}
-        for name, dtype in table.schema.items():
-            if dtype == pl.String and name not in named:
-                check_text(name, table.column(name), self.one_hot_up_to, _row_of(table))
 
     def _by_kind(self, schema: Mapping[str, pl.DataType]) -> tuple[list[str], list[str]]:
         """Return the columns of numbers and those of categories, in the table's order."""

@@ -14,15 +14,16 @@ from torch import Tensor
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features, take
 from colonnade.tables.align import align_ids, checked_ids
-from colonnade.tables.fitted import FittedTransformer, fitted
+from colonnade.tables.fitted import FittedTransformer, fitted_and_notes
 from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.labels import Task, encode_labels
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.new_rows import Absent, same_people
 from colonnade.tables.notes import tell
+from colonnade.tables.spellings import told_apart
 from colonnade.tables.splitting import HashSplit, Splitting
-from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table
+from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table, keyed
 from colonnade.tables.together import LABELS, rows_together
 from colonnade.tables.transformer import TableTransformer
 
@@ -148,10 +149,11 @@ class VerticalTables:
             nothing says which rows belong together.
         """
         _check_parties("tables", tables, self.parties)
-        given = {party: as_table(tables[party]) for party in tables}  # the user's first is first
+        key = id or self.id  # the user's first table is first
+        given = {party: keyed(as_table(tables[party]), key) for party in tables}
         found = same_people(
             given,
-            id or self.id,
+            key,
             aligned=self.aligned if aligned is None else aligned,
             normalise=self.normalise,
             absent=absent,
@@ -187,9 +189,10 @@ def vertical_tables(
     labels
         A table with the ids and a column of labels; where ``id`` is None, an array of labels.
     id
-        The column that says who a row is about, called the same in all tables. Without it tables
-        must be of pandas and share an index that is more than a count, by which rows are found, or
-        be ``aligned``. An array of labels goes with a single table by position.
+        The column that says who a row is about, called the same in all tables; the index of a
+        pandas frame that is called so will do. Without it tables must be of pandas and share an
+        index that is more than a count, by which rows are found, or be ``aligned``. An array of
+        labels goes with a single table by position.
     normalise
         The form in which ids are compared, where different hands have written them: ``IdForm()``.
         By default they are as they are written; a ``DataWarning`` tells where more than 1 % differ
@@ -236,7 +239,7 @@ def vertical_tables(
         raise ConfigurationError(f"a party cannot be called {LABELS!r}; give it another name")
     if aligned and id is not None:
         raise ConfigurationError("say id=... or aligned=True, not both: either finds the rows")
-    given = {party: as_table(data) for party, data in tables.items()}
+    given = {party: keyed(as_table(data), id) for party, data in tables.items()}
     answers, column = _label_table(labels, id, label_column)
     for party, table in given.items():
         if column in table.schema:
@@ -264,9 +267,11 @@ def vertical_tables(
         party: tuple(name for name in table.schema if name != id) for party, table in given.items()
     }
     kept = {party: SelectedRows(given[party], rows[party], columns[party]) for party in given}
-    learned = {party: fitted(own[party], kept[party], train, party) for party in given}
+    taught = {party: fitted_and_notes(own[party], kept[party], train, party) for party in given}
+    learned = {party: transformer for party, (transformer, _) in taught.items()}
     made = {party: learned[party].features_and_notes(kept[party]) for party in given}
-    notes = (*found.notes, *(note for _, told in made.values() for note in told))
+    of_columns = (note for _, told in (*taught.values(), *made.values()) for note in told)
+    notes = (*found.notes, *_of_classes(encoded.classes), *of_columns)
     tell(notes)
     return VerticalTables(
         ids=ids,
@@ -320,7 +325,7 @@ def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table
         values = as_series(labels)
         values = values.alias(column or values.name or "label")
         return FrameTable(pl.DataFrame([values]), index_of(labels)), values.name
-    table = as_table(labels)
+    table = keyed(as_table(labels), id)
     names = list(table.schema)
     check_present("the table of labels", [name for name in (id, column) if name], names)
     others = [name for name in names if name != id]
@@ -329,7 +334,8 @@ def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table
             raise ConfigurationError(
                 f"the table of labels must have one column beside the id, not {len(others)}"
                 + (f" ({listed(others)})" if others else "")
-                + "; say label_column=..."
+                + "; keep the one to predict, or name it by label_column=... (of vertical_tables)"
+                + ("; or say id=... if another one is the ids" if id is None else "")
             )
         column = others[0]
     if column == id:
@@ -353,6 +359,13 @@ def _check_classes(labels: Tensor, classes: tuple[Any, ...], train: NDArray[np.i
             f"no training row is of class {listed(absent)}, so no model can learn it; "
             "leave its rows out, or divide by another seed"
         )
+
+
+def _of_classes(classes: tuple[Any, ...] | None) -> tuple[str, ...]:
+    if not classes or not isinstance(classes[0], str):
+        return ()
+    note = told_apart("the labels", pl.Series(classes))
+    return () if note is None else (note,)
 
 
 def _transformer_of_each(transformers: Any, parties: tuple[str, ...]) -> dict[str, Any]:

@@ -1,0 +1,162 @@
+"""Mistakes about whose rows are whose: told of, or put right, where they can be seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from colonnade import cli
+from colonnade.errors import ConfigurationError, DataError, DataWarning
+from colonnade.estimators import VerticalClassifier
+from colonnade.tables import IdForm, align, vertical_tables
+
+ROWS = 200
+RANDOM = np.random.default_rng(3)
+WHO = [f"P{i:04}" for i in range(ROWS)]
+INCOME, SPENT = RANDOM.normal(size=(2, ROWS))
+BUYS = (INCOME > 0).astype(int)
+QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 40, "hidden": (4,)}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def bank(who: Any = WHO, name: str | None = "who") -> pd.DataFrame:
+    return pd.DataFrame({"income": INCOME}, pd.Index(who, name=name))
+
+
+def shop(who: Any = WHO, name: str | None = "who") -> pd.DataFrame:
+    return pd.DataFrame({"spent": SPENT}, pd.Index(who, name=name))
+
+
+@pytest.mark.parametrize("name", ["who", None])
+def test_aligned_tables_whose_index_says_otherwise(name: str | None) -> None:
+    turned = WHO[::-1]
+    with pytest.warns(DataWarning, match=r"the index of 'bank' and 'shop' differs in row 0"):
+        vertical_tables({"bank": bank(name=name), "shop": shop(turned, name)}, BUYS, aligned=True)
+    labels = pd.Series(BUYS, pd.Index(turned, name=name))
+    with pytest.warns(DataWarning, match=r"the index of 'bank' and 'labels' differs"):
+        vertical_tables({"bank": bank(name=name), "shop": shop(name=name)}, labels, aligned=True)
+    # Numbers of rows, the same people, and ids of each company's own.
+    for other in (shop(range(5, 5 + ROWS), None), shop(name=name), shop(turned, "customer")):
+        vertical_tables({"bank": bank(name=name), "shop": other}, BUYS, aligned=True)
+
+
+def test_aligned_tables_whose_texts_say_otherwise() -> None:
+    tables = {
+        "bank": pl.DataFrame({"mail": [f"{one}@here" for one in WHO], "income": INCOME}),
+        "shop": pl.DataFrame({"mail": [f"{one}@there" for one in WHO], "spent": SPENT}),
+    }
+    with pytest.warns(DataWarning) as told:
+        vertical_tables(tables, BUYS, aligned=True)
+    assert "'mail', which looks like an id, with other values" in str(told[0].message)
+    same = tables | {
+        "shop": pl.DataFrame({"mail": [f" {one}@HERE" for one in WHO], "spent": SPENT})
+    }
+    with pytest.warns(DataWarning) as told:
+        vertical_tables(same, BUYS, aligned=True)
+    assert all("values are different" in str(one.message) for one in told)
+
+
+def test_indices_of_other_people_do_not_lead_to_aligned() -> None:
+    others = [f"P{i:04}" for i in range(50, 50 + ROWS)]
+    with pytest.raises(DataError, match=r"is in one only; say id='who', by which") as caught:
+        vertical_tables({"bank": bank(), "shop": shop(others)}, BUYS)
+    assert "aligned" not in str(caught.value)
+    labels = pd.Series(BUYS, pd.Index(WHO, name="who"), name="buys")
+    model = VerticalClassifier(id="who", **QUICK)
+    with pytest.warns(DataWarning, match="50 of 200 people with a label are left out"):
+        model.fit({"bank": bank(), "shop": shop(others)}, labels)
+
+
+def test_an_index_that_is_called_as_the_id_is() -> None:
+    labels = pd.DataFrame({"buys": BUYS}, pd.Index(WHO, name="who"))
+    tables = {"bank": bank(), "shop": shop(WHO[::-1]).reset_index()}
+    found = vertical_tables(tables, labels, id="who")
+    assert found.columns == {"bank": ("income",), "shop": ("spent",)}
+    model = VerticalClassifier(id="who", **QUICK).fit(tables, labels)
+    flat = {name: table.reset_index() for name, table in tables.items() if name == "bank"}
+    assert (model.predict(tables) == model.predict(tables | flat)).all()
+    assert 0 <= model.score(tables, labels["buys"]) <= 1
+    with_labels = {"bank": bank().assign(buys=BUYS), "shop": shop()}
+    again = VerticalClassifier(id="who", **QUICK).fit(with_labels, "buys")
+    assert again.label_holder_ == "bank"
+    assert align(tables, "who").ids.to_list() == sorted(WHO)
+    one = bank().assign(spent=SPENT, buys=BUYS)
+    model = VerticalClassifier(parties={"a": ["income"], "b": ["spent"]}, id="who", **QUICK)
+    model.fit(one, "buys")
+    with pytest.raises(DataError, match=r"the table of 'bank' has no column 'whom'; did you mean"):
+        VerticalClassifier(id="whom", **QUICK).fit(
+            {n: t.reset_index() for n, t in with_labels.items()}, "buys"
+        )
+
+
+def test_labels_in_a_column_of_no_party() -> None:
+    one = pl.DataFrame({"income": INCOME, "spent": SPENT, "buys": BUYS})
+    model = VerticalClassifier(parties={"a": ["income"], "b": ["spent"]}, **QUICK)
+    model.fit(one, "buys")
+    assert model.label_holder_ == "label_holder"
+    assert model.score(one, "buys") == model.score(one, BUYS)
+    with pytest.raises(DataError, match=r"'buy' is in no table; did you mean 'buys'\?"):
+        model.fit(one, "buy")
+
+
+def test_many_people_who_are_left_out_are_told_of() -> None:
+    tables = {
+        "bank": pl.DataFrame({"who": WHO, "income": INCOME}),
+        "shop": pl.DataFrame({"who": WHO, "spent": SPENT}).head(60),
+    }
+    labels = pl.DataFrame({"who": WHO, "buys": BUYS})
+    model = VerticalClassifier(id="who", **QUICK)
+    with pytest.warns(DataWarning, match=r"140 of 200 people.* no row of them at 'shop' \(140\)"):
+        model.fit(tables, labels)
+    assert any("140 of 200" in one for one in model.run_.summary["warnings"])
+    model.fit(tables | {"shop": pl.DataFrame({"who": WHO, "spent": SPENT}).head(170)}, labels)
+
+
+def test_ids_of_other_kinds_are_told_the_form_that_finds_them() -> None:
+    numbers = pl.DataFrame({"who": range(ROWS), "income": INCOME})
+    zeros = pl.DataFrame({"who": [f"{i:06}" for i in range(ROWS)], "spent": SPENT})
+    with pytest.raises(DataError, match=r"say normalise=IdForm\(pad=6\) \(YAML: ids: {pad: 6}\)"):
+        align({"bank": numbers, "shop": zeros}, "who")
+    found = align({"bank": numbers, "shop": zeros}, "who", IdForm(pad=6))
+    assert len(found.ids) == ROWS
+    points = pl.DataFrame({"who": [f"{i}.0" for i in range(ROWS)], "spent": SPENT})
+    text = numbers.cast({"who": pl.String})
+    for other in (numbers, text):
+        with pytest.raises(DataError, match=r"'shop' have '.0' behind them.*astype\('Int64'\)"):
+            align({"bank": other, "shop": points}, "who")
+
+
+def test_a_table_of_labels_without_its_id() -> None:
+    labels = pl.DataFrame({"who": WHO, "buys": BUYS})
+    bank = pl.DataFrame({"who": WHO, "income": INCOME})
+    with pytest.raises(ConfigurationError, match=r"or say id=\.\.\. if another one is the ids"):
+        vertical_tables({"bank": bank}, labels)
+
+
+def test_plan_says_who_is_left_out_and_whose_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    who = list(range(ROWS))
+    pl.DataFrame({"who": who, "income": INCOME}).write_csv(tmp_path / "bank.csv")
+    pl.DataFrame({"who": who, "buys": BUYS}).tail(150).write_csv(tmp_path / "labels.csv")
+    pl.DataFrame({"who": who, "spent": SPENT}).head(120).write_csv(tmp_path / "shop.csv")
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        "data:\n  id: who\n  parties: {bank: {source: bank.csv}, shop: {source: shop.csv}}\n"
+        "  labels: {source: labels.csv, column: buys}\n",
+        encoding="utf-8",
+    )
+    cli.app(["plan", str(config)], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "left out: 80 of 150 people with a label, who have no row at shop (80)" in told
+    assert "names no data" not in told
+    assert "…" not in told
+    config.write_text("training: {epochs: 1}\n", encoding="utf-8")
+    cli.app(["plan", str(config)], standalone_mode=False)
+    assert "names no data, so this is about mnist5k" in " ".join(capsys.readouterr().out.split())
