@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from rich.console import Console
@@ -32,9 +33,11 @@ from colonnade.experiments import (
     Scale,
     Trial,
     reproduce,
+    untuned,
     write_findings,
 )
 from colonnade.experiments.cvfl_steps import seconds
+from colonnade.experiments.default_sets import Problem, TableSet
 from colonnade.experiments.efvfl_mnist import PAPER
 from colonnade.experiments.experiment import Result
 from colonnade.experiments.gradient import loss_and_gradient
@@ -46,6 +49,8 @@ from colonnade.experiments.measures import (
     framed_along,
     mean_cell,
     reached,
+    reaching_cell,
+    target_below,
 )
 from colonnade.federation import Federation
 from colonnade.methods import cvfl, fedbcd, svfl
@@ -195,6 +200,61 @@ def test_costs_of_a_target_are_those_of_its_first_evaluation() -> None:
     mean, text = mean_cell([1000.0, 3000.0])
     assert (mean, text) == (2000, "2.00 kB ± 1.41 kB")
     assert math.isnan(mean_cell([None, 3.0])[0])
+
+
+def test_a_miss_is_a_miss_and_hides_behind_no_mean() -> None:
+    run = toy(0).train(svfl(fusion=Mean()), Training(epochs=4, batch_size=50, evaluate_every=1))
+    best = max(run.history["test_accuracy"].to_list())
+    stuck = toy(0, rate=0.0).train(svfl(fusion=Mean()), Training(epochs=1, batch_size=50))
+    spent = cost(run, best, bytes_framed)
+    for count, known in ((10, True), (9, True), (8, False), (0, False)):
+        results = [Result(run)] * count + [Result(stuck)] * (10 - count)
+        mean, text = reaching_cell(results, best, bytes_framed)
+        assert text.endswith(f"{count} of 10")
+        assert (mean == spent) if known else math.isnan(mean)
+    assert target_below([Result(run), Result(run)], 0.5) == pytest.approx(best - 0.005)
+
+
+def test_framed_bytes_until_a_place_are_of_all_rounds_before_it_and_of_no_other() -> None:
+    run = toy(0).train(svfl(fusion=Mean()), Training(epochs=4, batch_size=50, evaluate_every=1))
+    for place, before in enumerate(run.history["round"].to_list()):
+        sent = [
+            entry.framed_bytes
+            for entry in run.ledger
+            if entry.kind in ("embedding", "derivative")
+            and entry.purpose is Purpose.TRAINING
+            and entry.round < before
+        ]
+        assert len(sent) == 4 * before
+        assert bytes_framed(run, place) == sum(sent) > bytes_both(run, place)
+
+
+def test_what_is_compared_with_learns_nothing_of_test_rows(monkeypatch) -> None:
+    numbers = np.random.default_rng(0).standard_normal((60, 4))
+    labels = (numbers[:, 0] > 0).astype(int)
+
+    def made(folder: Path | None, seed: int, flipped: bool) -> Problem:
+        ids = pl.Series("id", range(60))
+        tables = {
+            name: pl.DataFrame({"a": numbers[:, i], "b": numbers[:, i + 1]}).with_columns(ids)
+            for name, i in (("bank", 0), ("shop", 2))
+        }
+        shown = np.where((ids.to_numpy() >= 40) & flipped, 1 - labels, labels)
+        return Problem(tables, pl.DataFrame({"id": ids, "label": shown}), np.arange(40, 60))
+
+    def predicted(table_set, model, x, labels) -> float:
+        return float(model.predict_proba(x)[:, 1] @ np.arange(1, len(x) + 1))
+
+    monkeypatch.setattr(untuned, "_score", predicted)
+    found = []
+    for flipped in (False, True):
+        make = partial(made, flipped=flipped)
+        table_set = TableSet("small", "", "accuracy", 60, 2, make)
+        probe = untuned.untuned_trial(table_set, 0, None).probe
+        assert probe is not None
+        found.append(probe(None, None, {}))  # type: ignore[arg-type]
+    assert found[0] == found[1]
+    assert set(found[0]) == {"mlp", "linear", "trees"}
 
 
 @pytest.mark.parametrize("steps", [1, 10, 25])
