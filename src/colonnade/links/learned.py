@@ -37,7 +37,9 @@ class LearnedEntropy:
     of each other. Here both ends keep a model of the stream instead: for each component its
     frequencies, and how they depend on the components before it in the row; see
     ``kernels/mixing.py``. It follows embeddings as they change, and never travels. What decodes is
-    what the quantiser would decode.
+    what the quantiser would decode. It needs messages to learn from: where they are few, or the
+    embeddings' distribution moves within a few of them, ``Direct(Entropy(...))`` may take fewer
+    bytes.
 
     Parameters
     ----------
