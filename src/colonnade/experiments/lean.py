@@ -78,7 +78,9 @@ def _recipes(width: int) -> Mapping[str, _Recipe]:
     pieces = ProductQuantised(subvectors=width // 2, centroids=32)
     return {
         REFERENCE: slower(svfl()),
-        VANILLA: _Recipe(svfl(), 16, 1, 0.005 if narrow else 0.003, 0.9 if narrow else 0.65),
+        VANILLA: _Recipe(svfl(), 16, 2, 0.005, 1.05)
+        if narrow
+        else _Recipe(svfl(), 16, 1, 0.003, 0.8),
         "C-VFL, 4 bits both ways": small(cvfl(bits, derivative_codec=bits)),
         "EF-VFL, QSGD(127) both ways": small(fed_back),
         "FedLite": slower(svfl(pieces, correction=0.001)),
