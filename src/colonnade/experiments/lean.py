@@ -199,5 +199,5 @@ LEAN_MNIST = Experiment(
     data=("mnist",),
     trials=_trials,
     findings=_findings,
-    minutes=150,
+    minutes=60,
 )
