@@ -213,13 +213,7 @@ def plan(config: _Config, set_: _Set = None, data: _Data = None, json_: _Json = 
         say(out, f"{config} names no data, so this is about {run.data.name}; name yours in data:")
     for table in plan_tables(costs):
         out.print(table)
-    counted = {
-        "people": federation.people,
-        "rows_train": len(federation.train_rows),
-        "rows_validation": len(federation.validation_rows),
-        "rows_test": len(federation.test_rows),
-    }
-    if absent := left_out(counted):
+    if absent := left_out(federation.headcount()):
         say(out, absent)
 
 

@@ -282,10 +282,7 @@ class Federation:
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
-                "rows_train": len(self.train_rows),
-                "rows_validation": len(self.validation_rows),
-                "rows_test": len(self.test_rows),
-                "people": None if self.people is None else dict(self.people),
+                **self.headcount(),
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
@@ -307,6 +304,15 @@ class Federation:
         predictor = self._predictor(method, training, models)
         others = others_history_frame(record, holder)
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
+
+    def headcount(self) -> dict[str, Any]:
+        """Return how many rows there are of each kind, and which people were left out."""
+        return {
+            "rows_train": len(self.train_rows),
+            "rows_validation": len(self.validation_rows),
+            "rows_test": len(self.test_rows),
+            "people": None if self.people is None else dict(self.people),
+        }
 
     def _predictor(
         self,

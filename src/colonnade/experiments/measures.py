@@ -59,7 +59,7 @@ def cost(run: Run, target: float, of: Callable[[Run, int], float]) -> float | No
 
 def bytes_both(run: Run, place: int) -> float:
     """Return the bytes of bodies sent for training, up and down, until a place of the history."""
-    return float(run.history["bytes_up"][place] + run.history["bytes_down"][place])
+    return bodies_along(run)[place]
 
 
 def bytes_framed(run: Run, place: int) -> float:

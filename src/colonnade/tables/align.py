@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
-from colonnade.tables.near_ids import near_miss
+from colonnade.tables.near_ids import most_digits, near_miss
 from colonnade.tables.notes import tell
 from colonnade.tables.table import Table, as_table, keyed, whole
 
@@ -239,13 +239,12 @@ def _check_alike(ids: Mapping[str, pl.Series]) -> None:
 def _as_text(ids: Mapping[str, pl.Series]) -> str:
     """Return how numbers and text become alike, zeros in front and all."""
     text = pl.concat([each.rename("") for each in ids.values() if each.dtype == pl.String])
-    codes = text.str.strip_chars()
-    if not codes.str.contains("^0[0-9]{1,63}$").any():
+    if not text.str.strip_chars().str.contains("^0[0-9]{1,63}$").any():
         return (
             "give both the same type, or say normalise=IdForm() (YAML: ids: {}), by which numbers "
             "are text"
         )
-    pad = max(codes.filter(codes.str.contains("^[0-9]{1,64}$")).str.len_chars())
+    pad = most_digits(text)
     return (
         f"say normalise=IdForm(pad={pad}) (YAML: ids: {{pad: {pad}}}), by which numbers are text "
         f"of {pad} digits with zeros in front, or give both the same type"

@@ -8,7 +8,7 @@ import polars as pl
 
 from colonnade.tables.id_form import IdForm
 
-__all__ = ["NearMiss", "near_miss"]
+__all__ = ["NearMiss", "most_digits", "near_miss"]
 
 _SHARE = 0.01  # of the smaller table's ids that may nearly match before it is told
 
@@ -72,15 +72,20 @@ def near_miss(one: pl.Series, other: pl.Series) -> NearMiss | None:
         first = int(found.arg_true()[0])
         same = int((theirs == written[first]).arg_true()[0])
         if form != plain:
-            form = IdForm(pad=min(64, _most_digits(alone, others)))
+            form = IdForm(pad=most_digits(alone, others))
         count = written.filter(found).n_unique()
         return NearMiss(count, alone[first], others[same], form)
     return None
 
 
-def _most_digits(*ids: pl.Series) -> int:
+def most_digits(*ids: pl.Series) -> int:
+    """Return how long the longest of ids that are digits alone is, up to the 64 of ``IdForm``.
+
+    >>> most_digits(pl.Series(["7", " 0012 "]), pl.Series(["x12345"]))
+    4
+    """
     lengths = [each.str.strip_chars().str.len_chars().filter(_digits(each)).max() for each in ids]
-    return max(int(length) for length in lengths if isinstance(length, int))
+    return min(64, max(int(length) for length in lengths if isinstance(length, int)))
 
 
 def _digits(ids: pl.Series) -> pl.Series:
