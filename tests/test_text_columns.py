@@ -78,7 +78,7 @@ def test_codes_stay_text(codes: list[str]) -> None:
 def test_numbers_in_other_writings(write: Any) -> None:
     written = [write(amount) for amount in AMOUNTS]
     message = refusal(written)
-    assert "make plain numbers of the column, or name it in categorical" in message
+    assert "make plain numbers of the column, or, if it is text, name it in categorical" in message
     assert "row " in message
     assert not told(written, categorical=["x"])
 

@@ -110,15 +110,15 @@ class Training:
                 continue
             if not _whole(value, least, 2**63):
                 raise ConfigurationError(
-                    f"training.{name} must be a whole number, {least} or more, not {value!r}"
+                    f"{name} must be a whole number, {least} or more, not {value!r}"
                 )
         if self.schedule_every not in ("epoch", "round"):
             raise ConfigurationError(
-                f"training.schedule_every is epoch or round, not {self.schedule_every!r}"
+                f"schedule_every is epoch or round, not {self.schedule_every!r}"
             )
         if not _whole(self.seed, -(2**63), 2**63):
             raise ConfigurationError(
-                f"training.seed must be a whole number of 64 bits, not {self.seed!r}"
+                f"the seed must be a whole number of 64 bits, not {self.seed!r}"
             )
 
     def batch_size_for(self, rows: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.names import check_present, meant
-from colonnade.tables.table import Table, as_table, keyed, whole
+from colonnade.tables.table import Table, as_table, keyed, keyed_tables, whole
 from colonnade.tables.truth import check_index, with_ids
 
 __all__ = ["Given", "given", "party_tables"]
@@ -115,7 +115,7 @@ def party_tables(
     {'bank': ['id', 'income'], 'shop': ['id', 'visits']}
     """
     if isinstance(X, Mapping) and parties is None:
-        return {name: keyed(as_table(table), id) for name, table in X.items()}
+        return keyed_tables(X, id)
     if parties is None:
         raise ConfigurationError(
             "give each party's table in a dict, or one table and parties={name: columns}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from colonnade.estimators.estimator import VerticalEstimator
 from colonnade.objectives import Objective, Regression
@@ -48,12 +48,12 @@ class VerticalRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc
         return numbers if absent == "error" else prediction.by_id({"predicted": numbers})
 
     def score(self, X: Any, y: Any, *, absent: Absent = "error") -> float:  # noqa: N803
-        """Return R^2 = 1 - sum (y - p)^2 / sum (y - mean y)^2 on new rows, as of a classifier."""
+        """Return R^2 = 1 - sum (y - p)^2 / sum (y - mean y)^2 on new rows, as of a classifier.
+
+        As scikit-learn's ``r2_score``: of a constant y it is 1 if p is y throughout, and 0 else.
+        """
         prediction, labels = self._compared(X, y, absent)
-        predicted = prediction.scores.flatten().double()
-        truth = torch.tensor(labels.to_list(), dtype=torch.float64)
-        errors, spread = truth - predicted, truth - truth.mean()
-        return 1 - float(errors.square().sum() / spread.square().sum())
+        return float(r2_score(labels.to_numpy(), prediction.scores.flatten().double().numpy()))
 
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
         return Regression(tuple(self.metrics))

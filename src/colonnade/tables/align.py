@@ -21,7 +21,7 @@ from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
 from colonnade.tables.near_ids import most_digits, near_miss
 from colonnade.tables.notes import tell
-from colonnade.tables.table import Table, as_table, keyed, whole
+from colonnade.tables.table import Table, as_table, keyed_tables, whole
 
 __all__ = ["Aligned", "Alignment", "align", "align_ids", "checked_ids"]
 
@@ -103,7 +103,7 @@ def align(frames: Mapping[str, Any], id: str, normalise: IdForm | None = None) -
     """
     if not frames:
         raise ConfigurationError("there is no table to align")
-    tables = {name: keyed(as_table(data), id) for name, data in frames.items()}
+    tables = keyed_tables(frames, id)
     found = align_ids({n: checked_ids(n, table, id, normalise) for n, table in tables.items()})
     tell(found.notes)
     return Aligned(

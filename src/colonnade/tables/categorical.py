@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.kinds import check_kind
 from colonnade.tables.place import Place, refuse_missing
+from colonnade.tables.remedies import named_in, setting
 
 __all__ = ["Category", "Choices", "Hashed", "fit_category", "texts"]
 
@@ -45,6 +46,12 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choi
     def width(self) -> int:
         """How many categories, and columns, there are."""
         return len(self.values) + self.had_missing
+
+    @property
+    def kind(self) -> str:
+        """What it was read as, in words."""
+        missing = " and missing ones" if self.had_missing else ""
+        return f"{len(self.values)} categor{'y' if len(self.values) == 1 else 'ies'}{missing}"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -111,6 +118,11 @@ class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashe
     def width(self) -> int:
         """How many columns there are."""
         return self.buckets
+
+    @property
+    def kind(self) -> str:
+        """What it was read as, in words."""
+        return f"categories, hashed into {self.buckets}"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -202,7 +214,7 @@ def fit_category(
     if missing.all():
         raise DataError(
             f"column {name!r} has no value in any of {len(text)} training rows; "
-            "leave it out, or name it in ignore"
+            f"leave it out, or {named_in('ignore', name, it='it')}"
         )
     if had_missing and not fill:
         refuse_missing(name, int(missing.arg_max() or 0), place)
@@ -268,5 +280,5 @@ def _refuse_unseen(name: str, text: pl.Series, row: int, place: Place) -> None:
     found = "a missing value" if text[row] is None else repr(text[row])
     raise DataError(
         f"{place(row)}, column {name!r}: {found} did not occur among the training rows; correct "
-        "it, or say unseen='warn'"
+        f"it, or say {setting('unseen', 'warn')}"
     )

@@ -9,6 +9,7 @@ import polars as pl
 from colonnade.errors import DataError
 from colonnade.tables.numerals import MISSING
 from colonnade.tables.place import Place
+from colonnade.tables.remedies import named_in, setting
 from colonnade.tables.writings import is_date, is_written_number, share_of
 
 __all__ = ["check_text", "check_whole", "is_code"]
@@ -49,9 +50,9 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
     >>> check_text("age", pl.Series([*map(str, range(40)), "old"]), 16, str)
     Traceback (most recent call last):
     ...
-    colonnade.errors.DataError: 40, column 'age': 'old' is no number, and 40 of the 41 different values are: correct it, read the table with missing=['old'] (YAML: missing: ["old"]) if it stands for none, or name the column in categorical if it is text
-    >>> check_text("name", pl.Series([f"Ann {'i' * i}" for i in range(200)]), 16, str)
-    "column 'name': 200 of 200 values are different, and hashed they teach next to nothing of new rows; name it in ignore if it is a name or an id, make a number or a few categories of it, or name it in categorical if that is right"
+    colonnade.errors.DataError: 40, column 'age': 'old' is no number, and 40 of the 41 different values are: correct it, read the table with missing=['old'] (YAML: missing: ["old"]) if it stands for none, or, if it is text, name the column in categorical: TableTransformer(categorical=["age"]) in transformers (YAML: features: {categorical: ["age"]})
+    >>> print(check_text("name", pl.Series([f"Ann {'i' * i}" for i in range(200)]), 16, str))
+    column 'name': 200 of 200 values are different, and hashed they teach next to nothing of new rows; make a number or a few categories of it, or, if it is a name or an id, name it in ignore: TableTransformer(ignore=["name"]) in transformers (YAML: features: {ignore: ["name"]})
     """  # noqa: E501 - a message is one line
     distinct = values.drop_nulls().unique(maintain_order=True)
     text = distinct.str.strip_chars()
@@ -69,7 +70,7 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
             raise DataError(
                 f"{_where(name, values, found, place)}: {found!r} has a zero in front, as "
                 f"{codes.sum()} of the {len(distinct)} different values have: take it away if they "
-                "are numbers, or name the column in categorical if they are codes"
+                f"are numbers, or, if they are codes, {named_in('categorical', name)}"
             )
     if all_of_them > few and number.sum() <= mostly:
         _refuse_other_writings(name, values, distinct, place)
@@ -84,7 +85,8 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
             )
         raise DataError(
             f"{where}: {found!r} seems to be a number with a decimal comma; read the table with "
-            "decimal=',' (YAML: decimal: ','), or name the column in categorical if it is text"
+            "decimal=',' (YAML: decimal: ','), or, if it is text, "
+            f"{named_in('categorical', name)}"
         )
     if number.sum() == all_of_them and not (number.any() and absent.any()):
         fractions = text.str.contains(".", literal=True)
@@ -92,8 +94,8 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
             found = distinct.filter(fractions)[0]
             raise DataError(
                 f"{_where(name, values, found, place)}: {found!r} is a number written as text, as "
-                f"all {all_of_them} different values are; make numbers of them, or name the column "
-                "in categorical if it is text"
+                f"all {all_of_them} different values are; make numbers of them, or, if it is text, "
+                f"{named_in('categorical', name)}"
             )
         return _hashed_numbers(name, distinct) if all_of_them > few else None
     if number.sum() > mostly:
@@ -102,15 +104,15 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
             f"{_where(name, values, found, place)}: {found!r} is no number, and {number.sum()} of "
             f"the {len(distinct)} different values are: correct it, read the table with "
             f"missing=[{found!r}] (YAML: missing: [{json.dumps(found, ensure_ascii=False)}]) if it "
-            "stands for none, or name the column in categorical if it is text"
+            f"stands for none, or, if it is text, {named_in('categorical', name)}"
         )
     if all_of_them > few and number.sum() > _PARTLY * all_of_them:
         found = distinct.filter(~number & ~absent)[0]
         return (
             f"column {name!r}: {number.sum()} of the {len(distinct)} different values are numbers, "
             f"and others are not, such as {found!r} in {_row(values, found, place)}, so all are "
-            "hashed as text; correct those if the column is one of numbers, or name it in "
-            "categorical if it is text"
+            "hashed as text; correct those if the column is one of numbers, or, if it is text, "
+            f"{named_in('categorical', name, it='it')}"
         )
     return _hardly_repeated(name, values, distinct, few)
 
@@ -121,7 +123,7 @@ def check_whole(name: str, values: pl.Series, place: Place) -> None:
     >>> check_whole("account", pl.Series([2**53 + 1]), str)
     Traceback (most recent call last):
     ...
-    colonnade.errors.DataError: 0, column 'account': 9007199254740993 is beyond 2^53, where different whole numbers become the same in floating point; name the column in categorical or ignore, or in numeric if that does not matter
+    colonnade.errors.DataError: 0, column 'account': 9007199254740993 is beyond 2^53, where different whole numbers become the same in floating point; name the column in categorical or ignore, or in numeric if that does not matter: TableTransformer(categorical=["account"]) in transformers (YAML: features: {categorical: ["account"]})
     """  # noqa: E501 - a message is one line
     if not values.dtype.is_integer() or not values.len():
         return
@@ -132,7 +134,7 @@ def check_whole(name: str, values: pl.Series, place: Place) -> None:
     raise DataError(
         f"{place(row)}, column {name!r}: {values[row]} is beyond 2^53, where different whole "
         "numbers become the same in floating point; name the column in categorical or ignore, or "
-        "in numeric if that does not matter"
+        f"in numeric if that does not matter: {setting('categorical', [name])}"
     )
 
 
@@ -152,7 +154,7 @@ def _refuse_other_writings(name: str, values: pl.Series, distinct: pl.Series, pl
         raise DataError(
             f"{_where(name, values, found, place)}: {found!r} is a date or time written as text, "
             "which would be hashed; make numbers of the column first, such as an age in years, or "
-            "name it in ignore, or in categorical if it is text"
+            f"leave it out: {setting('ignore', [name])}"
         )
     written = is_written_number(text)
     plain = text.cast(pl.Float64, strict=False).is_not_null() | text.str.contains(_COMMA)
@@ -160,8 +162,8 @@ def _refuse_other_writings(name: str, values: pl.Series, distinct: pl.Series, pl
         found = distinct.filter(written)[0]
         raise DataError(
             f"{_where(name, values, found, place)}: {found!r} seems to be a number with marks "
-            "between thousands, a unit or a sign; make plain numbers of the column, or name it in "
-            "categorical if it is text"
+            "between thousands, a unit or a sign; make plain numbers of the column, or, if it is "
+            f"text, {named_in('categorical', name, it='it')}"
         )
 
 
@@ -173,7 +175,7 @@ def _hashed_numbers(name: str, distinct: pl.Series) -> str:
     return (
         f"column {name!r}: all {len(distinct)} different values are whole numbers written as text, "
         "and are hashed as categories; make numbers of them, or name the column in categorical if "
-        "they are codes, in ignore if they are ids"
+        f"they are codes, in ignore if they are ids: {setting('ignore', [name])}"
     )
 
 
@@ -184,8 +186,8 @@ def _hardly_repeated(name: str, values: pl.Series, distinct: pl.Series, few: int
         return None
     return (
         f"column {name!r}: {len(distinct)} of {count} values are different, and hashed they teach "
-        "next to nothing of new rows; name it in ignore if it is a name or an id, make a number or "
-        "a few categories of it, or name it in categorical if that is right"
+        "next to nothing of new rows; make a number or a few categories of it, or, if it is a name "
+        f"or an id, {named_in('ignore', name, it='it')}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +147,14 @@ class FittedTransformer:
     def cardinalities(self) -> tuple[int, ...]:
         """How many codes each categorical column of the features has; empty for a tensor."""
         return tuple(getattr(self.transformer, "cardinalities_", None) or ())
+
+    def read(self) -> Iterator[tuple[str, str, int | None]]:
+        """Yield each column, as what it was read, and how many features it makes, where known."""
+        if isinstance(self.transformer, TableTransformer):
+            yield from self.transformer.read()
+            return
+        for column in self.columns:
+            yield column, f"left to {_called(self.transformer)}", None
 
     def state(self) -> dict[str, Any] | None:
         """Return the state of a ``TableTransformer``; None for a foreign one."""

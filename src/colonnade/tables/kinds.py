@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from colonnade.errors import DataError
+from colonnade.tables.remedies import named_in
 
 __all__ = ["check_kind", "is_category", "is_number"]
 
@@ -25,16 +26,16 @@ def check_kind(column: str, dtype: pl.DataType) -> None:
     >>> check_kind("born", pl.Date())
     Traceback (most recent call last):
     ...
-    colonnade.errors.DataError: column 'born' holds Date; make numbers of it first, such as an age in years, or name it in ignore
+    colonnade.errors.DataError: column 'born' holds Date; make numbers of it first, such as an age in years, or name it in ignore: TableTransformer(ignore=["born"]) in transformers (YAML: features: {ignore: ["born"]})
     """  # noqa: E501 - a message is one line
     if dtype == pl.Null or is_number(dtype) or is_category(dtype):
         return
     if dtype.is_temporal():
         raise DataError(
             f"column {column!r} holds {dtype}; make numbers of it first, such as an age in years, "
-            "or name it in ignore"
+            f"or {named_in('ignore', column, it='it')}"
         )
     raise DataError(
         f"column {column!r} holds {dtype}; expected numbers, text, truth values or categories; "
-        "turn it into those, or name it in ignore"
+        f"turn it into those, or {named_in('ignore', column, it='it')}"
     )

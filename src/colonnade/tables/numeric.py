@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.kinds import check_kind
 from colonnade.tables.place import Place, refuse_missing
+from colonnade.tables.remedies import named_in
 
 __all__ = ["Number", "Scale", "fit_number", "numbers"]
 
@@ -43,6 +44,18 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
     deviation: float
     had_missing: bool
 
+    @property
+    def width(self) -> int:
+        """How many columns it becomes."""
+        return 1 + self.had_missing
+
+    @property
+    def kind(self) -> str:
+        """What it was read as, in words."""
+        if not self.had_missing:
+            return "number"
+        return f"number; missing ones are filled in with {self.median:.6g}"
+
     def write(
         self,
         values: pl.Series,
@@ -50,8 +63,8 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
         indicator: NDArray[np.float32] | None,
         place: Place,
         fill: bool,
-    ) -> None:
-        """Write the scaled values of a batch, and which were missing and filled in.
+    ) -> int:
+        """Write the scaled values of a batch, and which were missing; return how many were.
 
         Raises
         ------
@@ -61,7 +74,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
         """
         x = numbers(self.name, values, place)
         missing = np.isnan(x)
-        if missing.any():
+        if absent := int(missing.sum()):
             if not fill:
                 refuse_missing(self.name, int(missing.argmax()), place)
             x = np.where(missing, self.median, x)
@@ -69,7 +82,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
             indicator[:] = missing
         if self.deviation == 0:
             out[:] = 0
-            return
+            return absent
         with np.errstate(over="ignore"):
             out[:] = (x - self.mean) / self.deviation
         if not np.isfinite(out).all():
@@ -78,6 +91,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
                 f"{place(row)}, column {self.name!r}: {x[row]} is too large; "
                 f"training values were around {self.mean:.4g}, give or take {self.deviation:.4g}"
             )
+        return absent
 
 
 def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Place) -> Number:
@@ -112,7 +126,7 @@ def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Pl
     if missing.all():
         raise DataError(
             f"column {name!r} has no value in any of {len(x)} training rows; "
-            "leave it out, or name it in ignore"
+            f"leave it out, or {named_in('ignore', name, it='it')}"
         )
     if had_missing and not fill:
         refuse_missing(name, int(missing.argmax()), place)
@@ -167,5 +181,5 @@ def _refuse_text(name: str, text: pl.Series, place: Place) -> None:
     found = f"the text {text[int(rows[0])]!r}" if len(rows) else "text"
     raise DataError(
         f"{where}column {name!r}: found {found} where numbers were expected; correct the value, or "
-        "name the column in categorical before fitting"
+        f"before fitting {named_in('categorical', name)}"
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
 from colonnade.errors import DataError
+from colonnade.tables.remedies import setting
 
 __all__ = ["Place", "refuse_missing"]
 
@@ -17,5 +18,5 @@ def refuse_missing(column: str, row: int, place: Place) -> NoReturn:
     """Raise ``DataError`` about a missing value."""
     raise DataError(
         f"{place(row)}, column {column!r}: the value is missing; fill it in, "
-        "or use TableTransformer(missing='median')"
+        f"or use {setting('missing', 'median')}"
     )

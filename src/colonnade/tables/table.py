@@ -8,7 +8,7 @@ no copy of it comes into being.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -17,10 +17,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.errors import InvalidInput
 from colonnade.tables.frames import as_frame, index_of
 from colonnade.tables.names import check_present
 
-__all__ = ["Batch", "FrameTable", "SelectedRows", "Table", "as_table", "keyed", "whole"]
+__all__ = [
+    "Batch",
+    "FrameTable",
+    "SelectedRows",
+    "Table",
+    "as_table",
+    "keyed",
+    "keyed_tables",
+    "whole",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,6 +225,30 @@ def keyed(table: Table, id: str | None) -> Table:
     if table.index is None or table.index.name != id:
         return table
     return FrameTable(table.frame.select(table.index, pl.all()), table.index)
+
+
+def keyed_tables(tables: Mapping[str, Any], id: str | None) -> dict[str, Table]:
+    """Return everybody's table, each with the column of ids.
+
+    Raises
+    ------
+    DataError
+        If one of them is no table; its owner is named.
+
+    Examples
+    --------
+    >>> keyed_tables({"shop": {"spent": [3, "four"]}}, None)
+    Traceback (most recent call last):
+    colonnade.errors.DataError: 'shop': column 'spent' mixes values of the kinds int and str; make \
+them alike
+    """
+    made = {}
+    for owner, data in tables.items():
+        try:
+            made[owner] = keyed(as_table(data), id)
+        except InvalidInput as error:
+            raise type(error)(f"{owner!r}: {error}") from error
+    return made
 
 
 def whole(table: Table) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +25,7 @@ from colonnade.tables.place import Place, refuse_missing
 from colonnade.tables.spellings import told_apart
 from colonnade.tables.state import packed, unpacked
 from colonnade.tables.table import Batch, Table, as_table
-from colonnade.tables.unseen import Tally
+from colonnade.tables.tally import Tally
 
 __all__ = ["TableTransformer"]
 
@@ -227,7 +227,33 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         table, tally = as_table(frame), Tally()
         check_present("the table", self.feature_names_in_, list(table.schema))
         features = self._features(table, tally)
-        return features, tuple(tally.notes(table.height)) if self.unseen == "warn" else ()
+        unseen = tally.unseen(table.height) if self.unseen == "warn" else ()
+        return features, (*tally.wholly_filled(table.height), *unseen)
+
+    def read(self) -> Iterator[tuple[str, str, int]]:
+        """Yield each column that was fitted on, as what it was read, and how many features it makes.
+
+        Columns that are ignored make none.
+
+        Raises
+        ------
+        ConfigurationError
+            If it was not fitted.
+
+        Examples
+        --------
+        >>> people = {"name": ["Ann", "Bob"], "age": [41, 37], "member": [True, False]}
+        >>> list(TableTransformer(ignore=["name"]).fit(people).read())
+        [('age', 'number', 1), ('member', '2 categories', 2), ('name', 'ignored', 0)]
+        """
+        self._check_fitted()
+        columns = {column.name: column for column in (*self._numbers, *self._categories)}
+        for name in self.feature_names_in_:
+            column = columns[name]
+            whole = self.output == "dict" and not isinstance(column, Number)
+            yield name, column.kind, 1 if whole else column.width
+        for name in self.ignore:
+            yield name, "ignored", 0
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return ``feature_names_`` as scikit-learn wants them."""
@@ -312,7 +338,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         for batch in table.batches(list(self.feature_names_in_), _ROWS):
             place = _place(batch, table)
             with _Part(numeric, batch.places) as part:
-                self._write_numbers(batch.frame, part, place)
+                self._write_numbers(batch.frame, part, place, tally)
             for j, column in enumerate(self._categories):
                 values = self._category(batch, column, place)
                 found = column.codes(values, place, self.unseen != "error")
@@ -323,7 +349,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
 
     def _write(self, batch: Batch, table: Table, out: NDArray[np.float32], tally: Tally) -> None:
         place = _place(batch, table)
-        self._write_numbers(batch.frame, out, place)
+        self._write_numbers(batch.frame, out, place, tally)
         left = self._numeric_width
         for column in self._categories:
             part = out[:, left : left + column.width]
@@ -338,11 +364,15 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             refuse_missing(column.name, int(values.is_null().arg_true()[0]), place)
         return values
 
-    def _write_numbers(self, frame: pl.DataFrame, out: NDArray[np.float32], place: Place) -> None:
+    def _write_numbers(
+        self, frame: pl.DataFrame, out: NDArray[np.float32], place: Place, tally: Tally
+    ) -> None:
         indicator = len(self._numbers)
         for j, column in enumerate(self._numbers):
             second = out[:, indicator] if column.had_missing else None
-            column.write(frame[column.name], out[:, j], second, place, self.missing == "median")
+            fill = self.missing == "median"
+            absent = column.write(frame[column.name], out[:, j], second, place, fill)
+            tally.filled(column.name, absent)
             indicator += column.had_missing
 
     def _by_kind(self, schema: Mapping[str, pl.DataType]) -> tuple[list[str], list[str]]:

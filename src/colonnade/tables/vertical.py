@@ -23,7 +23,7 @@ from colonnade.tables.new_rows import Absent, same_people
 from colonnade.tables.notes import tell
 from colonnade.tables.spellings import told_apart
 from colonnade.tables.splitting import HashSplit, Splitting
-from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table, keyed
+from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table, keyed, keyed_tables
 from colonnade.tables.together import LABELS, rows_together
 from colonnade.tables.transformer import TableTransformer
 
@@ -100,6 +100,24 @@ class VerticalTables:
             return None
         return {"left_out": self.left_out[LABELS], "absent": dict(self.absent)}
 
+    def describe(self) -> pl.DataFrame:
+        """Return how each column was read: whose it is, as what, and how many features it makes.
+
+        Examples
+        --------
+        >>> shop = {"spent": [3.5, None, 4.0] * 30, "town": ["Rome", "Oslo", "Bern"] * 30}
+        >>> data = vertical_tables({"shop": shop}, [i % 2 for i in range(90)], aligned=True)
+        >>> for column in data.describe().rows():
+        ...     print(*column, sep=", ")
+        shop, spent, number; missing ones are filled in with 3.5, 2
+        shop, town, 3 categories, 3
+        """
+        rows = [
+            (party, *column) for party in self.parties for column in self.transformers[party].read()
+        ]
+        schema = {"party": pl.String, "column": pl.String, "as": pl.String, "features": pl.Int64}
+        return pl.DataFrame(rows, schema, orient="row")
+
     def without_rows(self) -> VerticalTables:
         """Return what ``transform`` needs and no more: nobody's row, id or label.
 
@@ -150,7 +168,7 @@ class VerticalTables:
         """
         _check_parties("tables", tables, self.parties)
         key = id or self.id  # the user's first table is first
-        given = {party: keyed(as_table(tables[party]), key) for party in tables}
+        given = keyed_tables(tables, key)
         found = same_people(
             given,
             key,
@@ -239,7 +257,7 @@ def vertical_tables(
         raise ConfigurationError(f"a party cannot be called {LABELS!r}; give it another name")
     if aligned and id is not None:
         raise ConfigurationError("say id=... or aligned=True, not both: either finds the rows")
-    given = {party: keyed(as_table(data), id) for party, data in tables.items()}
+    given = keyed_tables(tables, id)
     answers, column = _label_table(labels, id, label_column)
     for party, table in given.items():
         if column in table.schema:

@@ -1,0 +1,30 @@
+"""How a user says what is to be done with a column, in Python and in YAML."""
+
+from __future__ import annotations
+
+import json
+
+__all__ = ["named_in", "setting"]
+
+
+def named_in(parameter: str, column: str, it: str = "the column") -> str:
+    """Return the advice to name a column in a parameter of its transformer.
+
+    >>> named_in("ignore", "name", it="it")
+    'name it in ignore: TableTransformer(ignore=["name"]) in transformers (YAML: features: \
+{ignore: ["name"]})'
+    """
+    return f"name {it} in {parameter}: {setting(parameter, [column])}"
+
+
+def setting(parameter: str, value: str | list[str]) -> str:
+    """Return how a parameter of a party's transformer is given a value.
+
+    >>> setting("unseen", "error")
+    'TableTransformer(unseen="error") in transformers (YAML: features: {unseen: "error"})'
+    """
+    written = json.dumps(value, ensure_ascii=False)
+    return (
+        f"TableTransformer({parameter}={written}) in transformers "
+        f"(YAML: features: {{{parameter}: {written}}})"
+    )
