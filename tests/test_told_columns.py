@@ -71,7 +71,9 @@ def test_an_estimators_parameter_is_called_as_it_calls_it(parameter: str) -> Non
 
 def test_a_column_without_any_value_is_told_of_new_rows() -> None:
     gaps = pl.Series([None, *RANDOM.normal(size=ROWS - 1)])
-    model = VerticalClassifier(**QUICK).fit({"bank": {"age": RANDOM.normal(size=ROWS), "x": gaps}}, LABELS)
+    model = VerticalClassifier(**QUICK).fit(
+        {"bank": {"age": RANDOM.normal(size=ROWS), "x": gaps}}, LABELS
+    )
     some = {"age": [None, *[0.5] * 19], "x": [None, *[1.5] * 19]}
     assert model.predict({"bank": some}).shape == (20,)
     none = {"age": [float("nan")] * 20, "x": [None] * 20}

@@ -355,7 +355,7 @@ def test_columns_of_the_wrong_kind(column: pl.Series, message: str) -> None:
 
 def test_missing_values_can_be_refused() -> None:
     transformer = TableTransformer(missing="error").fit({"x": [1, 2], "y": ["a", "b"]})
-    message = "the value is missing; fill it in, or use TableTransformer(missing=\"median\") in transformers"
+    message = 'the value is missing; fill it in, or use TableTransformer(missing="median")'
     assert message in refusal(transformer.transform, {"x": [1, None], "y": ["a", "b"]})
     assert "row 1, column 'y'" in refusal(transformer.transform, {"x": [1, 2], "y": ["a", None]})
     for column in ([1, None], ["a", None]):

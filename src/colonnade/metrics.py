@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
@@ -259,6 +258,9 @@ def auc(scores: Tensor, targets: Tensor) -> float:
         ranked = {1: logits[:, 1] - logits[:, 0]}
     else:
         ranked = dict(enumerate(logits.softmax(1).unbind(1)))
+    # To import it takes longer than all of this module's others; most organisations need it never.
+    from sklearn.metrics import roc_auc_score
+
     areas = [
         float(roc_auc_score((targets == c).numpy(), values.numpy())) for c, values in ranked.items()
     ]

@@ -13,7 +13,7 @@ from colonnade.experiments.efvfl_minibatch import EFVFL_LOCAL_UPDATES, EFVFL_PRI
 from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
 from colonnade.experiments.lean import LEAN_MNIST
-from colonnade.experiments.untuned import DEFAULTS
+from colonnade.experiments.untuned import DEFAULTS, DEFAULTS_CHOSEN
 
 __all__ = ["EXPERIMENTS"]
 
@@ -32,6 +32,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             CVFL_SCHEDULE,
             LEAN_MNIST,
             DEFAULTS,
+            DEFAULTS_CHOSEN,
         )
     }
 )

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure as Canvas
 
 from colonnade.outputs import PICTURE, SIGNATURE, check_output
+from colonnade.reports.canvas import canvas
 from colonnade.reports.figures import Figure, empty_plot, plot_text
 from colonnade.reports.palette import GRID, colour
 
@@ -123,9 +122,8 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
     check_output(path, PICTURE)
     columns = min(2, len(charts))
     rows = math.ceil(len(charts) / columns)
-    canvas = Canvas(figsize=(5.6 * columns, 3.7 * rows + 0.4), dpi=120, layout="constrained")
-    FigureCanvasAgg(canvas)
-    axes: Any = canvas.subplots(rows, columns, squeeze=False)
+    picture = canvas(5.6 * columns, 3.7 * rows + 0.4)
+    axes: Any = picture.subplots(rows, columns, squeeze=False)
     for place, chart in enumerate(charts):
         ax = axes[place // columns][place % columns]
         for index, curve in enumerate(chart.curves):
@@ -148,5 +146,5 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
         ax.legend(frameon=False, fontsize=8)
     for place in range(len(charts), rows * columns):
         axes[place // columns][place % columns].set_visible(False)
-    canvas.suptitle(title, fontsize=12)
-    canvas.savefig(path, format="png", metadata={"Comment": SIGNATURE})
+    picture.suptitle(title, fontsize=12)
+    picture.savefig(path, format="png", metadata={"Comment": SIGNATURE})

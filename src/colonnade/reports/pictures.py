@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
 
 from colonnade.outputs import PICTURE, SIGNATURE, check_output
+from colonnade.reports.canvas import canvas
 from colonnade.reports.groups import by_metric
 from colonnade.reports.palette import GRID, colour
 from colonnade.reports.words import words
@@ -46,9 +43,7 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     """
     check_output(path, PICTURE)
     groups = by_metric(runs)
-    # Figures of our own rather than pyplot's: no global state, no window system.
-    figure = Figure(figsize=(11, 7 * len(groups)), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = canvas(11, 7 * len(groups))
     axes: Any = figure.subplots(2 * len(groups), 2)
     for number, (metric, group) in enumerate(groups.items()):
         _draw_group(axes[2 * number : 2 * number + 2], metric, group, list(runs))
@@ -59,7 +54,7 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
 def _draw_group(axes: Any, metric: str, runs: Mapping[str, Run], order: Sequence[str]) -> None:
     """Draw runs that are judged by one metric into two rows of axes."""
     virtual = next(iter(runs.values())).summary["seconds_virtual"] is not None
-    panels: list[tuple[Axes, str, str, str]] = [
+    panels: list[tuple[Any, str, str, str]] = [
         (axes[0, 0], "epoch", metric, "epochs"),
         (axes[0, 1], "megabytes", metric, "training bytes sent, both directions (MB)"),
         (axes[1, 0], "seconds", metric, f"{'modelled' if virtual else 'wall'} time (s)"),
@@ -80,7 +75,7 @@ def _draw_group(axes: Any, metric: str, runs: Mapping[str, Run], order: Sequence
     spread = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in runs.values()]
     if max(spread) > 5 * max(min(spread), 1):
         axes[0, 1].set_xscale("log")
-        axes[0, 1].xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes[0, 1].xaxis.set_major_formatter("{x:g}")
     if axes[0, 0].lines:
         axes[0, 0].legend(frameon=False)
 

@@ -21,7 +21,7 @@ from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
 from colonnade.tables.near_ids import most_digits, near_miss
 from colonnade.tables.notes import tell
-from colonnade.tables.table import Table, as_table, keyed_tables, whole
+from colonnade.tables.table import Table, keyed_tables, whole
 
 __all__ = ["Aligned", "Alignment", "align", "align_ids", "checked_ids"]
 

@@ -231,7 +231,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         return features, (*tally.wholly_filled(table.height), *unseen)
 
     def read(self) -> Iterator[tuple[str, str, int]]:
-        """Yield each column that was fitted on, as what it was read, and how many features it makes.
+        """Yield each column of the fit, what it was read as, and how many features it makes.
 
         Columns that are ignored make none.
 
