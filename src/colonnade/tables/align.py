@@ -173,6 +173,7 @@ def checked_ids(name: str, table: Table, id: str, normalise: IdForm | None = Non
 
     Examples
     --------
+    >>> from colonnade.tables.table import as_table
     >>> checked_ids("bank", as_table({"id": [7, 8, 7]}), "id")
     Traceback (most recent call last):
     ...
