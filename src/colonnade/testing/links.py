@@ -276,7 +276,8 @@ def keeps_both_ends_together(subject: LinkSubject) -> None:
         for message in subject.messages(purpose):
             body = message.sent(sender)
             assert body == message.sent(silent), (
-                f"{message} has other bytes where the sender was asked before what was delivered"
+                f"{message} has other bytes from a sender that is never asked what was delivered, "
+                "and a body may hang on messages and their keys alone"
             )
             told = message.delivered(sender, body)
             _assert_matrix(told, message, "the sender says was delivered of")
