@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
 
+from colonnade import local_updates
 from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
+from colonnade.config.registry import GROUPS
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Relay, Split
 from colonnade.links import Direct, ErrorFeedback
@@ -167,7 +170,23 @@ def test_what_cannot_be_composed_is_refused():
             "waits for everybody",
         ),
         (lambda: Method("x", uplink=Plain), "is a value, not a class"),
-        (lambda: Method("x", stragglers="wait"), "a straggler policy is"),
+        (lambda: Method("x", stragglers="wait"), r"is Wait\(\), not 'wait': a part of your own"),
     ):
         with pytest.raises(ConfigurationError, match=why):
             make()
+
+
+@pytest.mark.parametrize("part", ["fusion", "uplink", "exchange", "local_updates", "stragglers"])
+def test_what_is_no_part_of_a_method_is_told_all_parts_that_there_are(part):
+    (group,) = (group for group in GROUPS.values() if group.key == part)
+    with pytest.raises(ConfigurationError) as refused:
+        Method("x", **{part: "nothing"})
+    said = str(refused.value).split(", not ")[0]
+    assert set(re.findall(r"(\w+)\(", said)) == {made.__name__ for made in group.ours.values()}
+
+
+def test_a_part_that_is_added_to_its_room_is_told_of(monkeypatch):
+    monkeypatch.setattr(local_updates, "Silent", Silent, raising=False)
+    monkeypatch.setattr(local_updates, "__all__", [*local_updates.__all__, "Silent"])
+    with pytest.raises(ConfigurationError, match=r"Replayed\(\.\.\.\) or Silent\(\), not 'none'"):
+        Method("x", local_updates="none")

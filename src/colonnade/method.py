@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
+from colonnade import exchanges, local_updates, models, stragglers, uplinks
 from colonnade.agreement import Exchange
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
@@ -53,10 +55,10 @@ class Method:
     stragglers: Stragglers = field(default_factory=Wait)
 
     def __post_init__(self) -> None:
-        for part, protocol in _PARTS.items():
+        for part, (protocol, _) in _PARTS.items():
             value = getattr(self, part)
             if not isinstance(value, protocol) or isinstance(value, type):
-                raise ConfigurationError(_what_is_missing(part, value, protocol))
+                raise ConfigurationError(_what_is_missing(part, value))
         self.uplink.check(self.fusion, self.stragglers)
         self.exchange.check(self)
         policy, exchange = type(self.stragglers).__name__, type(self.exchange).__name__
@@ -95,13 +97,14 @@ class Method:
         return (*self.exchange.disclosures(layout), *self.uplink.disclosures(layout))
 
 
-_PARTS: dict[str, type] = {
-    "fusion": Fusion,
-    "uplink": Uplink,
-    "exchange": Exchange,
-    "local_updates": LocalUpdates,
-    "stragglers": Stragglers,
+_PARTS: dict[str, tuple[type, Any]] = {
+    "fusion": (Fusion, models),
+    "uplink": (Uplink, uplinks),
+    "exchange": (Exchange, exchanges),
+    "local_updates": (LocalUpdates, local_updates),
+    "stragglers": (Stragglers, stragglers),
 }
+"""What each part must answer, and the room where ours are."""
 
 _NOT_TAKEN = {
     LocalStep.REPEATED: "{by} repeats the step of a round, but the exchange {exchange} takes one "
@@ -112,24 +115,31 @@ _NOT_TAKEN = {
     "has what it needs; {exchange} cannot: take Split(...), or Consecutive(...)",
 }
 
-_USUAL = {
-    "fusion": "a fusion is Concat(), Sum(), Mean() or Max()",
-    "uplink": "an uplink is Plain(...)",
-    "exchange": "an exchange is Split(...) or Relay(...)",
-    "local_updates": "local updates are Consecutive(...), Replayed(...) or Proximal(...)",
-    "stragglers": "a straggler policy is Wait()",
-}
 
-
-def _what_is_missing(part: str, value: object, protocol: type) -> str:
+def _what_is_missing(part: str, value: object) -> str:
     """Return why a value cannot be this part of a method."""
     if isinstance(value, type):
         return f"method.{part} is a value, not a class: write {value.__name__}(...)"
-    names = sorted(name for name in _members(protocol) if not hasattr(value, name))
-    said = f"{_USUAL[part]}, not {value!r}: a part of your own would answer {', '.join(names)} too"
+    protocol, room = _PARTS[part]
+    members = _members(protocol)
+    missing = ", ".join(sorted(name for name in members if not hasattr(value, name)))
+    said = (
+        f"method.{part} is {_ours(room, members)}, not {value!r}: a part of your own would answer "
+        f"{missing} too"
+    )
     if part == "exchange" and isinstance(value, Link):
         said += "; derivatives go through Split(downlink=...)"
     return said
+
+
+def _ours(room: Any, members: set[str]) -> str:
+    """Return how the parts of a room that have all members are made, the last after an "or"."""
+    parts = [
+        f"{name}({'...' if fields(part) else ''})"
+        for name, part in vars(room).items()
+        if name in room.__all__ and is_dataclass(part) and members <= set(dir(part))
+    ]
+    return " or ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
 
 
 def _members(protocol: type) -> set[str]:
