@@ -11,9 +11,16 @@ from colonnade import local_updates
 from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
 from colonnade.config.registry import GROUPS
 from colonnade.errors import ConfigurationError
-from colonnade.exchanges import Relay, Split
+from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Consecutive, LocalStep, LocalUpdates, Proximal, Replayed
+from colonnade.local_updates import (
+    Consecutive,
+    LocalStep,
+    LocalUpdates,
+    Proximal,
+    Replayed,
+    Workset,
+)
 from colonnade.method import Method
 from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl
 from colonnade.models import Concat, Mean, Sum
@@ -72,6 +79,16 @@ SUBJECTS = {
     "efvfl": MethodSubject(efvfl(TopK(0.3))),
     "efvfl, shared": MethodSubject(efvfl(TopK(0.3), None, Mean(), "shared", 2)),
     "lean": MethodSubject(lean()),
+    "celu": MethodSubject(
+        Method(
+            "celu",
+            Mean(),
+            Plain(ErrorFeedback(TopK(0.5))),
+            Asynchronous(Direct(LargeRows(0.5, Scalar(4)))),
+            Workset(2, 2, 0.3),
+        ),
+        timed=True,
+    ),
     "proximal": MethodSubject(Method("proximal", local_updates=Proximal(2, 3))),
     "replayed": MethodSubject(
         Method(

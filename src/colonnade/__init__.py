@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from colonnade.drivers import Elsewhere, Processes, Replay, Simulate
     from colonnade.effects import Role
     from colonnade.estimators import VerticalClassifier, VerticalRegressor
-    from colonnade.exchanges import Relay, Split
+    from colonnade.exchanges import Asynchronous, Relay, Split
     from colonnade.export import load_part
     from colonnade.federation import Federation
     from colonnade.labelling import LabelForm
     from colonnade.layout import Layout
     from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
-    from colonnade.local_updates import Consecutive, Proximal, Replayed
+    from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
     from colonnade.method import Method
     from colonnade.models import Concat, Max, Mean, Sum
     from colonnade.organisations import LabelHolder, Party
@@ -38,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agreement",
+    "Asynchronous",
     "Channel",
     "Concat",
     "Consecutive",
@@ -78,6 +79,7 @@ __all__ = [
     "VerticalRegressor",
     "Wait",
     "Watcher",
+    "Workset",
     "codecs",
     "datasets",
     "errors",
@@ -99,13 +101,13 @@ _HOMES = {
     "colonnade.drivers": ("Elsewhere", "Processes", "Replay", "Simulate"),
     "colonnade.effects": ("Role",),
     "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),
-    "colonnade.exchanges": ("Relay", "Split"),
+    "colonnade.exchanges": ("Asynchronous", "Relay", "Split"),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
     "colonnade.labelling": ("LabelForm",),
     "colonnade.layout": ("Layout",),
     "colonnade.links": ("Direct", "ErrorFeedback", "LearnedEntropy"),
-    "colonnade.local_updates": ("Consecutive", "Proximal", "Replayed"),
+    "colonnade.local_updates": ("Consecutive", "Proximal", "Replayed", "Workset"),
     "colonnade.method": ("Method",),
     "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
     "colonnade.organisations": ("LabelHolder", "Party"),

@@ -11,15 +11,26 @@ from typing import Literal
 from colonnade.agreement import Exchange
 from colonnade.codecs import Codec, Entropy, Float, LargeRows, LowRank, Scalar
 from colonnade.errors import ConfigurationError
-from colonnade.exchanges import Relay, Split
+from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
-from colonnade.local_updates import Consecutive, Proximal, Replayed
+from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Concat, Fusion
 from colonnade.surrogates import Memory, Storage
 from colonnade.uplinks import Plain
 
-__all__ = ["HeldOutRows", "Labels", "Method", "Others", "cvfl", "efvfl", "fedbcd", "lean", "svfl"]
+__all__ = [
+    "HeldOutRows",
+    "Labels",
+    "Method",
+    "Others",
+    "celu",
+    "cvfl",
+    "efvfl",
+    "fedbcd",
+    "lean",
+    "svfl",
+]
 
 Labels = Literal["private", "shared"]
 Others = Literal["codes", "total"]
@@ -209,6 +220,64 @@ def efvfl(
         exchange = Split(Direct(derivative_codec or Float()))
     uplink = Plain(ErrorFeedback(codec, storage or Memory()))
     return Method("efvfl", fusion or Concat(), uplink, exchange, Consecutive(local_steps))
+
+
+def celu(
+    capacity: int = 5,
+    reuses: int = 5,
+    min_cosine: float | None = 0.5,
+    codec: Codec | None = None,
+    derivative_codec: Codec | None = None,
+    fusion: Fusion | None = None,
+    *,
+    overlap: bool = True,
+    bursts: bool = False,
+) -> Method:
+    """CELU-VFL: local steps on remembered batches while messages are under way.
+
+    Fu, Miao, Jiang, Xue and Cui, "Towards communication-efficient vertical federated learning
+    training via cache-enabled local updates", VLDB 2022. Labels stay private. To combine it with
+    error feedback compose ``Method`` of ``Asynchronous(...)`` and ``Workset(...)``.
+
+    Parameters
+    ----------
+    capacity
+        W, how many batches are remembered.
+    reuses
+        R, local steps on each.
+    min_cosine
+        cos(xi), the least cosine between what is fresh and what is stale at which a row counts;
+        None counts all rows in full.
+    codec
+        Of the embeddings; by default ``Float(32)``.
+    derivative_codec
+        Of the derivatives; by default ``Float(32)``.
+    fusion
+        By default ``Concat()``.
+    overlap
+        Whether local steps are taken while messages are under way, as many as there is time for;
+        else all of them are, between the exact step of a round and the next message.
+    bursts
+        Whether more than R local steps may follow one exact step; see ``Workset``.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> celu(reuses=3).local_updates
+    Workset(capacity=5, reuses=3, min_cosine=0.5, bursts=False)
+    """
+    exchange = Asynchronous if overlap else Split
+    return Method(
+        "celu",
+        fusion or Concat(),
+        Plain(Direct(codec or Float())),
+        exchange(Direct(derivative_codec or Float())),
+        Workset(capacity, reuses, min_cosine, bursts),
+    )
 
 
 def lean(

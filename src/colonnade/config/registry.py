@@ -47,9 +47,9 @@ from colonnade.config.bottoms import (
 )
 from colonnade.config.foreign import guarded, plain, shown
 from colonnade.errors import ConfigurationError
-from colonnade.exchanges import Relay, Split
+from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
-from colonnade.local_updates import Consecutive, Proximal, Replayed
+from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Additive, Concat, Fusion, Max, Mean, Sum
 from colonnade.stragglers import Wait
@@ -139,6 +139,7 @@ GROUPS = {
                 "fedbcd": methods.fedbcd,
                 "cvfl": methods.cvfl,
                 "efvfl": methods.efvfl,
+                "celu": methods.celu,
                 "lean": methods.lean,
             },
             default="svfl",
@@ -161,14 +162,19 @@ GROUPS = {
             "exchange",
             "exchange",
             "what travels in a round, and who therefore learns what",
-            {"split": Split, "relay": Relay},
+            {"split": Split, "asynchronous": Asynchronous, "relay": Relay},
         ),
         Group(
             "local_updates",
             "local_updates",
             "policy of local updates",
             "which steps follow an exchange",
-            {"consecutive": Consecutive, "proximal": Proximal, "replayed": Replayed},
+            {
+                "consecutive": Consecutive,
+                "proximal": Proximal,
+                "replayed": Replayed,
+                "workset": Workset,
+            },
         ),
         Group(
             "stragglers",

@@ -306,6 +306,13 @@ class _Simulation:
                     actor.waiting = effect
                     return
                 answer = self._take(actor, effect.expect, waited=0)
+            elif (
+                isinstance(effect, Ready)
+                and _is_plain(effect.expect)
+                and actor.mailbox.satisfied(effect.expect, now, now)
+            ):
+                answer = True  # which nothing else that happens at this time could change
+                actor.trace.append(answer)
             elif isinstance(effect, (Receive, Ready)):
                 actor.mailbox.check(effect.expect, actor.name)
                 # Others may still act at this time: answer when all have.
@@ -382,8 +389,8 @@ class _Simulation:
             self._discard(actor, message)
         elif not actor.mailbox.satisfied(expect, actor.account.clock, now):
             self._set_timer(actor, expect, now)
-        elif isinstance(waiting, Receive) and _is_plain(expect):
-            self._resume(actor, self._take(actor, expect, waited=now - actor.account.clock), now)
+        elif _is_plain(expect):
+            self._resolve(actor, waiting, now)
         else:
             self._at(now, _ANSWER, actor)
 

@@ -3,6 +3,7 @@
 from colonnade.local_updates.consecutive import Consecutive
 from colonnade.local_updates.contract import (
     HolderBatch,
+    HolderStep,
     HolderSteps,
     LocalStep,
     LocalUpdates,
@@ -12,10 +13,12 @@ from colonnade.local_updates.contract import (
 )
 from colonnade.local_updates.proximal import Places, Proximal
 from colonnade.local_updates.replayed import Replayed
+from colonnade.local_updates.workset import Workset
 
 __all__ = [
     "Consecutive",
     "HolderBatch",
+    "HolderStep",
     "HolderSteps",
     "LocalStep",
     "LocalUpdates",
@@ -25,4 +28,5 @@ __all__ = [
     "Places",
     "Proximal",
     "Replayed",
+    "Workset",
 ]

@@ -5,7 +5,9 @@ go on with what it has. What that is depends on the exchange, so a policy says w
 it has, an exchange which it takes, and what it does not take is refused. Steps that repeat the one
 of the round are a number. The others come from two halves, which a policy makes for each run: a
 party's goes on along derivatives that the party was sent, the label holder's with embeddings that
-it was sent. A half may remember batches, and decides which steps follow; the role takes them.
+it was sent. A half is handed each batch after its exact step (``add``), may remember some, and says
+which steps to take now (``steps``); the role takes them, all at once or as many as there is time
+for.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from colonnade.uplinks import Collected
 
 __all__ = [
     "HolderBatch",
+    "HolderStep",
     "HolderSteps",
     "LocalStep",
     "LocalUpdates",
@@ -47,6 +50,8 @@ class PartyBatch:
 
     Parameters
     ----------
+    round
+        Of the exact step.
     rows
         Row numbers.
     sent
@@ -55,6 +60,7 @@ class PartyBatch:
         The derivative there, ``[B, E]``.
     """
 
+    round: int
     rows: Rows
     sent: Tensor
     derivative: Tensor
@@ -78,68 +84,101 @@ class PartyStep:
 
 @dataclass(frozen=True, eq=False)
 class HolderBatch:
-    """What the label holder has of a batch, and so a step: on its own fresh part and on this.
+    """What the label holder has of a batch whose exact step it took.
 
     Parameters
     ----------
+    round
+        Of the exact step.
     rows
         Row numbers.
     collected
         What the parties sent of them.
+    derivatives
+        Of each party that was owed one, the exact derivative, ``[B, E]``.
+    """
+
+    round: int
+    rows: Rows
+    collected: Collected
+    derivatives: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class HolderStep:
+    """A step of the label holder.
+
+    Parameters
+    ----------
+    rows
+        The rows of which it takes its own part anew.
+    collected
+        The parties' part.
+    weights
+        From each party's derivative of these rows now to what each row counts in the loss, ``[B]``;
+        None for all alike, which spares computing the derivatives.
     """
 
     rows: Rows
     collected: Collected
+    weights: Callable[[Mapping[str, Tensor]], Tensor] | None = None
 
 
-class PartySteps(Protocol):
-    """A party's half: its steps along derivatives.
-
-    One that inherits from this class takes none and remembers nothing.
-    """
+class _Half(Protocol):
+    """What both halves have."""
 
     @property
     def memory(self) -> int:
         """How many batches it remembers at most from one round to the next."""
         return 0
 
-    def after(self, batch: PartyBatch, key: StreamKey) -> Iterable[PartyStep]:
-        """Return the steps that follow the exact one on ``batch``; each is taken before the next.
-
-        ``key`` is for what is drawn.
-        """
-        return ()
+    def report(self) -> Mapping[str, float]:
+        """Return what is to be known of the steps since the last report, for the history."""
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is remembered between rounds."""
         return {}
+
+
+class PartySteps(_Half, Protocol):
+    """A party's half: its steps along derivatives.
+
+    One that inherits from this class takes none and remembers nothing.
+    """
+
+    def add(self, batch: PartyBatch) -> None:
+        """Take note of a batch whose exact step was taken."""
+        return
+
+    def steps(self, key: StreamKey) -> Iterable[PartyStep]:
+        """Return the steps to take now; each is taken before the next is asked for.
+
+        ``key`` is for what is drawn.
+        """
+        return ()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         return
 
 
-class HolderSteps(Protocol):
+class HolderSteps(_Half, Protocol):
     """The label holder's half: its steps on embeddings.
 
     One that inherits from this class takes none and remembers nothing.
     """
 
-    @property
-    def memory(self) -> int:
-        """How many batches it remembers at most from one round to the next."""
-        return 0
+    def add(self, batch: HolderBatch) -> None:
+        """Take note of a batch whose exact step was taken."""
+        return
 
-    def after(self, batch: HolderBatch, key: StreamKey) -> Iterable[HolderBatch]:
-        """Return the batches of the steps that follow the exact one on ``batch``.
+    def steps(self, key: StreamKey) -> Iterable[HolderStep]:
+        """Return the steps to take now; each is taken before the next is asked for.
 
         ``key`` is for what is drawn.
         """
         return ()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what is remembered between rounds."""
-        return {}
 
     def load_state_dict(
         self, state: Mapping[str, Any], recalled: Callable[[Mapping[str, Any]], Collected]

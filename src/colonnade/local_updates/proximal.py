@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,17 +112,42 @@ class Proximal(LocalUpdates):
         return self.label_holder.holder_steps()
 
 
-@dataclass(frozen=True)
 class _InParts(PartySteps):
-    policy: Proximal
+    """The last batch, until all its parts were gone through."""
 
-    def after(self, batch: PartyBatch, key: StreamKey) -> Iterable[PartyStep]:
-        """Return a step for each part."""
-        for part in self.policy.parts(len(batch.rows), key):
+    def __init__(self, policy: Proximal) -> None:
+        self._policy = policy
+        self._batch: PartyBatch | None = None
+
+    @property
+    def memory(self) -> int:
+        """One batch, where its steps wait for the next message to be on its way."""
+        return 1
+
+    def add(self, batch: PartyBatch) -> None:
+        """Take the batch in place of the last one."""
+        self._batch = batch
+
+    def steps(self, key: StreamKey) -> Iterator[PartyStep]:
+        """Yield a step for each part."""
+        batch = self._batch
+        if batch is None:
+            return
+        for part in self._policy.parts(len(batch.rows), key):
             scale = len(batch.rows) / len(part)
-            pull = self.policy.pull / len(part)
+            pull = self._policy.pull / len(part)
             derivative, sent = batch.derivative[part], batch.sent[part]
             yield PartyStep(batch.rows[part], partial(_held, derivative * scale, sent, pull))
+        self._batch = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the batch."""
+        return {"batch": None if self._batch is None else vars(self._batch)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore it."""
+        batch = state["batch"]
+        self._batch = None if batch is None else PartyBatch(**batch)
 
 
 def _held(direction: Tensor, sent: Tensor, pull: float, fresh: Tensor) -> Tensor:

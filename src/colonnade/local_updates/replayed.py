@@ -8,7 +8,13 @@ from typing import Any
 
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.philox import permutation
-from colonnade.local_updates.contract import HolderBatch, HolderSteps, LocalStep, LocalUpdates
+from colonnade.local_updates.contract import (
+    HolderBatch,
+    HolderStep,
+    HolderSteps,
+    LocalStep,
+    LocalUpdates,
+)
 from colonnade.streams import StreamKey
 from colonnade.uplinks import Collected
 
@@ -65,16 +71,23 @@ class _Replaying(HolderSteps):
     def __init__(self, steps: int, batches: int) -> None:
         self._steps = steps
         self._most = batches
-        self._remembered: list[HolderBatch] = []
+        self._remembered: list[HolderStep] = []
 
     @property
     def memory(self) -> int:
         """So many batches."""
         return self._most
 
-    def after(self, batch: HolderBatch, key: StreamKey) -> Iterable[HolderBatch]:
+    def add(self, batch: HolderBatch) -> None:
+        """Remember the batch, and forget the oldest where they are too many."""
+        last = HolderStep(batch.rows, batch.collected)
+        self._remembered = [*self._remembered, last][-self._most :]
+
+    def steps(self, key: StreamKey) -> Iterable[HolderStep]:
         """Return batches in an order drawn from ``key``, each as often as the others, or almost."""
-        kept = self._remembered = [*self._remembered, batch][-self._most :]
+        kept = self._remembered
+        if not kept:
+            return []
         order = permutation(key, len(kept))
         return [kept[order[step % len(kept)]] for step in range(self._steps)]
 
@@ -86,4 +99,4 @@ class _Replaying(HolderSteps):
         self, state: Mapping[str, Any], recalled: Callable[[Mapping[str, Any]], Collected]
     ) -> None:
         """Restore them."""
-        self._remembered = [HolderBatch(rows, recalled(kept)) for rows, kept in state["batches"]]
+        self._remembered = [HolderStep(rows, recalled(kept)) for rows, kept in state["batches"]]

@@ -83,6 +83,7 @@ class TrainingParty(ABC):
             if self._evaluation.due(self.round):
                 await self._upload(self._evaluation.watched)
                 await self._obey()
+                await self._tell()
             if self.done():
                 self._best.put_back()
                 await self._upload(self._evaluation.final)
@@ -96,6 +97,15 @@ class TrainingParty(ABC):
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
         """Exchange a batch and take the steps of its round, if there are any."""
+
+    def _progress(self) -> Mapping[str, float]:
+        """Return what is reported beside each evaluation; where it is nothing, there is none."""
+        return {}
+
+    async def _tell(self) -> None:
+        if values := self._progress():
+            epoch = self.round / self._batches.rounds_per_epoch
+            await Report({"round": self.round, "epoch": epoch, **values})
 
     async def _upload(self, held_out: HeldOut) -> None:
         await upload(self._uplink, self.bottom, held_out, self.round)
@@ -252,16 +262,20 @@ class TrainingLabelHolder(ABC):
 
     def _backpropagate(self, fused: Tensor, rows: Rows) -> float:
         """Backpropagate the batch's loss through the top model, and return it."""
-        predictions = self.top(fused, training=True)
-        loss = self._loss(predictions, self._labels[torch.from_numpy(rows)])
+        _, loss = self._predicted(fused, rows)
         if loss.requires_grad:  # else nothing here has parameters
             torch.autograd.backward(loss)
-        mean_loss = loss.item()
-        if not math.isfinite(mean_loss):
+        return loss.item()
+
+    def _predicted(self, fused: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return the top model's predictions for a batch, and their mean loss, which is finite."""
+        predictions = self.top(fused, training=True)
+        loss = self._loss(predictions, self._labels[torch.from_numpy(rows)])
+        if not math.isfinite(loss.item()):
             raise Diverged(
-                f"the loss is {mean_loss} in round {self.round}; try a smaller learning rate"
+                f"the loss is {loss.item()} in round {self.round}; try a smaller learning rate"
             )
-        return mean_loss
+        return predictions, loss
 
     def _note(self, mean_loss: float, rows: Rows) -> None:
         """Count the loss of a batch at its exact step in what is reported next."""
@@ -309,7 +323,11 @@ class TrainingLabelHolder(ABC):
         if self.top.learning_rate is not None:
             progress["learning_rate"] = self.top.learning_rate
         self._loss_sum, self._loss_rows = 0.0, 0
-        await Report(progress | dict(values))
+        await Report(progress | dict(self._progress()) | dict(values))
+
+    def _progress(self) -> Mapping[str, float]:
+        """Return what is reported beside each evaluation besides the metrics."""
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""

@@ -19,7 +19,8 @@ With Q local steps it is FedBCD(Q): after the exact step everyone takes Q - 1 mo
 before the next exchange, a party with its fresh z_m and the d_m it got, the label holder with its
 fresh top model and own embedding and the z_1 ... z_M it got. With ``Replayed`` the label holder
 alone takes more steps, on batches of earlier rounds. With ``Proximal`` a party takes small steps on
-parts of the batch, down d_m plus a pull towards the z_m that it sent.
+parts of the batch, down d_m plus a pull towards the z_m that it sent. With ``Workset`` everyone
+goes on with the batches of recent rounds.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from torch import Tensor
 from colonnade.agreement import Agreement, HolderSeat, PartySeat
 from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
-from colonnade.local_updates import HolderBatch, PartyBatch, PartyStep
+from colonnade.local_updates import HolderBatch, HolderStep, PartyBatch, PartyStep
 from colonnade.models import take
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.streams import StreamKey
-from colonnade.uplinks import Collected, Moment
+from colonnade.uplinks import Collected, Fused, Moment
 
 __all__ = ["DERIVATIVE", "SKIPPED", "SplitLabelHolder", "SplitParty"]
 
@@ -74,33 +75,54 @@ class SplitParty(TrainingParty):
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         embedding = await self._uplink.upload(self.bottom, rows, moment, self._saliency)
-        kinds = (DERIVATIVE, SKIPPED)
-        answer = (await Receive(Expect(kinds, self.round, (self._label_holder,)))).only
+        answer = (await Receive(self._answer())).only
         if answer.kind == SKIPPED:
             return
+        sent = embedding.detach()
+        derivative = await self._exact_step(embedding, sent, answer.body, rows, moment)
+        again = [PartyStep(rows, lambda fresh: derivative)] * self._repeats
+        for number, step in enumerate(chain(again, self._steps.steps(self._draws())), start=2):
+            await self._take(step, number)
+
+    def _answer(self) -> Expect:
+        """Return what is expected of the label holder in this round."""
+        return Expect((DERIVATIVE, SKIPPED), self.round, (self._label_holder,))
+
+    def _draws(self) -> StreamKey:
+        """Return what is drawn from for the local steps of this round."""
+        return StreamKey(self._seed, self.name, "parts", self.round)
+
+    async def _exact_step(
+        self, embedding: Tensor, sent: Tensor, body: bytes, rows: Rows, moment: Moment
+    ) -> Tensor:
+        """Backpropagate through ``embedding`` the derivative at what was sent, and return it."""
         derivative = await Work(
             "backward",
-            lambda: self._update(embedding, answer.body, rows, moment),
+            lambda: self._update(embedding, sent, body, rows, moment),
             self.round,
             rows=len(rows),
         )
-        again = [PartyStep(rows, lambda fresh: derivative)] * self._repeats
-        key = StreamKey(self._seed, self.name, "parts", self.round)
-        more = self._steps.after(PartyBatch(rows, embedding.detach(), derivative), key)
-        for number, step in enumerate(chain(again, more), start=2):
-            take_it = partial(self._local_step, step)
-            await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
+        self._steps.add(PartyBatch(self.round, rows, sent, derivative))
+        return derivative
 
-    def _update(self, embedding: Tensor, body: bytes, rows: Rows, moment: Moment) -> Tensor:
-        """Take the exact step, and return the derivative."""
+    async def _take(self, step: PartyStep, number: int) -> None:
+        take_it = partial(self._local_step, step)
+        await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
+
+    def _update(
+        self, embedding: Tensor, sent: Tensor, body: bytes, rows: Rows, moment: Moment
+    ) -> Tensor:
         key = moment.key(self._seed, self._label_holder, f"{DERIVATIVE}/{self.name}")
         derivative = self._downlink.receive(body, rows, key)
         if self._correction:
-            derivative += self._correction * (embedding.detach() - self._uplink.delivered())
+            derivative += self._correction * (sent - self._uplink.delivered())
         torch.autograd.backward(embedding, derivative)
         self.bottom.step()
         self._saliency = derivative.sum(dim=0).abs()
         return derivative
+
+    def _progress(self) -> Mapping[str, float]:
+        return self._steps.report()
 
     def _local_step(self, step: PartyStep) -> None:
         embedding = self.bottom(take(self._features, step.rows), training=True)
@@ -145,9 +167,20 @@ class SplitLabelHolder(TrainingLabelHolder):
         }
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
+        batch = await self._exchange(rows, moment)
+        again = [HolderStep(rows, batch.collected)] * self._repeats
+        for number, step in enumerate(chain(again, self._steps.steps(self._draws())), start=2):
+            await self._take(step, number)
+
+    def _draws(self) -> StreamKey:
+        """Return what is drawn from for the local steps of this round."""
+        return StreamKey(self._seed, self.name, "replayed", self.round)
+
+    async def _exchange(self, rows: Rows, moment: Moment) -> HolderBatch:
+        """Collect embeddings, send derivatives, and take the exact step."""
         own = await self._own(rows, moment)
         collected = await self._uplink.collect(rows, moment)
-        bodies = await Work(
+        derivatives, bodies = await Work(
             "top",
             lambda: self._derive(collected, own, rows, moment),
             self.round,
@@ -161,28 +194,53 @@ class SplitLabelHolder(TrainingLabelHolder):
                 await Send(party, SKIPPED, self.round, b"")
         # The parties wait for their derivatives: the own step comes after they are sent.
         await Work("update", self._update, self.round, rows=len(rows))
-        batch = HolderBatch(rows, collected)
-        key = StreamKey(self._seed, self.name, "replayed", self.round)
-        more = self._steps.after(batch, key)
-        for number, step in enumerate(chain([batch] * self._repeats, more), start=2):
-            take_it = partial(self._local_step, step)
-            await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
+        batch = HolderBatch(self.round, rows, collected, derivatives)
+        self._steps.add(batch)
+        return batch
+
+    async def _take(self, step: HolderStep, number: int) -> None:
+        take_it = partial(self._local_step, step)
+        await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
 
     def _derive(
         self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
-    ) -> dict[str, bytes]:
-        """Backpropagate the loss, and encode the derivative of each party that is owed one."""
+    ) -> tuple[dict[str, Tensor], dict[str, bytes]]:
+        """Backpropagate the loss; return the derivatives that parties are owed, and bodies."""
         fused = collected.differentiable(own)
         self._note(self._backpropagate(fused.value, rows), rows)
+        derivatives = fused.derivatives()
         bodies = {}
-        for party, derivative in fused.derivatives().items():
+        for party, derivative in derivatives.items():
             key = moment.key(self._seed, self.name, f"{DERIVATIVE}/{party}")
             bodies[party] = self._downlinks[party].send(derivative, rows, key)
-        return bodies
+        return derivatives, bodies
 
-    def _local_step(self, step: HolderBatch) -> None:
-        self._backpropagate(step.collected.fuse(self._embed(step.rows)), step.rows)
+    def _progress(self) -> Mapping[str, float]:
+        return self._steps.report()
+
+    def _local_step(self, step: HolderStep) -> None:
+        own = self._embed(step.rows)
+        if step.weights is None:
+            self._backpropagate(step.collected.fuse(own), step.rows)
+        else:
+            self._backpropagate_weighted(step.collected.differentiable(own), step)
         self._update()
+
+    def _backpropagate_weighted(self, fused: Fused, step: HolderStep) -> None:
+        """Backpropagate the loss with each row weighted by its derivatives now.
+
+        A loss that is a mean over rows has in row n of its gradient in the predictions that of
+        row n alone, so weights may be applied there.
+        """
+        predictions, loss = self._predicted(fused.value, step.rows)
+        (slope,) = torch.autograd.grad(loss, predictions)
+        found = torch.autograd.grad(
+            predictions, list(fused.leaves.values()), slope, retain_graph=True
+        )
+        assert step.weights is not None
+        weights = step.weights(dict(zip(fused.leaves, found, strict=True)))
+        weights = weights.to(slope).view(-1, *[1] * (slope.dim() - 1))
+        torch.autograd.backward(predictions, slope * weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""

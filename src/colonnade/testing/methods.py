@@ -234,9 +234,11 @@ def has_the_steps_that_it_declares(subject: MethodSubject) -> None:
     for round in range(4):
         rows: Rows = np.arange(9, dtype=np.int64) + 9 * round
         values, key = torch.ones(9, WIDTH), StreamKey(0, "party_0", "kit", round)
-        if list(party.after(PartyBatch(rows, values, values), key)):
+        party.add(PartyBatch(round, rows, values, values))
+        if list(party.steps(key)):
             found.add(LocalStep.STALE_DERIVATIVES)
-        if list(holder.after(HolderBatch(rows, _Ones()), key)):
+        holder.add(HolderBatch(round, rows, _Ones(), {"party_0": values}))
+        if list(holder.steps(key)):
             found.add(LocalStep.STALE_EMBEDDINGS)
     said = ", ".join(sorted(kind.name for kind in policy.kinds)) or "none"
     has = ", ".join(sorted(kind.name for kind in found)) or "none"

@@ -1,0 +1,383 @@
+"""CELU-VFL's workset: its laws under any schedule, its steps against plain torch, its overlap."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import colonnade as cn
+from colonnade.batches import BatchPlan
+from colonnade.errors import ConfigurationError
+from colonnade.local_updates.rotation import Rotation
+from colonnade.local_updates.staleness import Cosines, cosines
+from colonnade.methods import celu, fedbcd, svfl
+from colonnade.testing.methods import small_federation
+from colonnade.training import Training
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+FREE = cn.Simulate(costs=cn.Modelled(otherwise=0.0))
+TRAINING = Training(epochs=2, batch_size=16, evaluation_rows=7, seed=5)
+
+
+# --- the rotation ---------------------------------------------------------------------------------
+
+# True inserts the batch of the next round, False asks for a step; rounds may be left out.
+SCHEDULES = st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=80)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(1, 5), st.integers(1, 5), st.booleans(), SCHEDULES)
+def test_batches_take_turns(
+    capacity: int, reuses: int, bursts: bool, schedule: Sequence[tuple[bool, int]]
+) -> None:
+    rotation: Rotation[int] = Rotation(capacity, reuses, bursts)
+    taken: list[int] = []  # the round of the batch of each local step
+    inserted: list[int] = []
+    round, since, bubbles = -1, 0, 0
+    for insertion, ahead in schedule:
+        if insertion:
+            round += ahead
+            rotation.insert(round, round)
+            inserted.append(round)
+            since = 0
+            continue
+        alive = [
+            each for each in inserted if each > round - capacity and taken.count(each) < reuses
+        ]
+        resting = taken[max(0, len(taken) - capacity + 1) :]
+        free = [each for each in alive if each not in resting]
+        found = rotation.draw()
+        if since >= reuses and not bursts:
+            assert found is None
+        elif not free:
+            assert found is None
+            bubbles += bool(alive)
+        else:
+            # The least used, of these the oldest.
+            assert found == min(free, key=lambda each: (taken.count(each), each))
+            taken.append(found)
+            since += 1
+        assert rotation.bubbles == bubbles
+    assert rotation.steps == len(taken)
+    assert len(rotation) <= capacity
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 4), st.integers(1, 4), SCHEDULES, SCHEDULES)
+def test_a_rotation_goes_on_where_it_was(
+    capacity: int, reuses: int, before: Any, after: Any
+) -> None:
+    def play(rotation: Rotation[int], schedule: Any, round: int) -> tuple[list[int | None], int]:
+        found = []
+        for insertion, ahead in schedule:
+            if insertion:
+                round += ahead
+                rotation.insert(round, round)
+            else:
+                found.append(rotation.draw())
+        return found, round
+
+    whole: Rotation[int] = Rotation(capacity, reuses)
+    _, round = play(whole, before, -1)
+    rest: Rotation[int] = Rotation(capacity, reuses)
+    rest.load_state_dict(whole.state_dict(str), int)
+    assert play(whole, after, round) == play(rest, after, round)
+    assert whole.state_dict(str) == rest.state_dict(str)
+
+
+# --- staleness ------------------------------------------------------------------------------------
+
+
+def test_cosines_of_any_length_of_rows() -> None:
+    one = torch.tensor([[1.0, 1.0], [2.0, 0.0], [0.0, 0.0], [1e-20, 0.0], [-3.0, -3.0]])
+    other = torch.tensor([[5.0, 5.0], [0.0, 7.0], [1.0, 1.0], [1e-15, 0.0], [1.0, 1.0]])
+    found = cosines(one, other)
+    assert torch.allclose(found, torch.tensor([1.0, 0.0, 0.0, 1.0, -1.0]), atol=1e-6)
+    assert cosines(other, one).tolist() == found.tolist()
+
+
+def test_weights_are_cosines_and_their_spread_is_told_once() -> None:
+    angles = torch.linspace(0, torch.pi, 1001)
+    fresh = torch.stack([angles.cos(), angles.sin()], dim=1)
+    stale = torch.tensor([[2.0, 0.0]]).expand_as(fresh)
+    weighed = Cosines(least=0.5)
+    weights = weighed.weights(fresh, stale)
+    assert torch.allclose(weights[:333], angles[:333].cos(), atol=1e-6)
+    assert not weights[334:].any()
+    told = weighed.report()
+    for percent in (10, 50, 90):
+        expected = np.quantile(angles.cos().numpy(), percent / 100)
+        assert abs(told[f"cosine_p{percent}"] - expected) < 0.006
+    assert abs(told["rows_too_stale"] - 2 / 3) < 0.002
+    assert weighed.report() == {}
+
+
+# --- equalities -----------------------------------------------------------------------------------
+
+
+def states(run: cn.Run) -> list[Tensor]:
+    return [
+        value
+        for parts in run.models.values()
+        for module in parts.values()
+        for value in module.state_dict().values()
+    ]
+
+
+def same(one: cn.Run, other: cn.Run) -> bool:
+    mine, theirs = states(one), states(other)
+    assert len(mine) == len(theirs) > 0
+    return all(map(torch.equal, mine, theirs))
+
+
+def train(method: cn.Method, features: bool = True, driver: Any = FREE, **more: Any) -> cn.Run:
+    federation = small_federation(method, features)
+    return federation.train(method, TRAINING, driver, report=False, **more)
+
+
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_without_local_steps_it_is_vanilla(features: bool, overlap: bool) -> None:
+    mine = train(celu(reuses=0, overlap=overlap), features)
+    vanilla = train(svfl(), features)
+    assert same(mine, vanilla)
+    assert mine.ledger.without_time() == vanilla.ledger.without_time()
+    # On a clock, too: with nothing to do meanwhile everybody waits as ever.
+    wide = cn.Simulate(
+        cn.Network(cn.Channel(bandwidth=1e6, latency=0.02)), cn.Modelled(otherwise=0.001)
+    )
+    timed = [train(method, features, wide) for method in (celu(reuses=0), svfl())]
+    assert timed[0].summary["seconds_virtual"] == timed[1].summary["seconds_virtual"]
+
+
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize("reuses", [1, 4])
+def test_one_batch_unweighted_and_without_overlap_is_fedbcd(features: bool, reuses: int) -> None:
+    mine = train(celu(1, reuses, None, overlap=False), features)
+    other = train(fedbcd(reuses + 1), features)
+    assert same(mine, other)
+    assert mine.summary["local_updates"] == other.summary["local_updates"]
+    assert not same(mine, train(celu(1, reuses, 0.0, overlap=False), features))
+
+
+def test_any_steps_may_be_taken_while_messages_are_under_way() -> None:
+    """With no time to spare nothing is done; with enough of it, all that the policy has."""
+    policy = cn.Proximal(passes=1, rows=8, label_holder=cn.Replayed(3, batches=4))
+    method = cn.Method("mine", exchange=cn.Asynchronous(), local_updates=policy)
+    slow = cn.Simulate(cn.Network(cn.Channel(latency=60.0)), cn.Modelled(otherwise=0.001))
+    run = train(method, driver=slow)
+    rounds = run.summary["rounds"]
+    # Two parts of each batch of 16 or 12; none after the last exchange. Where the label holder has
+    # just evaluated, the next embeddings have come with those that were evaluated.
+    assert run.summary["local_updates"] == {
+        "party_0": 2 * (rounds - 1),
+        "party_1": 2 * (rounds - 1),
+        "party_2": 2 * (rounds - 1),
+        "holder": 3 * (rounds - 2),
+    }
+    assert same(train(method), train(svfl()))  # FREE: whatever is sent is there at once
+
+
+# --- against plain torch --------------------------------------------------------------------------
+
+
+def adagrad(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adagrad(parameters, lr=0.3)
+
+
+def test_steps_are_those_of_the_paper() -> None:
+    """Two parties and a label holder with columns, W = 2, R = 2, weights, no overlap."""
+    torch.manual_seed(0)
+    rows, least, rounds = 24, 0.3, 6
+    x, own_x = {"bank": torch.randn(rows, 3), "shop": torch.randn(rows, 2)}, torch.randn(rows, 2)
+    labels = torch.arange(rows) % 3
+    bottoms = {name: nn.Sequential(nn.Linear(v.shape[1], 4), nn.Tanh()) for name, v in x.items()}
+    own, top = nn.Linear(2, 4), nn.Linear(12, 3)
+    federation = cn.Federation(
+        [cn.Party(name, v, copy.deepcopy(bottoms[name]), adagrad) for name, v in x.items()],
+        cn.LabelHolder(
+            "insurer",
+            labels,
+            copy.deepcopy(top),
+            features=own_x,
+            bottom=copy.deepcopy(own),
+            optimiser=adagrad,
+        ),
+        np.arange(rows),
+    )
+    training = cn.Training(epochs=3, batch_size=12, seed=4)
+    run = federation.train(celu(2, 2, least, overlap=False), training, FREE)
+
+    plan = BatchPlan(np.arange(rows), 12, 3, 4)
+    steps = {name: adagrad(bottom.parameters()) for name, bottom in bottoms.items()}
+    holder = adagrad([*top.parameters()]), adagrad([*own.parameters()])
+
+    def step(*optimisers: torch.optim.Optimizer) -> None:
+        for optimiser in optimisers:
+            optimiser.step()
+            optimiser.zero_grad()
+
+    def weighted(fresh: Tensor, stale: Tensor) -> Tensor:
+        found = nn.functional.cosine_similarity(fresh, stale, eps=1e-30)
+        return torch.where(found < least, 0.0, found)
+
+    cache: list[dict[str, Any]] = []
+    taken: list[int] = []
+    for round in range(rounds):
+        batch = torch.from_numpy(plan.rows(round))
+        z = {name: bottom(x[name][batch]) for name, bottom in bottoms.items()}
+        leaves = {name: value.detach().requires_grad_() for name, value in z.items()}
+        outputs = top(torch.cat([*leaves.values(), own(own_x[batch])], 1))
+        nn.functional.cross_entropy(outputs, labels[batch]).backward()
+        step(*holder)
+        d = {name: leaf.grad for name, leaf in leaves.items()}
+        for name, value in z.items():
+            value.backward(d[name])
+            step(steps[name])
+        cache.append({"round": round, "batch": batch, "z": leaves, "d": d})
+        for _ in range(2):
+            alive = [e for e in cache if e["round"] > round - 2 and taken.count(e["round"]) < 2]
+            free = [entry for entry in alive if entry["round"] not in taken[-1:]]
+            if not free:
+                break
+            entry = min(free, key=lambda each: taken.count(each["round"]))
+            taken.append(entry["round"])
+            batch, z, d = entry["batch"], entry["z"], entry["d"]
+            for name, bottom in bottoms.items():
+                fresh = bottom(x[name][batch])
+                weights = weighted(fresh.detach(), z[name].detach())
+                fresh.backward(weights[:, None] * d[name])
+                step(steps[name])
+            leaves = {name: value.detach().requires_grad_() for name, value in z.items()}
+            outputs = top(torch.cat([*leaves.values(), own(own_x[batch])], 1))
+            losses = nn.functional.cross_entropy(outputs, labels[batch], reduction="none")
+            found = torch.autograd.grad(losses.mean(), [*leaves.values()], retain_graph=True)
+            weights = weighted(torch.cat(found, 1), torch.cat([*d.values()], 1))
+            (weights * losses).mean().backward()
+            step(*holder)
+
+    assert run.summary["local_updates"] == dict.fromkeys(("bank", "shop", "insurer"), len(taken))
+    trained = {
+        "bank": run.models["bank"]["bottom"],
+        "shop": run.models["shop"]["bottom"],
+        "own": run.models["insurer"]["bottom"],
+        "top": run.models["insurer"]["top"],
+    }
+    for name, module in (bottoms | {"own": own, "top": top}).items():
+        for mine, expected in zip(trained[name].parameters(), module.parameters(), strict=True):
+            assert torch.allclose(mine, expected, atol=2e-6), name
+
+
+# --- overlap --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("latency", "begun"), [(0.0, 0), (0.0124, 3), (0.02, 4), (1.0, 5)])
+def test_local_steps_fill_the_time_of_a_round_trip(latency: float, begun: int) -> None:
+    """A party with steps of 10 ms waits 2 latencies: it begins as many as fit, at most R."""
+    costs = cn.Modelled({"local_step": 0.010}, slowdown={"registry": 0.0}, otherwise=0.0)
+    driver = cn.Simulate(cn.Network(cn.Channel(latency=latency)), costs)
+    generator = torch.Generator().manual_seed(1)
+    federation = cn.Federation(
+        [cn.Party("bank", torch.randn(80, 3, generator=generator), nn.Linear(3, 2), adagrad)],
+        cn.LabelHolder("registry", torch.arange(80) % 2, nn.Linear(2, 2), optimiser=adagrad),
+        np.arange(80),
+    )
+    method = celu(capacity=1, reuses=5, min_cosine=None)
+    run = federation.train(method, cn.Training(epochs=1, batch_size=8), driver)
+    assert run.summary["rounds"] == 10
+    assert run.summary["local_updates"]["bank"] == 9 * begun  # there is nothing to do in round 0
+    round_trip = max(2 * latency, begun * 0.010)  # a step that has begun is finished
+    # The label holder is done when it has answered the tenth message, sent after nine round trips,
+    # of which the first has no steps.
+    assert run.summary["seconds_training"] == pytest.approx(3 * latency + 8 * round_trip)
+
+
+def test_everybody_says_what_was_done_meanwhile() -> None:
+    wide = cn.Simulate(
+        cn.Network(cn.Channel(bandwidth=1e6, latency=0.02)), cn.Modelled(otherwise=0.004)
+    )
+    run = train(celu(3, 2, 0.5), driver=wide)
+    both = [run.history, *(run.others_history.filter(organisation=f"party_{i}") for i in range(3))]
+    for history in both:
+        assert len(history) == 2
+        name = history["organisation"][0] if "organisation" in history.columns else "holder"
+        # Those after the last evaluation are none: training has ended.
+        assert history["local_steps"].sum() == run.summary["local_updates"][name] > 0
+        assert history["cosine_p10"].is_between(-1, 1).all()
+        assert (history["cosine_p10"] <= history["cosine_p90"]).all()
+        assert history["uses_per_batch"].drop_nulls().is_between(0, 2).all()
+        assert (history["bubbles"] >= 0).all()
+    assert "local_steps" not in train(svfl()).history.columns
+
+
+def test_a_modelled_run_repeats_and_a_real_one_is_replayed() -> None:
+    method = celu(3, 3, 0.2, cn.codecs.Scalar(4), cn.codecs.Scalar(6))
+    wide = cn.Simulate(
+        cn.Network(cn.Channel(bandwidth=1e6, latency=0.02)), cn.Modelled(otherwise=0.003)
+    )
+    once, again = (train(method, driver=wide) for _ in range(2))
+    assert same(once, again)
+    assert once.summary["seconds_virtual"] == again.summary["seconds_virtual"]
+    real = train(method, driver=cn.Processes())
+    assert real.record is not None
+    assert same(train(method, driver=cn.Replay(real.record.trace)), real)
+    measured = train(method, driver=cn.Simulate(cn.Network(cn.Channel(latency=0.02))))
+    assert measured.record is not None
+    assert same(train(method, driver=cn.Replay(measured.record.trace)), measured)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"capacity": 0}, "the capacity of a workset is a whole number, 1 or more, not 0"),
+        ({"capacity": -3}, "the capacity of a workset is a whole number, 1 or more, not -3"),
+        ({"reuses": -1}, "the reuses of a workset is a whole number, 0 or more, not -1"),
+        ({"reuses": 2.5}, "the reuses of a workset is a whole number, 0 or more, not 2.5"),
+        ({"min_cosine": 1.5}, "min_cosine is a cosine, from -1 to 1, or None, not 1.5"),
+        ({"min_cosine": float("nan")}, "min_cosine is a cosine"),
+        ({"min_cosine": 60}, "of 60 degrees it is 0.5"),
+    ],
+)
+def test_bad_values_are_refused(wrong: dict[str, Any], message: str) -> None:
+    for make in (partial(cn.Workset), partial(celu)):
+        with pytest.raises(ConfigurationError, match=message.replace("(", r"\(")):
+            make(**wrong)
+
+
+def test_repeated_steps_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="Consecutive repeats the step of a round"):
+        cn.Method("mine", exchange=cn.Asynchronous(), local_updates=cn.Consecutive(3))
+
+
+def test_it_is_a_section_of_a_configuration() -> None:
+    from colonnade.config import parse_config
+
+    data = {"data": {"name": "mnist5k"}}
+    named = parse_config({**data, "method": {"name": "celu", "reuses": 3, "min_cosine": None}}, "f")
+    assert named.method.build().local_updates == cn.Workset(5, 3, None)
+    composed = parse_config(
+        {
+            **data,
+            "method": {
+                "exchange": {"exchange": "asynchronous"},
+                "local_updates": {"local_updates": "workset", "capacity": 3},
+            },
+        },
+        "f",
+    )
+    method = composed.method.build()
+    assert isinstance(method.exchange, cn.Asynchronous)
+    assert method.local_updates == cn.Workset(3)
