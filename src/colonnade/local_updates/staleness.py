@@ -53,7 +53,7 @@ class Cosines:
         return weights
 
     def report(self) -> dict[str, float]:
-        """Return quantiles since the last report, to .005, and the share of rows that did not count.
+        """Return quantiles since the last report, and the share of rows that did not count.
 
         Empty where there was no row.
         """

@@ -34,7 +34,7 @@ B = TypeVar("B", PartyBatch, HolderBatch)
 
 @dataclass(frozen=True)
 class Workset(LocalUpdates):
-    """Local steps on the batches of recent rounds, by turns, rows weighted by how stale they are.
+    r"""Local steps on the batches of recent rounds, by turns, rows weighted by how stale they are.
 
     CELU-VFL (Fu et al., VLDB 2022), Algorithm 1. Of the last W rounds each organisation remembers
     the batch: a party its rows, the embeddings z that it sent and the derivative d that it got, the
@@ -43,12 +43,12 @@ class Workset(LocalUpdates):
 
     - a party computes its embeddings z' anew, and backpropagates
 
-      .. math:: w_n d_n, \\qquad w_n = \\cos(z'_n, z_n);
+      .. math:: w_n d_n, \qquad w_n = \cos(z'_n, z_n);
 
     - the label holder takes its own part and the top model anew, which gives derivatives d', and
       follows the gradient of
 
-      .. math:: \\frac{1}{B} \\sum_n w_n \\ell_n, \\qquad w_n = \\cos(d'_n, d_n),
+      .. math:: \frac{1}{B} \sum_n w_n \ell_n, \qquad w_n = \cos(d'_n, d_n),
 
       with the derivatives of all parties side by side, for a loss that is a mean over rows.
 
@@ -80,9 +80,8 @@ class Workset(LocalUpdates):
     5
     >>> Workset(min_cosine=60)
     Traceback (most recent call last):
-    colonnade.errors.ConfigurationError: min_cosine is a cosine, from -1 to 1, or None, not 60; of \
-60 degrees it is 0.5
-    """
+    colonnade.errors.ConfigurationError: min_cosine is a cosine, from -1 to 1, or None, not 60; of 60 degrees it is 0.5
+    """  # noqa: E501 - a message is one line
 
     capacity: int = 5
     reuses: int = 5
