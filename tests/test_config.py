@@ -311,7 +311,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'lean'; a composition "
+        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean'; a composition "
         "of your own has one of the keys uplink, exchange, local_updates",
     ),
     (
