@@ -307,6 +307,13 @@ def test_classes_and_numbers_are_not_put_side_by_side(run, strange, tmp_path):
     assert heights[0] == 2 * heights[1]
 
 
+def test_an_accuracy_and_an_auc_are_not_put_into_one_column(run):
+    judged = {name: run.summary | {"metric": f"validation_{name}"} for name in ("auc", "accuracy")}
+    tables = comparison_tables({name: replace(run, summary=s) for name, s in judged.items()})
+    assert [t.columns[1].header for t in tables] == ["validation AUC", "validation accuracy"]
+    assert [list(t.columns[0].cells) for t in tables] == [["auc"], ["accuracy"]]
+
+
 # Several runs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -46,7 +46,7 @@ from colonnade.tables import (
 from colonnade.tables.table import as_table
 from colonnade.tables.together import likely_id
 
-__all__ = ["DataConfig", "Loaded", "as_data_section"]
+__all__ = ["DataConfig", "Loaded", "as_data_section", "holds_a_source"]
 
 Loaded: TypeAlias = VerticalDataset | VerticalTables
 
@@ -447,7 +447,9 @@ class TablesConfig(_Data):
 
     def _load(self) -> VerticalTables:
         folder = self.folder
-        if folder is None and "COLONNADE_DATA" in os.environ and not self._here():
+        sources = [each.source for each in (*self.parties.values(), self.labels)]
+        here = holds_a_source(Path(), sources)
+        if folder is None and "COLONNADE_DATA" in os.environ and not here:
             folder = Path(os.environ["COLONNADE_DATA"])
         tables: dict[str, Any] = {
             name: party.read(self.id, party.columns, folder) for name, party in self.parties.items()
@@ -471,12 +473,6 @@ class TablesConfig(_Data):
             task=self.task,
             label_column=self.labels.column,
         )
-
-    def _here(self) -> bool:
-        """Whether the first party's table is found from where we are."""
-        first = next(iter(self.parties.values()))
-        source = first.where(None)
-        return "://" in source or Path(source).exists()
 
 
 class CreditConfig(_Data):
@@ -512,6 +508,13 @@ class OpenmlConfig(_Data):
             transformers={name: section.build() for name, section in self.features.items()},
             task=self.task,
         )
+
+
+def holds_a_source(folder: Path, sources: Iterable[str]) -> bool:
+    """Return whether a file or SQLite's database of these is in a folder, by a relative path."""
+    paths = (os.path.expandvars(source).removeprefix(_SQLITE) for source in sources)
+    files = (Path(path) for path in paths if "://" not in path)
+    return any((folder / file).exists() for file in files if not file.is_absolute())
 
 
 def as_data_section(value: Any) -> Any:

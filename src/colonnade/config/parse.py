@@ -13,7 +13,7 @@ import pydantic
 from pydantic.fields import FieldInfo
 
 from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
-from colonnade.config.data import as_data_section
+from colonnade.config.data import as_data_section, holds_a_source
 from colonnade.config.foreign import plain, shown
 from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
@@ -216,7 +216,7 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
 def beside(data: Any, folder: Path) -> Any:
     """Return plain values with paths to data, as far as they are relative, put into a folder.
 
-    Tables without a ``folder`` are looked for in this one, unless they are not there and
+    Tables without a ``folder`` are looked for in this one, unless none is there and
     ``COLONNADE_DATA`` names another.
 
     >>> beside({"data": {"name": "mnist", "folder": "digits"}}, Path("/srv"))
@@ -230,9 +230,9 @@ def beside(data: Any, folder: Path) -> Any:
         return data | {"data": section | {"folder": str(folder / own)}}
     if own is None and as_data_section(section).get("name") == "tables":
         parties = section.get("parties")
-        first = next(iter(parties.values()), None) if isinstance(parties, dict) else None
-        source = first.get("source") if isinstance(first, dict) else None
-        there = isinstance(source, str) and (folder / source).exists()
+        tables = [*(parties.values() if isinstance(parties, dict) else []), section.get("labels")]
+        sources = (table.get("source") for table in tables if isinstance(table, dict))
+        there = holds_a_source(folder, (each for each in sources if isinstance(each, str)))
         if there or "COLONNADE_DATA" not in os.environ:
             return data | {"data": section | {"folder": str(folder)}}
     return data
