@@ -34,7 +34,7 @@ class Asynchronous(Split):
 
     @property
     def takes_steps(self) -> frozenset[LocalStep]:
-        """Those on batches that are remembered: before a round's message there is none to repeat."""
+        """Those on batches that are remembered; there is none to repeat before a message."""
         return frozenset({LocalStep.STALE_DERIVATIVES, LocalStep.STALE_EMBEDDINGS})
 
     def party(self, agreement: Agreement, seat: PartySeat) -> AsynchronousParty:
