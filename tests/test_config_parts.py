@@ -178,8 +178,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"name": "efvfl"}, "method.embedding: is required"),
     (
         {"name": "efvlf"},
-        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean'; 'efvfl' is "
-        "near",
+        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean'; "
+        "'efvfl' is near",
     ),
     ({"name": "mine", "fusion": "sum"}, "method: 'mine' names none of 'svfl'"),
     ({"name": ["svfl"]}, "method: ['svfl'] names none of 'svfl'"),
