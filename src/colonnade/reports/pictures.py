@@ -10,6 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
@@ -50,7 +51,9 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     check_output(path, PICTURE)
     groups = by_metric(runs)
     # Figures of our own rather than pyplot's: no global state, no window system.
-    figure = Figure(figsize=(11, 7 * len(groups)), dpi=120, layout="constrained")
+    # The room at the sides is for ticks that become longer when axes find their places.
+    layout = ConstrainedLayoutEngine(w_pad=0.15)
+    figure = Figure(figsize=(11, 7 * len(groups)), dpi=120, layout=layout)
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots(2 * len(groups), 2)
     for number, (metric, group) in enumerate(groups.items()):
@@ -100,7 +103,6 @@ def _draw_legend(figure: Figure, names: Sequence[str]) -> None:
     widest = max(len(line) for text in texts for line in text.splitlines())
     columns = max(1, min(len(names), 120 // (widest + 8)))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
-    figure.draw_without_rendering()  # axes find their places again, now that ticks are others
 
 
 def _style(index: int) -> _Style:
