@@ -50,6 +50,7 @@ from colonnade.experiments.measures import (
     mean_cell,
     reached,
     reaching_cell,
+    share_cell,
     target_below,
 )
 from colonnade.federation import Federation
@@ -213,6 +214,12 @@ def test_a_miss_is_a_miss_and_hides_behind_no_mean() -> None:
         assert text.endswith(f"{count} of 10")
         assert (mean == spent) if known else math.isnan(mean)
     assert target_below([Result(run), Result(run)], 0.5) == pytest.approx(best - 0.005)
+
+
+def test_more_than_vanilla_is_said_as_a_multiple_and_less_as_a_part() -> None:
+    cells = [share_cell(cost, 2.0) for cost in (0.1, 2.0, 2.848, math.nan)]
+    assert cells == ["1/20", "1", "1.42 x", ""]
+    assert share_cell(2.0, math.nan) == ""
 
 
 def test_framed_bytes_until_a_place_are_of_all_rounds_before_it_and_of_no_other() -> None:

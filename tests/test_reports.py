@@ -33,6 +33,7 @@ from colonnade.reports import (
     write_page,
 )
 from colonnade.reports.figures import comparison_figures, run_figures
+from colonnade.reports.pictures import Figure as Picture
 from colonnade.runs import Run, load_run
 from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
@@ -91,7 +92,7 @@ class Page(HTMLParser):
             self.tables[-1][-1].append("")
         found = dict(attributes)
         self.fetched += [found[key] for key in ("src", "href", "data") if key in found]
-        if tag in ("meta", "link"):
+        if tag in ("meta", "link", "wbr"):
             self.inside.pop()
 
     def handle_endtag(self, tag):
@@ -193,7 +194,7 @@ def test_curves_hold_the_history(run):
     assert names[:2] == ["validation AUC", "validation accuracy"]
     assert names[-1] == "best"
     losses = [trace.name for trace in figures["loss"].data]
-    assert losses == ["train loss", "validation log-loss", "test log-loss"]
+    assert losses == ["train loss", "validation log-loss"]  # of test rows there is no curve
     up = next(t for t in figures["bytes-party"].data if t.name == "embedding, up")
     assert sum(up.x) * 1e3 == pytest.approx(run.summary["bytes_up"])
     shares = [sum(t.x[i] for t in figures["time"].data) for i in range(3)]
@@ -285,7 +286,7 @@ def test_classes_and_numbers_are_not_put_side_by_side(run, strange, tmp_path):
     figures = {figure.key: figure.plot for figure in comparison_figures(runs)}
     for key, names, title in (
         ("metric-epochs", ["auc", "again"], "validation AUC"),
-        ("metric-epochs-1", ["rmse"], "validation RMSE"),
+        ("metric-epochs-1", ["rmse"], "validation RMSE (label's unit)"),
         ("loss", ["auc", "again"], "training loss (nats)"),
         ("loss-1", ["rmse"], "training loss"),
         ("frontier", ["auc", "again"], "best validation AUC"),
@@ -357,3 +358,96 @@ def test_people_left_out_and_bytes_lost_are_two_things(run, tmp_path):
     assert "Left out: 14 of 134 people with a label, who have no row at bank (12), shop (2)" in page
     seen = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "lost to a crash 4.50 kB in 3 messages, sent again" in seen
+
+
+# Names and numbers of every length
+
+LONG = "Landesversicherungsanstalt_Mecklenburg-Vorpommern_und_Nachbarn"
+
+
+def test_long_names_take_several_lines_and_leave_a_plot_its_room():
+    run = problem(parties=("bank", LONG)).train(svfl(), TRAINING, SIMULATE)
+    figures = {figure.key: figure.plot for figure in run_figures(run)}
+    for key in ("bytes-party", "time"):
+        axis = figures[key].layout.yaxis
+        assert LONG in axis.tickvals
+        text = axis.ticktext[axis.tickvals.index(LONG)]
+        assert text.replace("<br>", "") == LONG
+        assert max(map(len, text.split("<br>"))) <= 18
+        assert figures[key].layout.height > 150 + 60 * len(axis.tickvals)
+    sides = {figure.key: figure.plot for figure in comparison_figures({"a": run, LONG: run})}
+    for key in ("metric-epochs", "metric-bytes", "loss", "frontier"):
+        name = sides[key].data[1].name
+        assert name.replace("<br>", "") == LONG
+        assert max(map(len, name.split("<br>"))) <= 30
+        assert sides[key].layout.height > 330
+
+
+def test_a_long_name_wraps_in_a_table_and_a_number_never(run, tmp_path):
+    write_comparison({"a": run, LONG: run}, tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    cells = re.findall(r"<td[^>]*>.*?</td>", html)
+    (long,) = [cell for cell in cells if "Landes" in cell]
+    assert long.startswith('<td class="text wrap">')
+    assert "Mecklenburg-<wbr>Vorpommern" in long
+    assert [cell for cell in cells if "<wbr>" in cell] == [long]
+    assert read(tmp_path / "page.html").tables[0][2][0] == LONG
+
+
+def test_what_a_figure_puts_side_by_side_looks_different(run, tmp_path, monkeypatch):
+    kinds = ("forward", "encode", "backward", "local_step", "decode", "top", "update", "metrics")
+    busy = [
+        {"organisation": "bank", "purpose": "training", "activity": kind, "seconds": 1.0}
+        for kind in (*kinds, "wait")
+    ]
+    told = replace(run, summary=run.summary | {"activities": busy})
+    time = next(figure.plot for figure in run_figures(told) if figure.key == "time")
+    assert [trace.name for trace in time.data][3] == "local step"
+    assert len({trace.marker.color for trace in time.data}) == 9
+
+    many = {f"run {index}": run for index in range(25)}
+    figures = {figure.key: figure.plot for figure in comparison_figures(many)}
+    curves = {(t.line.color, t.line.dash) for t in figures["metric-epochs"].data}
+    points = {(t.marker.color, t.marker.symbol) for t in figures["frontier"].data}
+    assert len(curves) == len(points) == 25
+
+    drawn = []
+    monkeypatch.setattr(Picture, "savefig", lambda self, *_, **__: drawn.append(self))
+    draw_comparison(many, tmp_path / "many.png")
+    (picture,) = drawn
+    lines = {(line.get_color(), line.get_linestyle()) for line in picture.axes[0].lines}
+    assert len(lines) == 25
+    assert [axes.get_legend() for axes in picture.axes] == [None] * 4  # it would hide curves
+    assert {text.get_text() for text in picture.legends[0].get_texts()} == set(many)
+
+
+def test_a_regression_says_its_unit_and_shows_its_validation_loss():
+    training = Training(epochs=3, batch_size=16, early_stopping=EarlyStopping(None, by="loss"))
+    run = problem(regression=True).train(svfl(), training, SIMULATE)
+    figures = {figure.key: figure.plot for figure in run_figures(run)}
+    assert [trace.name for trace in figures["loss"].data] == ["train loss", "validation loss"]
+    assert figures["metric-bytes"].layout.yaxis.title.text == "validation RMSE (label's unit)"
+    own = run.history.rename({"validation_rmse": "validation_mae", "test_rmse": "test_mae"})
+    named = replace(run, history=own, summary=run.summary | {"metric": "validation_mae"})
+    figures = {figure.key: figure.plot for figure in run_figures(named)}
+    assert figures["loss"].layout.yaxis.title.text == "loss"  # nats are for classes
+
+
+def test_the_time_of_curves_is_not_that_of_the_table_and_says_so(run):
+    assert run.summary["seconds_evaluation"] > 0
+    notes = {figure.key: figure.note for figure in run_figures(run)}
+    assert notes["metric-time"] == "With the time that evaluations take."
+
+
+def test_settings_are_spelt_as_in_a_file_and_a_command_can_be_copied(run, tmp_path):
+    other = replace(run, config={"method": None, "driver": True})
+    write_comparison({"a": replace(run, config={"method": "x"}), "b": other}, tmp_path / "c.html")
+    (settings,) = [t for t in read(tmp_path / "c.html").tables if t[0][0] == "setting"]
+    assert settings[1:] == [["method", "x", "null"], ["driver", "—", "true"]]
+    stopped = run.summary | {"stopped_early": True, "bytes_setup": 474}
+    spaced = replace(run, summary=stopped, folder=tmp_path / "my runs")
+    text = page_of(spaced, tmp_path).text
+    assert f"colonnade run '{tmp_path / 'my runs' / 'config.yaml'}'" in text
+    assert "15 rounds under simulate, seed 0, stopped early." in text
+    write_comparison({"a": run, "b": spaced}, tmp_path / "c.html")
+    assert "b: besides, 474 B sent to set up." in read(tmp_path / "c.html").text

@@ -8,7 +8,6 @@ rows are evaluated once, at the end. A cost is all that training sends, envelope
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -30,6 +29,7 @@ from colonnade.experiments.measures import (
     framed_along,
     mean_cell,
     reaching_cell,
+    share_cell,
     target_below,
 )
 from colonnade.experiments.shallow import rounds_of, shallow_federation, shallow_training
@@ -160,8 +160,7 @@ def _findings(results: Results) -> Findings:
         by_name = {name: results.of(label, name) for name in _recipes(width)}
         for name, found in by_name.items():
             mean, text = reaching_cell(found, target, bytes_framed)
-            share = vanilla / mean
-            ratio = "" if math.isnan(share) else f"1/{share:.3g}"
+            ratio = share_cell(mean, vanilla)
             ends = [_end(r.run) for r in found]
             above = sum(end >= 100 * target for end in ends)
             end = f"{_cell(ends)}, {above} of {len(ends)}"

@@ -29,6 +29,7 @@ __all__ = [
     "reaching_cell",
     "repetitions",
     "rounds",
+    "share_cell",
     "target_below",
 ]
 
@@ -131,6 +132,19 @@ def reaching_cell(
         return math.nan, f"reached by {count}"
     mean, cell = mean_cell(known)
     return (mean if 10 * len(known) >= 9 * len(costs) else math.nan), f"{cell}, {count}"
+
+
+def share_cell(cost: float, of: float) -> str:
+    """Return what part a cost is of another, or how many times it; nothing where one is unknown.
+
+    >>> share_cell(2.0, 45.0), share_cell(2.0, 2.0), share_cell(3.0, 2.0), share_cell(math.nan, 2.0)
+    ('1/22.5', '1', '1.5 x', '')
+    """
+    if math.isnan(cost) or math.isnan(of):
+        return ""
+    if cost == of:
+        return "1"
+    return f"1/{of / cost:.3g}" if cost < of else f"{cost / of:.3g} x"
 
 
 def repetitions(results: Sequence[Result]) -> str:

@@ -13,14 +13,14 @@ import plotly.graph_objects as go
 import polars as pl
 
 from colonnade.reports.groups import by_metric, is_classifier
-from colonnade.reports.palette import GRID, INK, WAITING, colour
-from colonnade.reports.words import purposes_told, words
+from colonnade.reports.palette import GRID, INK, WAITING, colour, turn
+from colonnade.reports.words import broken, purposes_told, quantity, words
 from colonnade.runs import Run
 from colonnade.wire import Purpose
 
 __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figures"]
 
-_LOSSES = ("train_loss", "validation_log_loss", "test_log_loss")
+_LOSSES = ("train_loss", "validation_log_loss", "test_log_loss", "validation_loss")
 _NO_METRIC = {
     "round",
     "epoch",
@@ -32,6 +32,14 @@ _NO_METRIC = {
     "train_loss",
 }
 _WAIT = "wait"
+
+# What tells curves and points apart that share a colour, as there are more of them than colours.
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_SYMBOLS = ("circle", "square", "diamond", "cross")
+
+# On a telephone a figure is some 350 pixels wide, and a character 7 to 8.
+_LEGEND_WIDTH, _LABEL_WIDTH = 30, 18
+_LINE_HEIGHT = 17
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,7 @@ def _metrics_by_epoch(run: Run) -> Figure | None:
         and _unit_of(c) == unit
         and (_points(run, c) > 1 or _points(run, decided) < 2)
     ]
-    plot = empty_plot("epochs", unit if len(columns) > 1 else words(decided))
+    plot = empty_plot("epochs", unit if len(columns) > 1 else quantity(decided))
     for index, column in enumerate(columns):
         _line(plot, words(column), run.history, "epoch", column, index)
     if not plot.data:
@@ -154,11 +162,15 @@ def _against_time(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | Non
     figure = _curves(
         "metric-time", "against time", shown, "seconds", scale, f"{clock} time ({unit})", order
     )
-    if figure is None or len(shown) == len(runs):
-        return figure
-    left_out = ", ".join(name for name in runs if name not in shown)
-    note = f"Not shown, as their seconds are of another clock: {left_out}."
-    return Figure(figure.key, figure.title, figure.plot, note)
+    if figure is None:
+        return None
+    notes = []
+    if any(run.summary.get("seconds_evaluation") for run in shown.values()):
+        notes.append("With the time that evaluations take.")
+    if len(shown) < len(runs):
+        left_out = ", ".join(name for name in runs if name not in shown)
+        notes.append(f"Not shown, as their seconds are of another clock: {left_out}.")
+    return replace(figure, note=" ".join(notes))
 
 
 def _curves(
@@ -172,7 +184,7 @@ def _curves(
 ) -> Figure | None:
     """Return the deciding metric of each run against a quantity."""
     metric = str(next(iter(runs.values())).summary["metric"])
-    plot = empty_plot(label, words(metric))
+    plot = empty_plot(label, quantity(metric))
     for name, run in runs.items():
         own = str(run.summary["metric"])
         history = _with_sent(run.history)
@@ -190,7 +202,11 @@ def _curves(
 def _losses(run: Run) -> Figure | None:
     plot = empty_plot("epochs", "loss (nats)" if is_classifier(run) else "loss")
     for index, column in enumerate(_LOSSES):
-        if column in run.history.columns:
+        # A single value of the finished model would stand where training ended, whichever round
+        # the model is of; and of classes the loss is the log-loss, but for weights.
+        alone = _points(run, column) == 1 and _points(run, "train_loss") > 1
+        again = column == "validation_loss" and "validation_log_loss" in run.history.columns
+        if not alone and not again:
             _line(plot, words(column), run.history, "epoch", column, index)
     _whole_ticks(plot, run)
     return Figure("loss", "Loss", plot) if plot.data else None
@@ -218,7 +234,8 @@ def _whole_ticks(plot: go.Figure, *runs: Run) -> None:
 
 def _make_room(plot: go.Figure) -> None:
     """Make the figure higher by what a long legend takes on a narrow screen."""
-    plot.update_layout(height=330 + 14 * max(0, len(plot.data) - 3))
+    lines = sum(trace.name.count("<br>") + 1 for trace in plot.data)
+    plot.update_layout(height=330 + _LINE_HEIGHT * max(0, lines - 3))
 
 
 def _at_least(plot: go.Figure, values: Sequence[float], span: float) -> None:
@@ -250,7 +267,7 @@ def _frontier(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
     first = next(iter(runs.values())).summary
     scale, unit = _byte_unit(max(_sent(run) for run in runs.values()))
     plot = empty_plot(
-        f"training bytes, up and down ({unit})", f"best {words(str(first['metric']))}"
+        f"training bytes, up and down ({unit})", f"best {quantity(str(first['metric']))}"
     )
     for name, run in runs.items():
         if run.summary["best"] is not None:
@@ -258,9 +275,13 @@ def _frontier(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
                 go.Scatter(
                     x=[_sent(run) / scale],
                     y=[run.summary["best"]],
-                    name=plot_text(name),
+                    name=_lines(name, _LEGEND_WIDTH),
                     mode="markers",
-                    marker={"size": 12, "color": colour(order.index(name))},
+                    marker={
+                        "size": 12,
+                        "color": colour(order.index(name)),
+                        "symbol": _SYMBOLS[turn(order.index(name)) % len(_SYMBOLS)],
+                    },
                     hovertemplate="%{x:.4g} " + unit + ", %{y:.4f}<extra>%{fullData.name}</extra>",
                 )
             )
@@ -356,7 +377,7 @@ def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
     kinds.sort(key=lambda kind: kind == _WAIT)
     totals = {label: sum(spent.values()) or 1.0 for label, spent in seconds.items()}
     bars = [
-        (kind, [100 * spent.get(kind, 0) / totals[label] for label, spent in seconds.items()])
+        (words(kind), [100 * spent.get(kind, 0) / totals[n] for n, spent in seconds.items()])
         for kind in kinds
     ]
     plot = _bars(list(seconds), bars, "share of its time (%)", "%{x:.1f} %")
@@ -402,6 +423,7 @@ def empty_plot(x: str, y: str) -> go.Figure:
                 "x": 0,
                 "font": {"size": 12},
                 "traceorder": "normal",
+                "maxheight": 2000,  # never a legend that scrolls
             },
             "xaxis": axis | {"title": title | {"text": plot_text(x)}},
             "yaxis": axis | {"title": title | {"text": plot_text(y)}},
@@ -419,9 +441,13 @@ def _line(plot: go.Figure, name: str, history: pl.DataFrame, x: str, y: str, ind
         go.Scatter(
             x=rows[x].to_list(),
             y=rows[y].to_list(),
-            name=plot_text(name),
+            name=_lines(name, _LEGEND_WIDTH),
             mode="lines+markers" if len(rows) <= 40 else "lines",
-            line={"color": colour(index), "width": 2},
+            line={
+                "color": colour(index),
+                "width": 2,
+                "dash": _DASHES[turn(index) % len(_DASHES)],
+            },
             marker={"size": 6},
             hovertemplate="%{y:.4f} at %{x:.4g}<extra>%{fullData.name}</extra>",
         )
@@ -434,6 +460,8 @@ def _bars(
     """Return lying bars, stacked: names of organisations need the room on the left."""
     plot = empty_plot(x, "")
     names = [plot_text(label) for label in labels]
+    shown = [_lines(label, _LABEL_WIDTH) for label in labels]
+    row = max(30, 8 + _LINE_HEIGHT * max((text.count("<br>") + 1 for text in shown), default=1))
     for index, (name, values) in enumerate(bars):
         plot.add_trace(
             go.Bar(
@@ -446,15 +474,24 @@ def _bars(
             )
         )
     plot.update_layout(
-        barmode="stack", bargap=0.35, height=max(230, 150 + 30 * len(labels)), hovermode="closest"
+        barmode="stack",
+        bargap=0.35,
+        height=max(230, 150 + row * len(labels)) + _LINE_HEIGHT * max(0, len(plot.data) - 4),
+        hovermode="closest",
     )
     plot.update_yaxes(autorange="reversed", title=None, showgrid=False, type="category")
+    plot.update_yaxes(tickmode="array", tickvals=names, ticktext=shown)
     return plot
 
 
 def plot_text(name: str) -> str:
     """Return a name for plotly, which would read some of it as markup."""
     return escape(name, quote=False)
+
+
+def _lines(name: str, width: int) -> str:
+    """Return a name for plotly on as many lines as it needs."""
+    return "<br>".join(plot_text(line) for line in broken(name, width))
 
 
 def _capital(text: str) -> str:

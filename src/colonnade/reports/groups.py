@@ -9,6 +9,9 @@ from colonnade.runs import Run
 __all__ = ["by_metric", "is_classifier"]
 
 
+_OF_CLASSES = {"accuracy", "auc", "f1", "log_loss", "macro_f1"}
+
+
 def by_metric(runs: Mapping[str, Run]) -> dict[str, dict[str, Run]]:
     """Return the runs by their deciding metric, in the order in which metrics first occur.
 
@@ -21,5 +24,6 @@ def by_metric(runs: Mapping[str, Run]) -> dict[str, dict[str, Run]]:
 
 
 def is_classifier(run: Run) -> bool:
-    """Return whether a run learns classes, so that its losses are in nats."""
-    return not any(column.endswith("_rmse") for column in run.history.columns)
+    """Return whether a run is known to learn classes, so that its losses are in nats."""
+    metrics = {c.removeprefix("validation_").removeprefix("test_") for c in run.history.columns}
+    return bool(metrics & _OF_CLASSES) or any(name.startswith("top_") for name in metrics)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,8 @@ from colonnade.outputs import PAGE, SIGNATURE, check_output
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
-from colonnade.reports.tables import held_out_notes, human_bytes, human_seconds
-from colonnade.reports.words import left_out, purposes_told, words
+from colonnade.reports.tables import besides_notes, held_out_notes, human_bytes, human_seconds
+from colonnade.reports.words import left_out, pieces, purposes_told, words
 from colonnade.runs import Run
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
@@ -65,7 +66,9 @@ def write_page(run: Run, path: Path) -> None:
         protection=[("", _protection(run))],
         warnings=s["warnings"],
         tables=[_ledger_table(run), _evaluations(run), _activities(run)],
-        reproduce="" if run.folder is None else f"colonnade run {run.folder / 'config.yaml'}",
+        reproduce=""
+        if run.folder is None
+        else shlex.join(["colonnade", "run", str(run.folder / "config.yaml")]),
         configurations=[("config.yaml", _yaml(run.config)), ("summary.json", _json(_brief(s)))],
     )
 
@@ -190,6 +193,7 @@ def _template() -> jinja2.Template:
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters["pieces"] = pieces
     return environment.get_template("page.html.jinja")
 
 
@@ -202,7 +206,7 @@ def _lead(run: Run) -> str:
     if not s["completed"]:
         how = f"interrupted before round {s['rounds']:,}"
     elif s.get("stopped_early"):
-        how = f"stopped early, after {s['rounds']:,} rounds"
+        how = "stopped early"
     absent = left_out(s)
     people = f"{_capital(absent)}. " if absent else ""
     return (
@@ -301,8 +305,11 @@ def _evaluations(run: Run) -> Sheet:
     rows = [
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)
     ]
-    note = f"{len(history)} of {len(run.history)}." if len(history) < len(run.history) else ""
-    return Sheet("Evaluations", [words(column) for column in columns], rows, note=note)
+    notes = [f"{len(history)} of {len(run.history)}."] if len(history) < len(run.history) else []
+    once = [c for c in columns if c.startswith("test_") and history[c].count() == 1]
+    if once and len(history) > 1:
+        notes.append("Test rows: once, with the finished model.")
+    return Sheet("Evaluations", [words(column) for column in columns], rows, note=" ".join(notes))
 
 
 def _activities(run: Run) -> Sheet:
@@ -311,7 +318,7 @@ def _activities(run: Run) -> Sheet:
         (
             entry["organisation"],
             entry["purpose"],
-            entry["activity"],
+            words(entry["activity"]),
             f"{entry['count']:,}",
             human_seconds(entry["seconds"]),
             human_seconds(entry["seconds_cpu"]),
@@ -351,7 +358,7 @@ def _runs_table(runs: Mapping[str, Run], title: str) -> Sheet:
     head += ("sent up", "down", "of the first", "time")
     real = any(run.summary["seconds_virtual"] is None for run in runs.values())
     note = ("* real time on this machine; other t" if real else "T") + "imes are modelled."
-    note = " ".join([note, *(f"{said}." for said in held_out_notes(runs))])
+    note = " ".join([note, *(f"{said}." for said in [*besides_notes(runs), *held_out_notes(runs)])])
     return Sheet(title, head, rows, note=note)
 
 
@@ -376,8 +383,13 @@ def _flat(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             flat |= _flat(value, place)
         else:
-            flat[place] = str(value)
+            flat[place] = _setting(value)
     return flat
+
+
+def _setting(value: Any) -> str:
+    """Return a setting as a configuration file spells it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 # Words and numbers

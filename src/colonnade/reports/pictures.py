@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
 from colonnade.outputs import PICTURE, SIGNATURE, check_output
 from colonnade.reports.canvas import canvas
-from colonnade.reports.groups import by_metric
-from colonnade.reports.palette import GRID, colour
-from colonnade.reports.words import words
+from colonnade.reports.groups import by_metric, is_classifier
+from colonnade.reports.palette import GRID, colour, turn
+from colonnade.reports.words import broken, quantity
 from colonnade.runs import Run
 
 __all__ = ["draw_comparison", "draw_run"]
+
+_Style = Literal["solid", "dashed", "dotted", "dashdot"]
 
 
 def draw_run(run: Run, path: Path) -> None:
@@ -44,9 +46,13 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     check_output(path, PICTURE)
     groups = by_metric(runs)
     figure = canvas(11, 7 * len(groups))
+    # The room at the sides is for ticks that become longer when axes find their places.
+    figure.get_layout_engine().set(w_pad=0.15)  # type: ignore[union-attr,call-arg]
     axes: Any = figure.subplots(2 * len(groups), 2)
     for number, (metric, group) in enumerate(groups.items()):
         _draw_group(axes[2 * number : 2 * number + 2], metric, group, list(runs))
+    if len(runs) > 1:
+        _draw_legend(figure, list(runs))
     figure.suptitle(title, fontsize=12)
     figure.savefig(path, format="png", metadata={"Comment": SIGNATURE})
 
@@ -66,25 +72,41 @@ def _draw_group(axes: Any, metric: str, runs: Mapping[str, Run], order: Sequence
                 continue  # modelled and measured seconds do not belong on one axis
             history = _with_megabytes(run.history)
             if x in history.columns and y in history.columns:
-                shade = colour(order.index(name))
-                ax.plot(history[x], history[y], marker=".", color=shade, label=name)
+                index = order.index(name)
+                shade = colour(index)
+                ax.plot(history[x], history[y], marker=".", color=shade, linestyle=_style(index))
         ax.set_xlabel(label)
-        ax.set_ylabel(_words(y))
+        nats = y == "train_loss" and all(map(is_classifier, runs.values()))
+        ax.set_ylabel(quantity(y) + (" (nats)" if nats else ""))
         ax.grid(visible=True, color=GRID, linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
     spread = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in runs.values()]
     if max(spread) > 5 * max(min(spread), 1):
         axes[0, 1].set_xscale("log")
         axes[0, 1].xaxis.set_major_formatter("{x:g}")
-    if axes[0, 0].lines:
-        axes[0, 0].legend(frameon=False)
+
+
+def _draw_legend(figure: Any, names: Sequence[str]) -> None:
+    """Name all runs below the curves, where names hide none of these and none is cut."""
+    from matplotlib.lines import Line2D  # only where one draws; see ``canvas``
+
+    texts = ["\n".join(broken(name, 60)) for name in names]
+    handles = [
+        Line2D([], [], marker=".", color=colour(index), linestyle=_style(index), label=text)
+        for index, text in enumerate(texts)
+    ]
+    widest = max(len(line) for text in texts for line in text.splitlines())
+    columns = max(1, min(len(names), 120 // (widest + 8)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _style(index: int) -> _Style:
+    """Return how a line is drawn, as there may be more of them than colours."""
+    styles: tuple[_Style, ...] = ("solid", "dashed", "dotted", "dashdot")
+    return styles[turn(index) % len(styles)]
 
 
 def _with_megabytes(history: pl.DataFrame) -> pl.DataFrame:
     if "bytes_up" not in history.columns:
         return history
     return history.with_columns(megabytes=(pl.col("bytes_up") + pl.col("bytes_down")) / 1e6)
-
-
-def _words(column: str) -> str:
-    return words(column) + (" (nats)" if column.endswith("log_loss") else "")

@@ -16,6 +16,7 @@ from colonnade.reports.words import words
 from colonnade.runs import Run
 
 __all__ = [
+    "besides_notes",
     "comparison_table",
     "comparison_tables",
     "held_out_notes",
@@ -101,14 +102,18 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             *share,
             human_seconds(s["seconds_training"]) + star,
         )
-    notes = [note for name, s in summaries.items() if (note := _besides(name, s))]
-    notes += held_out_notes(runs)
+    notes = [*besides_notes(runs), *held_out_notes(runs)]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
         notes.append("* real time on this machine; other times are modelled")
     if notes:
         table.caption = escape("\n".join(notes))
         table.caption_justify = "left"
     return table
+
+
+def besides_notes(runs: Mapping[str, Run]) -> list[str]:
+    """Return, of each run that sent more than training and evaluation take, what."""
+    return [note for name, run in runs.items() if (note := _besides(name, run.summary))]
 
 
 def _besides(name: str, summary: Mapping[str, Any]) -> str:

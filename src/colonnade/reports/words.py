@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import polars as pl
 
 from colonnade.ledger import Ledger
 
-__all__ = ["left_out", "purposes_told", "words"]
+__all__ = ["broken", "left_out", "pieces", "purposes_told", "quantity", "words"]
 
 
 def words(column: str) -> str:
@@ -21,6 +22,42 @@ def words(column: str) -> str:
     text = column.replace("log_loss", "log-loss").replace("_", " ").replace("top 5", "top-5")
     capitals = {"auc": "AUC", "rmse": "RMSE", "f1": "F1"}
     return " ".join(capitals.get(word, word) for word in text.split())
+
+
+def quantity(column: str) -> str:
+    """Return a column's name as words, with its unit if it has one.
+
+    >>> quantity("validation_log_loss"), quantity("test_rmse"), quantity("test_auc")
+    ('validation log-loss (nats)', "test RMSE (label's unit)", 'test AUC')
+    """
+    units = {"log_loss": " (nats)", "rmse": " (label's unit)"}
+    unit = next((unit for end, unit in units.items() if column.endswith(end)), "")
+    return words(column) + unit
+
+
+def pieces(name: str) -> list[str]:
+    """Return the parts of a name between which a line may end.
+
+    >>> pieces("North-West_Bank Ltd.")
+    ['North-', 'West_', 'Bank ', 'Ltd.']
+    """
+    return re.findall(r"[^-_./ ]*[-_./ ]+|[^-_./ ]+", name)
+
+
+def broken(name: str, width: int) -> list[str]:
+    """Return a name as lines of at most so many characters.
+
+    >>> broken("North-West_Bank", 11), broken("Nordwestdeutsche", 11)
+    (['North-West_', 'Bank'], ['Nordwestdeu', 'tsche'])
+    """
+    lines = [""]
+    for piece in pieces(name):
+        if len(lines[-1]) + len(piece.rstrip()) > width:
+            lines.append("")
+        parts = [piece[start : start + width] for start in range(0, len(piece), width)]
+        lines[-1] += parts[0]
+        lines += parts[1:]
+    return [line.rstrip() for line in lines if line.strip()] or [name]
 
 
 def purposes_told(ledger: Ledger) -> pl.DataFrame:
@@ -40,9 +77,9 @@ def left_out(summary: Mapping[str, Any]) -> str | None:
     if not people or not people["left_out"]:
         return None
     rows = sum(summary[f"rows_{part}"] for part in ("train", "validation", "test"))
-    where = ", ".join(f"{name} ({count})" for name, count in people["absent"].items() if count)
+    where = ", ".join(f"{name} ({count:,})" for name, count in people["absent"].items() if count)
     everybody = rows + people["left_out"]
     return (
-        f"left out: {people['left_out']} of {everybody} people with a label, "
+        f"left out: {people['left_out']:,} of {everybody:,} people with a label, "
         f"who have no row at {where}"
     )
