@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import polars as pl
 import pytest
 import torch
+from matplotlib.figure import Figure as Picture
 from torch import nn
 
 from colonnade.channels import Channel, Network
@@ -33,7 +34,6 @@ from colonnade.reports import (
     write_page,
 )
 from colonnade.reports.figures import comparison_figures, run_figures
-from colonnade.reports.pictures import Figure as Picture
 from colonnade.runs import Run, load_run
 from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose

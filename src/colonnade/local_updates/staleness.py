@@ -63,7 +63,7 @@ class Cosines:
         cumulated = np.cumsum(self._counts)
         values = {
             f"cosine_p{percent}": float(
-                np.searchsorted(cumulated, percent / 100 * total) / (_BINS / 2) - 1
+                round(np.searchsorted(cumulated, percent / 100 * total) / (_BINS / 2) - 1, 3)
             )
             for percent in (10, 50, 90)
         }
