@@ -26,7 +26,7 @@ from colonnade.uplinks import Collector, Uplink, Uploader
 FLOORS = [
     "errors streams wire effects kernels models defaults",
     "codecs surrogates links flows labelling disclosures layout metrics organisations",
-    "batches ledger checkpoints journals departures channels costs descriptions tables",
+    "batches ledger checkpoints journals departures channels costs delays descriptions tables",
     "local_updates stragglers training uplinks evaluation agreement",
     "roles",
     "exchanges method",
@@ -56,6 +56,7 @@ FILES = {
     "colonnade.tables.database": "reads the user's tables before any role runs",
     "colonnade.tables.delimited": "reads the user's tables before any role runs",
     "colonnade.tables.read": "tells the kinds of the user's files apart",
+    "colonnade.delays": "reads who was how slow, as the user has measured it",
     "colonnade.tables.stored": "reads columns and rows of a Parquet file when they are needed",
 }
 """Modules below the drivers that may open files, each with its reason. Nobody else there may."""

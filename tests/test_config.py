@@ -272,7 +272,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     ({"method": {"fusion": {"fusion": "sum", "x": 1}}}, "method.fusion.x: unknown key; there are "),
     ({"training": {"epoch": 3}}, "training.epoch: unknown key; there are epochs, "),
-    ({"network": {"delay": 3}}, "network.delay: unknown key; there are bandwidth, latency, parti"),
+    ({"network": {"delay": 3}}, "network.delay: unknown key; there are bandwidth, latency, jitte"),
     (
         {"network": {"parties": {"bank": {"sideways": {}}}}},
         "network.parties.bank.sideways: unknown key; there are up, down",

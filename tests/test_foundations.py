@@ -23,7 +23,7 @@ from colonnade.channels import Channel, Network, nanoseconds
 from colonnade.codecs import Float, Scalar
 from colonnade.costs import Measured, Modelled
 from colonnade.drivers.mailbox import Mailbox
-from colonnade.effects import KINDS_OF_WORK, Expect, Since
+from colonnade.effects import KINDS_OF_WORK, Expect, Since, Work
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
 from colonnade.links import Delivery, Direct, Link
@@ -257,6 +257,10 @@ def test_a_network_has_a_channel_for_each_direction():
 # Costs
 
 
+def work(kind, rows):
+    return Work(kind, bool, round=0, rows=rows)
+
+
 def test_modelled_work_costs_what_the_model_says():
     costs = Modelled(
         {"top": 0.5},
@@ -266,29 +270,29 @@ def test_modelled_work_costs_what_the_model_says():
     )
     assert costs.label == "modelled"
     for measured in (0, 10**12):
-        assert costs.nanoseconds("fast", "top", 100, measured) == 1_500_000_000
-        assert costs.nanoseconds("slow", "top", 100, measured) == 3_000_000_000
-        assert costs.nanoseconds("idle", "top", 100, measured) == 0
-        assert costs.nanoseconds("fast", "forward", 7, measured) == 7_000_000
+        assert costs.nanoseconds("fast", work("top", 100), measured) == 1_500_000_000
+        assert costs.nanoseconds("slow", work("top", 100), measured) == 3_000_000_000
+        assert costs.nanoseconds("idle", work("top", 100), measured) == 0
+        assert costs.nanoseconds("fast", work("forward", 7), measured) == 7_000_000
         for kind in ("local_step", "unknown"):
-            assert costs.nanoseconds("fast", kind, 100, measured) == 125_000_000
-            assert costs.nanoseconds("slow", kind, 100, measured) == 250_000_000
+            assert costs.nanoseconds("fast", work(kind, 100), measured) == 125_000_000
+            assert costs.nanoseconds("slow", work(kind, 100), measured) == 250_000_000
 
 
 def test_no_work_is_free_unless_it_is_said_to_be():
     prices = dict.fromkeys(KINDS_OF_WORK, 1.0)
-    assert Modelled(prices).nanoseconds("a", "local_step", 9, 0) == 10**9
-    assert Modelled({}, prices).nanoseconds("a", "local_step", 9, 0) == 9 * 10**9
-    assert Modelled(otherwise=0.0).nanoseconds("a", "local_step", 9, 0) == 0
+    assert Modelled(prices).nanoseconds("a", work("local_step", 9), 0) == 10**9
+    assert Modelled({}, prices).nanoseconds("a", work("local_step", 9), 0) == 9 * 10**9
+    assert Modelled(otherwise=0.0).nanoseconds("a", work("local_step", 9), 0) == 0
     with pytest.raises(ConfigurationError, match=r"no price of forward, encode, .*otherwise=0\.0"):
         Modelled()
     for kind in KINDS_OF_WORK:
         some = {key: value for key, value in prices.items() if key != kind}
         with pytest.raises(ConfigurationError, match=f"name no price of {kind}; give each its"):
             Modelled(some)
-        assert Modelled(some, {kind: 0.0}).nanoseconds("a", kind, 9, 0) == 0
+        assert Modelled(some, {kind: 0.0}).nanoseconds("a", work(kind, 9), 0) == 0
     with pytest.raises(ConfigurationError, match="'a' does work of the kind 'seal', which"):
-        Modelled(prices).nanoseconds("a", "seal", 9, 0)
+        Modelled(prices).nanoseconds("a", work("seal", 9), 0)
 
 
 def test_every_kind_of_work_that_roles_do_is_listed_and_no_other():
@@ -303,8 +307,8 @@ def test_every_kind_of_work_that_roles_do_is_listed_and_no_other():
 def test_measured_work_costs_what_was_measured():
     costs = Measured({"slow": 2.5})
     assert costs.label == "measured"
-    assert costs.nanoseconds("fast", "top", 5, 1000) == 1000
-    assert costs.nanoseconds("slow", "top", 5, 1000) == 2500
+    assert costs.nanoseconds("fast", work("top", 5), 1000) == 1000
+    assert costs.nanoseconds("slow", work("top", 5), 1000) == 2500
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])

@@ -1,8 +1,9 @@
 """The modelled wire between organisations.
 
 A channel carries messages one after another in one direction: a message of n bytes occupies it
-for 8 n / bandwidth seconds, and reaches the other end a latency later. Times are whole
-nanoseconds, so that two schedules that should tie do tie.
+for 8 n / bandwidth seconds, and reaches the other end a latency later. Where an organisation lets
+nothing out or in but through a gateway, all its messages pass that, too, one after another. Times
+are whole nanoseconds, so that two schedules that should tie do tie.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Self
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["Channel", "Network", "nanoseconds"]
+__all__ = ["PRESETS", "Channel", "Gateway", "Network", "Preset", "nanoseconds"]
 
 
 def nanoseconds(seconds: float) -> int:
@@ -35,6 +38,9 @@ class Channel:
         Bits per second; infinite by default.
     latency
         Seconds from the last bit sent to the message's arrival.
+    jitter
+        Up to so many seconds a message takes longer, any number as likely as another, drawn from
+        the run's seed. None overtakes another.
 
     Examples
     --------
@@ -44,12 +50,13 @@ class Channel:
 
     bandwidth: float = math.inf
     latency: float = 0.0
+    jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.bandwidth > 0:
-            raise ConfigurationError(f"bandwidth must be above 0 bit/s, not {self.bandwidth}")
-        if not 0 <= self.latency < math.inf:
-            raise ConfigurationError(f"latency must be 0 s or more, not {self.latency}")
+        _check_bandwidth("bandwidth", self.bandwidth)
+        for name in ("latency", "jitter"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigurationError(f"{name} must be 0 s or more, not {getattr(self, name)}")
 
     @property
     def latency_nanoseconds(self) -> int:
@@ -58,7 +65,84 @@ class Channel:
 
     def transmission_nanoseconds(self, size: int) -> int:
         """Return how long ``size`` bytes occupy the channel, rounded up to a nanosecond."""
-        return math.ceil(size * 8e9 / self.bandwidth)
+        return _transmission(size, self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The machine through which alone an organisation's messages leave and come in.
+
+    It passes them on one after another, whomever they are for or from: each when all of it is
+    there.
+
+    Parameters
+    ----------
+    out, into
+        Bits per second that leave and that come in.
+
+    Examples
+    --------
+    >>> Gateway(out=300e6, into=300e6).transmission_nanoseconds(37_500, leaving=True)
+    1000000
+    """
+
+    out: float = math.inf
+    into: float = math.inf
+
+    def __post_init__(self) -> None:
+        _check_bandwidth("a gateway's out", self.out)
+        _check_bandwidth("a gateway's into", self.into)
+
+    def transmission_nanoseconds(self, size: int, leaving: bool) -> int:
+        """Return how long ``size`` bytes occupy it in one direction."""
+        return _transmission(size, self.out if leaving else self.into)
+
+
+def _check_bandwidth(name: str, value: float) -> None:
+    if not value > 0:
+        raise ConfigurationError(f"{name} must be above 0 bit/s, not {value}")
+
+
+def _transmission(size: int, bandwidth: float) -> int:
+    return math.ceil(size * 8e9 / bandwidth)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A usual kind of network: how a party's messages reach the label holder, and its theirs.
+
+    Parameters
+    ----------
+    about
+        What it stands for.
+    up, down
+        The channels.
+    """
+
+    about: str
+    up: Channel
+    down: Channel
+
+
+def _both(about: str, bandwidth: float, latency: float, jitter: float = 0.0) -> Preset:
+    channel = Channel(bandwidth, latency, jitter)
+    return Preset(about, channel, channel)
+
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "lan": _both("one building", 10e9, 0.0001),
+        "region": _both("two data centres of one region", 1e9, 0.002, 0.0005),
+        "wan-300mbit": _both("two cities, as CELU-VFL was measured", 300e6, 0.010),
+        "global": _both("two continents", 100e6, 0.075, 0.010),
+        "mobile": Preset(
+            "parties on mobile networks",
+            Channel(10e6, 0.025, 0.020),
+            Channel(50e6, 0.025, 0.020),
+        ),
+    }
+)
+"""Usual networks by name; latencies are one way."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +155,10 @@ class Network:
         The channel of every directed pair that is not named.
     pairs
         Channels of ``(sender, receiver)`` pairs that differ.
+    senders
+        Channels of all that an organisation sends, where no pair is named.
+    gateways
+        Organisations whose messages share a gateway.
     queue
         Messages a sender may have waiting or under transmission to one receiver; sending one
         more waits. The same bound holds under every driver.
@@ -79,6 +167,32 @@ class Network:
     default: Channel = field(default_factory=Channel)
     pairs: Mapping[tuple[str, str], Channel] = field(default_factory=dict)
     queue: int = 64
+    senders: Mapping[str, Channel] = field(default_factory=dict)
+    gateways: Mapping[str, Gateway] = field(default_factory=dict)
+
+    @classmethod
+    def preset(cls, name: str, label_holder: str) -> Self:
+        """Return a usual network around a label holder.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is none of this name.
+
+        Examples
+        --------
+        >>> mobile = Network.preset("mobile", "registry")
+        >>> mobile.channel("bank", "registry").bandwidth
+        10000000.0
+        >>> mobile.channel("registry", "bank").bandwidth
+        50000000.0
+        """
+        if name not in PRESETS:
+            raise ConfigurationError(
+                f"there is no network {name!r}; there are {', '.join(PRESETS)}"
+            )
+        preset = PRESETS[name]
+        return cls(preset.up, senders={label_holder: preset.down})
 
     def __post_init__(self) -> None:
         if self.queue < 1:
@@ -86,4 +200,4 @@ class Network:
 
     def channel(self, sender: str, receiver: str) -> Channel:
         """Return the channel that carries messages from ``sender`` to ``receiver``."""
-        return self.pairs.get((sender, receiver), self.default)
+        return self.pairs.get((sender, receiver), self.senders.get(sender, self.default))

@@ -305,7 +305,7 @@ def models(json_: _Json = False) -> None:
 @app.command()
 def parts(json_: _Json = False) -> None:
     """List what a method can be composed of: uplinks, exchanges, links, fusions and so on."""
-    groups = "uplinks exchanges local_updates stragglers fusions links storages"
+    groups = "uplinks exchanges local_updates stragglers fusions links storages delays"
     _list_parts(json_, *groups.split())
 
 

@@ -3,7 +3,8 @@
 ``Measured`` is what this machine needed, in CPU time of the thread that did the work; two runs
 differ a little, so a method whose course depends on timing is then not repeatable. ``Modelled`` is
 a given number of seconds per kind of work, and repeats exactly. Every kind has a price: what nobody
-thought of is refused and not free. A summary says which it was.
+thought of is refused and not free. ``Delayed`` makes organisations slow now and then, on top of
+either. A summary says which it was.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from colonnade.channels import nanoseconds
-from colonnade.effects import KINDS_OF_WORK
+from colonnade.delays import Delay
+from colonnade.effects import KINDS_OF_WORK, Purpose, Work
 from colonnade.errors import ConfigurationError
+from colonnade.streams import StreamKey
 
-__all__ = ["CostModel", "Measured", "Modelled"]
+__all__ = ["CostModel", "Delayed", "Measured", "Modelled"]
 
 
 class CostModel(Protocol):
@@ -28,8 +31,8 @@ class CostModel(Protocol):
         """``"measured"`` or ``"modelled"``."""
         ...
 
-    def nanoseconds(self, role: str, kind: str, rows: int, measured: int) -> int:
-        """Return the time for work of ``kind`` on ``rows`` rows, measured as ``measured`` ns."""
+    def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
+        """Return the time that ``role`` needs for ``work``, measured as ``measured`` ns."""
         ...
 
 
@@ -53,7 +56,7 @@ class Measured:
         """Always ``"measured"``."""
         return "measured"
 
-    def nanoseconds(self, role: str, kind: str, rows: int, measured: int) -> int:
+    def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         """Return ``measured`` times the role's slowdown."""
         factor = self.slowdown.get(role)
         return measured if factor is None else round(measured * factor)
@@ -87,9 +90,9 @@ class Modelled:
     >>> costs = Modelled(
     ...     {"forward": 0.001}, {"forward": 1e-6}, slowdown={"bank": 2.0}, otherwise=0.01
     ... )
-    >>> costs.nanoseconds("bank", "forward", rows=500, measured=0)
+    >>> costs.nanoseconds("bank", Work("forward", bool, round=0, rows=500), measured=0)
     3000000
-    >>> costs.nanoseconds("shop", "local_step", rows=500, measured=0)
+    >>> costs.nanoseconds("shop", Work("local_step", bool, round=0, rows=500), measured=0)
     10000000
     """
 
@@ -121,7 +124,7 @@ class Modelled:
         """Always ``"modelled"``."""
         return "modelled"
 
-    def nanoseconds(self, role: str, kind: str, rows: int, measured: int) -> int:
+    def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         """Return the model's time, whatever was measured.
 
         Raises
@@ -129,8 +132,9 @@ class Modelled:
         ConfigurationError
             If neither seconds nor ``otherwise`` give the kind a price.
         """
+        kind = work.kind
         if self._names(kind):
-            seconds = self.seconds.get(kind, 0.0) + self.seconds_per_row.get(kind, 0.0) * rows
+            seconds = self.seconds.get(kind, 0.0) + self.seconds_per_row.get(kind, 0.0) * work.rows
         elif self.otherwise is not None:
             seconds = self.otherwise
         else:
@@ -143,3 +147,56 @@ class Modelled:
 
     def _names(self, kind: str) -> bool:
         return kind in self.seconds or kind in self.seconds_per_row
+
+
+@dataclass(frozen=True)
+class Delayed:
+    """Costs of organisations of which some take longer, in each round as long as is drawn.
+
+    Parameters
+    ----------
+    costs
+        What work costs without it.
+    delays
+        By organisation.
+    kind
+        The kind of work that a delay lengthens, in training.
+    seed
+        What delays are drawn from.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no such work.
+
+    Examples
+    --------
+    >>> from colonnade.delays import Constant
+    >>> costs = Delayed(Modelled(otherwise=0.01), {"bank": Constant(0.5)})
+    >>> [costs.nanoseconds(name, Work("forward", bool, round=0), 0) for name in ("bank", "shop")]
+    [510000000, 10000000]
+    """
+
+    costs: CostModel
+    delays: Mapping[str, Delay]
+    kind: str = "forward"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS_OF_WORK:
+            raise ConfigurationError(
+                f"there is no work {self.kind!r}; there are {', '.join(KINDS_OF_WORK)}"
+            )
+
+    @property
+    def label(self) -> str:
+        """As of the costs without it, and that there are delays."""
+        return f"{self.costs.label}, delayed"
+
+    def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
+        """Return the time of the work, and the delay of its round."""
+        cost = self.costs.nanoseconds(role, work, measured)
+        delay = self.delays.get(role)
+        if delay is None or work.kind != self.kind or work.purpose is not Purpose.TRAINING:
+            return cost
+        return cost + nanoseconds(delay.seconds(StreamKey(self.seed, role, "delay", work.round)))

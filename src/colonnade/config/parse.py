@@ -214,7 +214,7 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
 
 
 def beside(data: Any, folder: Path) -> Any:
-    """Return plain values with paths to data, as far as they are relative, put into a folder.
+    """Return plain values with paths, as far as they are relative, put into a folder.
 
     Tables without a ``folder`` are looked for in this one, unless none is there and
     ``COLONNADE_DATA`` names another.
@@ -222,6 +222,24 @@ def beside(data: Any, folder: Path) -> Any:
     >>> beside({"data": {"name": "mnist", "folder": "digits"}}, Path("/srv"))
     {'data': {'name': 'mnist', 'folder': '/srv/digits'}}
     """
+    return _data_beside(_traces_beside(data, folder), folder)
+
+
+def _traces_beside(data: Any, folder: Path) -> Any:
+    costs = data.get("costs")
+    delays = costs.get("delays") if isinstance(costs, dict) else None
+    if not isinstance(costs, dict) or not isinstance(delays, dict):
+        return data
+    placed = {
+        name: delay | {"path": str(folder / delay["path"])}
+        if isinstance(delay, dict) and isinstance(delay.get("path"), str)
+        else delay
+        for name, delay in delays.items()
+    }
+    return data | {"costs": costs | {"delays": placed}}
+
+
+def _data_beside(data: Any, folder: Path) -> Any:
     section = data.get("data")
     if not isinstance(section, dict):
         return data

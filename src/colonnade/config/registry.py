@@ -46,6 +46,7 @@ from colonnade.config.bottoms import (
     TopConfig,
 )
 from colonnade.config.foreign import guarded, plain, shown
+from colonnade.delays import Constant, Delay, Exponential, FromTrace
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
@@ -184,6 +185,14 @@ GROUPS = {
             {"wait": Wait},
         ),
         Group(
+            "delays",
+            "delay",
+            "delay",
+            "how much longer an organisation takes in a round than its work costs",
+            {"constant": Constant, "exponential": Exponential, "trace": FromTrace},
+            (Delay,),
+        ),
+        Group(
             "fusions",
             "fusion",
             "fusion",
@@ -275,6 +284,7 @@ def _kinds() -> list[tuple[Any, Group]]:
     """Return annotations and their groups; ``Method`` has those of its own parts."""
     kinds = [(kind, group) for group in GROUPS.values() for kind in group.kinds]
     hints = get_type_hints(Method)
+    del hints["name"]  # which is no part: another part's argument may be a text, too
     return kinds + [(hints[group.key], group) for group in GROUPS.values() if group.key in hints]
 
 

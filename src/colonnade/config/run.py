@@ -179,7 +179,9 @@ class RunConfig(Section):
         """Refuse settings for organisations that are not in the run."""
         named: dict[str, Mapping[str, object]] = {
             "network.parties": self.network.parties,
+            "network.gateways": self.network.gateways,
             "costs.slowdown": self.costs.slowdown,
+            "costs.delays": self.costs.delays,
         }
         for path, mapping in named.items():
             for name in mapping:

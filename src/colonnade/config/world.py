@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, Literal, get_args
 
 import pydantic
 from pydantic import AfterValidator, Field
 
-from colonnade.channels import Channel, Network
+from colonnade.channels import PRESETS, Channel, Gateway, Network
+from colonnade.config.choices import chosen
 from colonnade.config.sections import Bandwidth, Count, Name, Number, Seconds, Section
-from colonnade.costs import CostModel, Measured, Modelled
+from colonnade.costs import CostModel, Delayed, Measured, Modelled
 from colonnade.effects import KINDS_OF_WORK
 from colonnade.errors import ConfigurationError
 
-__all__ = ["ChannelConfig", "ConnectionConfig", "CostConfig", "NetworkConfig"]
+__all__ = ["ChannelConfig", "ConnectionConfig", "CostConfig", "GatewayConfig", "NetworkConfig"]
 
 
 class ChannelConfig(Section):
@@ -22,10 +24,11 @@ class ChannelConfig(Section):
 
     bandwidth: Bandwidth = math.inf
     latency: Seconds = 0.0
+    jitter: Seconds = Field(0.0, description="up to so much later a message is there, by chance")
 
     def build(self) -> Channel:
         """Return the channel."""
-        return Channel(self.bandwidth, self.latency)
+        return Channel(self.bandwidth, self.latency, self.jitter)
 
 
 class ConnectionConfig(Section):
@@ -35,21 +38,54 @@ class ConnectionConfig(Section):
     down: ChannelConfig | None = None
 
 
+class GatewayConfig(Section):
+    """The machine through which alone an organisation's messages leave and come in."""
+
+    out: Bandwidth = math.inf
+    into: Bandwidth = math.inf
+
+    def build(self) -> Gateway:
+        """Return the gateway."""
+        return Gateway(self.out, self.into)
+
+
+_Preset = Literal["lan", "region", "wan-300mbit", "global", "mobile"]
+assert set(get_args(_Preset)) == set(PRESETS)
+
+
 class NetworkConfig(ChannelConfig):
     """The modelled network: what holds for everybody, and who differs."""
 
+    preset: _Preset | None = Field(
+        None, description="a usual network, in which what is said besides differs"
+    )
+    down: ChannelConfig | None = Field(
+        None, description="what the label holder sends, if it is not as what it is sent"
+    )
     parties: dict[Name, ConnectionConfig] = {}
+    gateways: dict[Name, GatewayConfig] = Field(
+        {}, description="organisations all of whose messages pass one machine"
+    )
     queue: Count = 64
 
     def network(self, label_holder: str) -> Network:
         """Return the network around ``label_holder``."""
+        usual = Network() if self.preset is None else Network.preset(self.preset, label_holder)
+        said = {name: getattr(self, name) for name in self.model_fields_set & _OF_CHANNELS}
+        senders = {name: replace(channel, **said) for name, channel in usual.senders.items()}
+        if self.down is not None:
+            senders[label_holder] = self.down.build()
         pairs = {}
         for party, connection in self.parties.items():
             if connection.up is not None:
                 pairs[party, label_holder] = connection.up.build()
             if connection.down is not None:
                 pairs[label_holder, party] = connection.down.build()
-        return Network(self.build(), pairs, self.queue)
+        gateways = {name: gateway.build() for name, gateway in self.gateways.items()}
+        return Network(replace(usual.default, **said), pairs, self.queue, senders, gateways)
+
+
+_OF_CHANNELS = {"bandwidth", "latency", "jitter"}
 
 
 def _known_work(kind: str) -> str:
@@ -71,6 +107,11 @@ class CostConfig(Section):
     otherwise: Seconds | None = Field(
         None, description="of each kind of work that neither names; without it all must be named"
     )
+    delays: dict[Name, chosen("delays")] = Field(  # type: ignore[valid-type]
+        {}, description="of organisations that are slow, beside what their work costs"
+    )
+    delayed: _Work = Field("forward", description="the work in training that delays lengthen")
+    delays_seed: int = Field(0, description="what delays are drawn from")
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> CostConfig:
@@ -85,6 +126,10 @@ class CostConfig(Section):
 
     def build(self) -> CostModel:
         """Return the cost model."""
-        if self.kind == "measured":
-            return Measured(self.slowdown)
-        return Modelled(self.seconds, self.seconds_per_row, self.slowdown, self.otherwise)
+        costs: CostModel = Measured(self.slowdown)
+        if self.kind == "modelled":
+            costs = Modelled(self.seconds, self.seconds_per_row, self.slowdown, self.otherwise)
+        if not self.delays:
+            return costs
+        delays = {name: delay.build() for name, delay in self.delays.items()}
+        return Delayed(costs, delays, self.delayed, self.delays_seed)

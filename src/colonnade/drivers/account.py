@@ -41,6 +41,12 @@ class Account:
         Its time by (purpose, kind).
     occupancy
         For each receiver, when each message still in the channel has been transmitted.
+    ports
+        Until when a gateway is busy, in nanoseconds: ``out`` and ``in``; and, where a channel has
+        jitter, when the last message to a receiver arrives.
+    entered
+        The messages that have passed this role's gateway and are to be delivered, by (sender,
+        sequence).
     closed
         The role receives nothing of the rounds before this one any more.
     journal
@@ -56,6 +62,8 @@ class Account:
     history: list[Values] = field(default_factory=list)
     activities: dict[tuple[Purpose, str], Activity] = field(default_factory=dict)
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
+    ports: dict[tuple[str, str], int] = field(default_factory=dict)
+    entered: set[tuple[str, int]] = field(default_factory=set)
     closed: int = 0
     journal: tuple[int, int] | None = None
     departed: Mark = field(default_factory=Mark)
@@ -94,6 +102,8 @@ class Account:
                 for (purpose, kind), a in self.activities.items()
             ],
             "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
+            "ports": [[*port, free] for port, free in self.ports.items()],
+            "entered": [list(each) for each in sorted(self.entered)],
             "closed": self.closed,
             "journal": self.journal and list(self.journal),
             "departed": list(self.departed),
@@ -114,6 +124,8 @@ class Account:
                 for purpose, kind, *row in data["activities"]
             },
             occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
+            ports={(kind, name): free for kind, name, free in data.get("ports", [])},
+            entered={(sender, sequence) for sender, sequence in data.get("entered", [])},
             closed=data.get("closed", 0),  # this and what follows are absent from older checkpoints
             journal=None if journal is None else (journal[0], journal[1]),
             departed=Mark(departed) if isinstance(departed, int) else Mark(*departed),

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from colonnade.channels import Channel, Network
+from colonnade.channels import Network
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.costs import CostModel, Measured
 from colonnade.departures import Departures
@@ -38,6 +37,7 @@ from colonnade.drivers.driver import (
     perform,
     threads,
 )
+from colonnade.drivers.lanes import Entrance, Lane
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
     Arrivals,
@@ -107,25 +107,6 @@ class Simulate:
             return _Simulation(self.network, self.costs, roles, assignment).run()
 
 
-class _Lane:
-    """One direction of a channel, as the simulator sees it."""
-
-    __slots__ = ("_channel", "latency", "queue", "receiver")
-
-    def __init__(self, receiver: _Actor, channel: Channel, queue: deque[int]) -> None:
-        self.receiver = receiver
-        self.queue = queue  # when each message still in the channel has been transmitted
-        self.latency = channel.latency_nanoseconds
-        self._channel = channel
-
-    def enter(self, size: int, now: int) -> int:
-        """Let a message of ``size`` bytes follow those in the channel; return its arrival."""
-        free = self.queue[-1] if self.queue else now
-        sent = free + self._channel.transmission_nanoseconds(size)
-        self.queue.append(sent)
-        return sent + self.latency
-
-
 class _Actor:
     """A role on the virtual clock."""
 
@@ -155,7 +136,8 @@ class _Actor:
         self.waiting: Receive | Ready | None = None
         self.finished = False
         self.parked = False
-        self.lanes: dict[str, _Lane] = {}
+        self.lanes: dict[str, tuple[_Actor, Lane]] = {}
+        self.entrance: Entrance | None = None
         # Messages to this role that it has not taken: arrival, and the sender's boundary then.
         self.unread: dict[tuple[str, int], tuple[Message, int, int]] = {}
 
@@ -222,6 +204,8 @@ class _Simulation:
         ]
         self.by_name = {actor.name: actor for actor in self.actors}
         for actor in self.actors:
+            if (gateway := network.gateways.get(actor.name)) is not None:
+                actor.entrance = Entrance(actor.account, gateway)
             self._at(actor.account.clock, _STEP, actor)
             if resumed is not None:
                 for message, arrival in resumed.mail.get(actor.name, []):
@@ -294,7 +278,7 @@ class _Simulation:
                     return
             elif isinstance(effect, Work):
                 answer, cpu = perform(effect, actor.name, self.assignment.seed)
-                cost = self.costs.nanoseconds(actor.name, effect.kind, effect.rows, cpu)
+                cost = self.costs.nanoseconds(actor.name, effect, cpu)
                 account.spend(effect.purpose, effect.kind, cost, cpu)
                 if cost:
                     actor.answer = answer
@@ -339,8 +323,8 @@ class _Simulation:
 
     def _send(self, actor: _Actor, send: Send, now: int) -> bool:
         """Put a message into its channel; False if the role must wait for room."""
-        lane = actor.lanes.get(send.receiver) or self._lane(actor, send)
-        receiver, queue = lane.receiver, lane.queue
+        receiver, lane = actor.lanes.get(send.receiver) or self._lane(actor, send)
+        queue = lane.queue
         while queue and queue[0] <= now:
             queue.popleft()
         if len(queue) >= self.network.queue:
@@ -350,21 +334,28 @@ class _Simulation:
             return False
         message, header, row = actor.outbox.stamp(send, now)
         actor.departures.note(row)
-        arrival = lane.enter(carried_bytes(header, len(send.body)), now)
+        arrival = lane.enter(carried_bytes(header, len(send.body)), message.sequence, now)
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:
                 cut.hold(receiver.name, message, arrival)
         return True
 
-    def _lane(self, actor: _Actor, send: Send) -> _Lane:
+    def _lane(self, actor: _Actor, send: Send) -> tuple[_Actor, Lane]:
         receiver = self.by_name.get(send.receiver)
         if receiver is None or receiver is actor:
             raise LocalProtocolError(f"{actor.name} sent {send.kind!r} to {send.receiver!r}")
-        channel = self.network.channel(actor.name, receiver.name)
-        queue = actor.account.occupancy.setdefault(receiver.name, deque())
-        lane = actor.lanes[receiver.name] = _Lane(receiver, channel, queue)
-        return lane
+        network = self.network
+        lane = Lane(
+            actor.name,
+            receiver.name,
+            actor.account,
+            network.channel(actor.name, receiver.name),
+            network.gateways.get(actor.name),
+            self.assignment.seed,
+        )
+        way = actor.lanes[receiver.name] = (receiver, lane)
+        return way
 
     def _post(self, receiver: _Actor, message: Message, arrival: int, epoch: int) -> None:
         if self.assignment.store is not None:
@@ -372,6 +363,12 @@ class _Simulation:
         self._at(arrival, _DELIVER, receiver, message)
 
     def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
+        if actor.entrance is not None and (due := actor.entrance.admit(message, now)) is not None:
+            key = (message.sender, message.sequence)
+            if key in actor.unread:
+                actor.unread[key] = (message, due, actor.unread[key][2])
+            self._at(due, _DELIVER, actor, message)
+            return
         waiting = actor.waiting
         if waiting is None:
             if not actor.mailbox.put(message, now):

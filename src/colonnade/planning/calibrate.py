@@ -7,9 +7,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from colonnade.costs import CostModel, Measured
 from colonnade.drivers import Simulate
+from colonnade.effects import Work
 from colonnade.errors import LocalProtocolError
 from colonnade.federation import Federation
 from colonnade.method import Method
@@ -33,9 +35,9 @@ class _Recorder:
     def label(self) -> str:
         return self.inner.label
 
-    def nanoseconds(self, role: str, kind: str, rows: int, measured: int) -> int:
-        cost = self.inner.nanoseconds(role, kind, rows, measured)
-        self.samples[role, kind, rows].append(cost)
+    def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
+        cost = self.inner.nanoseconds(role, work, measured)
+        self.samples[role, work.kind, work.rows].append(cost)
         return cost
 
 
@@ -49,7 +51,8 @@ class _Calibrated:
     def label(self) -> str:
         return "calibrated"
 
-    def nanoseconds(self, role: str, kind: str, rows: int, measured: int) -> int:
+    def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
+        kind, rows = work.kind, work.rows
         known = self.means.get((role, kind, rows))
         if known is None:
             near = [

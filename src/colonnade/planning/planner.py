@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from colonnade.channels import Network
-from colonnade.costs import CostModel, Measured
+from colonnade.costs import CostModel, Delayed, Measured
 from colonnade.drivers import Driver, Simulate
 from colonnade.federation import Federation
 from colonnade.flows import Flow
@@ -170,10 +170,13 @@ def plan(
     agreement = federation.agreement(method, training)
     network = driver.network if isinstance(driver, Simulate) else Network()
     costs: CostModel = driver.costs if isinstance(driver, Simulate) else Measured()
-    label = costs.label
+    delayed = costs if isinstance(costs, Delayed) else None
+    if delayed is not None:
+        costs = delayed.costs
     if isinstance(costs, Measured):
         costs = calibrated(federation, method, training, costs)
-        label = "calibrated"
+    if delayed is not None:
+        costs = replace(delayed, costs=costs)
     hollow, thin = hollow_federation(federation), method.with_links(sized)
     simulator = Simulate(network, costs)
 
@@ -207,7 +210,7 @@ def plan(
         why_bound=why,
         seconds=seconds,
         seconds_epoch=epoch,
-        clock={"network": "modelled", "compute": label},
+        clock={"network": "modelled", "compute": costs.label},
         memory=memory_of(federation, agreement),
     )
 
