@@ -292,8 +292,10 @@ def test_the_catalogue_is_complete() -> None:
         "cvfl-algorithms",
         "cvfl-parties",
         "cvfl-schedule",
+        "celu-ablation",
         "lean-mnist",
         "defaults",
+        "defaults-chosen",
     ]
     for name, experiment in EXPERIMENTS.items():
         assert experiment.name == name

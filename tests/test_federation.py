@@ -358,19 +358,19 @@ def test_embeddings_that_cannot_be_combined(tmp_path: Path, fusion: Any) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochs": 0}, "training.epochs must be a whole number, 1 or more, not 0"),
-        ({"epochs": 1.5}, "training.epochs must be a whole number, 1 or more, not 1.5"),
-        ({"epochs": None}, "training.epochs must be a whole number, 1 or more, not None"),
-        ({"batch_size": -1}, "training.batch_size must be a whole number, 1 or more, not -1"),
-        ({"threads": 0}, "training.threads must be"),
-        ({"evaluation_rows": 0}, "training.evaluation_rows must be"),
-        ({"evaluate_every": 0}, "training.evaluate_every must be"),
-        ({"checkpoint_every": "often"}, "training.checkpoint_every must be .*, not 'often'"),
+        ({"epochs": 0}, "epochs must be a whole number, 1 or more, not 0"),
+        ({"epochs": 1.5}, "epochs must be a whole number, 1 or more, not 1.5"),
+        ({"epochs": None}, "epochs must be a whole number, 1 or more, not None"),
+        ({"batch_size": -1}, "batch_size must be a whole number, 1 or more, not -1"),
+        ({"threads": 0}, "threads must be"),
+        ({"evaluation_rows": 0}, "evaluation_rows must be"),
+        ({"evaluate_every": 0}, "evaluate_every must be"),
+        ({"checkpoint_every": "often"}, "checkpoint_every must be .*, not 'often'"),
         (
             {"seed": 2**63},
-            "training.seed must be a whole number of 64 bits, not 9223372036854775808",
+            "the seed must be a whole number of 64 bits, not 9223372036854775808",
         ),
-        ({"seed": 0.5}, "training.seed must be a whole number of 64 bits, not 0.5"),
+        ({"seed": 0.5}, "the seed must be a whole number of 64 bits, not 0.5"),
     ],
 )
 def test_training_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:

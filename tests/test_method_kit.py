@@ -205,5 +205,5 @@ def test_what_is_no_part_of_a_method_is_told_all_parts_that_there_are(part):
 def test_a_part_that_is_added_to_its_room_is_told_of(monkeypatch):
     monkeypatch.setattr(local_updates, "Silent", Silent, raising=False)
     monkeypatch.setattr(local_updates, "__all__", [*local_updates.__all__, "Silent"])
-    with pytest.raises(ConfigurationError, match=r"Replayed\(\.\.\.\) or Silent\(\), not 'none'"):
+    with pytest.raises(ConfigurationError, match=r"Workset\(\.\.\.\) or Silent\(\), not 'none'"):
         Method("x", local_updates="none")

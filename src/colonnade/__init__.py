@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from colonnade import codecs, datasets, errors, methods, metrics, reports, tables
     from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
-    from colonnade.channels import Channel, Network
-    from colonnade.costs import Measured, Modelled
+    from colonnade.channels import Channel, Gateway, Network
+    from colonnade.costs import Delayed, Measured, Modelled
     from colonnade.drivers import Elsewhere, Processes, Replay, Simulate
     from colonnade.effects import Role
     from colonnade.estimators import VerticalClassifier, VerticalRegressor
@@ -42,12 +42,14 @@ __all__ = [
     "Channel",
     "Concat",
     "Consecutive",
+    "Delayed",
     "Direct",
     "Disk",
     "EarlyStopping",
     "Elsewhere",
     "ErrorFeedback",
     "Federation",
+    "Gateway",
     "HolderSeat",
     "LabelForm",
     "LabelHolder",
@@ -96,8 +98,8 @@ __all__ = [
 # Resolved on first use: torch takes seconds to import, and `colonnade --help` needs none of it.
 _HOMES = {
     "colonnade.agreement": ("Agreement", "HolderSeat", "PartySeat", "Shared"),
-    "colonnade.channels": ("Channel", "Network"),
-    "colonnade.costs": ("Measured", "Modelled"),
+    "colonnade.channels": ("Channel", "Gateway", "Network"),
+    "colonnade.costs": ("Delayed", "Measured", "Modelled"),
     "colonnade.drivers": ("Elsewhere", "Processes", "Replay", "Simulate"),
     "colonnade.effects": ("Role",),
     "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),

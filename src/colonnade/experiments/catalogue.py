@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from colonnade.experiments.celu_ablation import CELU_ABLATION
 from colonnade.experiments.cvfl_bits import CVFL_BITS
 from colonnade.experiments.cvfl_parties import CVFL_PARTIES
 from colonnade.experiments.cvfl_schedule import CVFL_SCHEDULE
@@ -30,6 +31,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             CVFL_ALGORITHMS,
             CVFL_PARTIES,
             CVFL_SCHEDULE,
+            CELU_ABLATION,
             LEAN_MNIST,
             DEFAULTS,
             DEFAULTS_CHOSEN,
