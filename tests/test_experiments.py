@@ -293,6 +293,7 @@ def test_the_catalogue_is_complete() -> None:
         "cvfl-parties",
         "cvfl-schedule",
         "celu-ablation",
+        "celu-time",
         "lean-mnist",
         "defaults",
         "defaults-chosen",

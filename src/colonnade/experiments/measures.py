@@ -31,6 +31,7 @@ __all__ = [
     "rounds",
     "share_cell",
     "target_below",
+    "training_seconds",
 ]
 
 
@@ -87,6 +88,24 @@ def bodies_along(run: Run) -> list[float]:
 def bodies_up_along(run: Run) -> list[float]:
     """Return those that it had sent up."""
     return [float(value) for value in run.history["bytes_up"].to_list()]
+
+
+def training_seconds(run: Run) -> list[float]:
+    """Return the seconds that training had taken at each place of the history, by the run's clock.
+
+    Evaluations are left out: an interval is from one of them to the last training message before
+    the next.
+    """
+    done: dict[int, int] = {}
+    for entry in run.ledger:
+        if entry.purpose.trains and not entry.lost and entry.nanoseconds is not None:
+            done[entry.round + 1] = max(done.get(entry.round + 1, 0), entry.nanoseconds)
+    total, begun, places = 0.0, 0.0, []
+    for round, seconds in run.history.select("round", "seconds").iter_rows():
+        total += done[round] / 1e9 - begun
+        begun = float(seconds)
+        places.append(total)
+    return places
 
 
 def rounds(run: Run, place: int) -> float:
