@@ -21,16 +21,7 @@ from colonnade.wire import Purpose
 __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figures"]
 
 _LOSSES = ("train_loss", "validation_log_loss", "test_log_loss", "validation_loss")
-_NO_METRIC = {
-    "round",
-    "epoch",
-    "organisation",
-    "seconds",
-    "bytes_up",
-    "bytes_down",
-    "learning_rate",
-    "train_loss",
-}
+_JUDGED = ("validation_", "test_")  # how columns of metrics begin
 _WAIT = "wait"
 
 # What tells curves and points apart that share a colour, as there are more of them than colours.
@@ -73,6 +64,7 @@ def run_figures(run: Run) -> list[Figure]:
         _against_bytes(runs, list(runs)),
         _against_time(runs, list(runs)),
         _losses(run),
+        _staleness(run),
         _bytes_by_party(run),
         _bytes_by_purpose(run),
         _time_shares({"": run}),
@@ -112,7 +104,7 @@ def _of_each(
 
 def _metrics_by_epoch(run: Run) -> Figure | None:
     decided = str(run.summary["metric"])
-    others = [c for c in run.history.columns if c not in _NO_METRIC and c not in _LOSSES]
+    others = [c for c in run.history.columns if c.startswith(_JUDGED) and c not in _LOSSES]
     columns = [decided] if decided in run.history.columns else []
     unit = _unit_of(decided)
     columns += [
@@ -210,6 +202,24 @@ def _losses(run: Run) -> Figure | None:
             _line(plot, words(column), run.history, "epoch", column, index)
     _whole_ticks(plot, run)
     return Figure("loss", "Loss", plot) if plot.data else None
+
+
+def _staleness(run: Run) -> Figure | None:
+    """Return how far what was remembered had turned, where local steps were weighted by it."""
+    plot = empty_plot("epochs", "cosine of fresh and remembered")
+    holder, others = str(run.summary["label_holder"]), run.others_history
+    index = 0
+    for percent in (90, 50, 10):
+        name = f"{holder}: {100 - percent} % of rows above"
+        _line(plot, name, run.history, "epoch", f"cosine_p{percent}", index)
+        index += 1
+    if "cosine_p50" in others.columns:
+        for (party,), history in others.group_by("organisation", maintain_order=True):
+            _line(plot, f"{party}: half of them", history, "epoch", "cosine_p50", index)
+            index += 1
+    note = "Of rows in local steps since the last evaluation: of derivatives at the label holder, "
+    note += "of embeddings at the others."
+    return Figure("staleness", "Staleness", plot, note) if plot.data else None
 
 
 def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:

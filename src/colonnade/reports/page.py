@@ -65,7 +65,12 @@ def write_page(run: Run, path: Path) -> None:
         figures=run_figures(run),
         protection=[("", _protection(run))],
         warnings=s["warnings"],
-        tables=[_ledger_table(run), _evaluations(run), _activities(run)],
+        tables=[
+            _ledger_table(run),
+            _evaluations(run),
+            *([steps] if (steps := _local_steps(run)) is not None else []),
+            _activities(run),
+        ],
         reproduce=""
         if run.folder is None
         else shlex.join(["colonnade", "run", str(run.folder / "config.yaml")]),
@@ -295,12 +300,49 @@ def _ledger_table(run: Run) -> Sheet:
     return Sheet("What left each building", head, rows, text=(0, 1, 2, 3))
 
 
+LOCAL_STEPS = {
+    "local_steps": "steps",
+    "bubbles": "bubbles",
+    "uses_per_batch": "uses of a batch",
+    "cosine_p10": "cosine, 10 % below",
+    "cosine_p50": "half below",
+    "cosine_p90": "90 % below",
+    "rows_too_stale": "rows left out",
+}
+"""What organisations report of local steps on remembered batches, and how a table calls it."""
+
+
+def _local_steps(run: Run) -> Sheet | None:
+    """Return each organisation's local steps, where it reported of them."""
+    reported = [run.history, run.others_history]
+    known = [frame for frame in reported if "local_steps" in frame.columns]
+    if not known:
+        return None
+    frame = pl.concat(known, how="diagonal_relaxed")
+    rows = []
+    for (name,), own in frame.group_by("organisation", maintain_order=True):
+        steps, bubbles = (int(own[column].sum()) for column in ("local_steps", "bubbles"))
+        rates = [own[column].mean() if column in own.columns else None for column in _RATES]
+        rows.append((str(name), f"{steps:,}", f"{bubbles:,}", *map(_rate, rates)))
+    head = ("organisation", *LOCAL_STEPS.values())
+    note = "Until the last evaluation. Bubbles: times that all remembered batches had to rest. "
+    note += "Cosines, of fresh and remembered, are means over evaluations."
+    return Sheet("Local steps", head, rows, note=note)
+
+
+_RATES = tuple(LOCAL_STEPS)[2:]
+
+
+def _rate(value: Any) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
 def _evaluations(run: Run) -> Sheet:
     history = run.history
     if len(history) > 12:  # the first, the last, and evenly between
         step = (len(history) - 1) / 11
         history = history[sorted({round(i * step) for i in range(12)})]
-    hidden = {"bytes_up", "bytes_down", "organisation", "seconds"}
+    hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *LOCAL_STEPS}
     columns = [column for column in history.columns if column not in hidden]
     rows = [
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)
