@@ -347,11 +347,11 @@ def data_becomes_code(module: Module) -> list[str]:
 def peeks_into_parts(module: Module) -> list[str]:
     """Of a part of a method nobody asks which it is, or what its protocol does not answer."""
     found = []
-    parts = _named_parts(module.tree)
+    parts, fields = _named_parts(module.tree), _own_fields(module)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute):
             name = _part(node.value, parts)
-            own = node.attr in _own_fields(module) or node.attr == "__class__"
+            own = node.attr in fields or node.attr == "__class__"
             if name in _PARTS and node.attr not in _answers(name) and not own:
                 found.append(f"{ast.unparse(node)} is no answer of {_PARTS[name].__name__}")
         for kind in _told_apart(node):

@@ -701,6 +701,7 @@ def test_runs_of_one_name_are_told_apart(colonnade: Command, tiny: Path, tmp_pat
     assert "b/run" in out
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_what_a_partner_adds(colonnade: Command, tiny: Path, tmp_path: Path) -> None:
     arguments = ("compare", "--partners", tiny, "--out", tmp_path / "value", "--seeds", 2)
     code, out, _ = colonnade(*arguments)

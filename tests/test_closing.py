@@ -223,6 +223,8 @@ ACCOUNTS = st.builds(
         st.builds(Activity, PROGRESS, PROGRESS, PROGRESS),
     ),
     occupancy=st.dictionaries(st.text(), st.lists(PROGRESS).map(deque)),
+    ports=st.dictionaries(st.tuples(st.text(), st.text()), PROGRESS),
+    entered=st.sets(st.tuples(st.text(), PROGRESS)),
     closed=PROGRESS,
     journal=st.none() | st.tuples(PROGRESS, PROGRESS),
     departed=st.builds(Mark, PROGRESS, st.text()),
@@ -239,7 +241,19 @@ def test_an_account_comes_back_from_json(account):
 def test_every_field_of_an_account_makes_a_difference_to_its_json():
     """So a new field cannot be left out of the test above, or of ``as_json``."""
     spent = {(Purpose.RELAY, "x"): Activity(1, 2, 3)}
-    changed = Account(3, 4, [{"a": 1}], spent, {"b": deque([5])}, 6, (7, 8), Mark(9, "x"), True)
+    changed = Account(
+        sequence=3,
+        clock=4,
+        history=[{"a": 1}],
+        activities=spent,
+        occupancy={"b": deque([5])},
+        ports={("out", "b"): 6},
+        entered={("c", 7)},
+        closed=8,
+        journal=(9, 10),
+        departed=Mark(11, "x"),
+        uncounted=True,
+    )
     default = Account()
     for field in fields(Account):
         value = getattr(changed, field.name)

@@ -183,7 +183,8 @@ def test_another_seed_gives_other_bits():
 def test_resuming_after_an_interruption_at_any_round_gives_the_same_bits(tmp_path, method):
     federation = dropping_out(method)
     whole = federation.train(method, TRAINING, SIMULATE)
-    for stop in range(16):  # 15 rounds; before the 16th all is done
+    # 15 rounds; before the 16th all is done. What differs between methods shows early.
+    for stop in range(16) if method.name == "svfl" else (0, 1, 2, 7, 15):
         out = tmp_path / str(stop)
         part = federation.train(method, TRAINING, SIMULATE, out=out, stop_before=stop)
         assert (part.summary["completed"], part.summary["rounds"]) == (False, stop)
