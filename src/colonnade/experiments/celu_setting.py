@@ -103,7 +103,7 @@ class Setting:
 
 SETTINGS = (
     Setting("mnist", "party_2", 64, 256, 10, 0.01),
-    Setting("credit", "bank", 32, 256, 20, 0.01),
+    Setting("credit", "bank", 32, 256, 8, 0.01),
 )
 
 
