@@ -51,7 +51,7 @@ METHODS: Mapping[str, Method] = {
 # As in the paper, 4096 rows of 256 numbers are 4 MB, which take .11 seconds one way.
 SETTINGS = (
     Setting("mnist", "party_2", 256, 4096, 60, 0.01),
-    Setting("credit", "bank", 256, 4096, 100, 0.01),
+    Setting("credit", "bank", 256, 4096, 30, 0.01),
 )
 
 _WAN = Simulate(Network.preset("wan-300mbit", "registry"))  # work costs what it takes here
