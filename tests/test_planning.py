@@ -22,7 +22,7 @@ from colonnade.federation import Federation
 from colonnade.links import LearnedEntropy
 from colonnade.local_updates import Consecutive, Proximal, Replayed
 from colonnade.method import Method
-from colonnade.methods import cvfl, fedbcd, svfl
+from colonnade.methods import celu, cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
@@ -238,6 +238,9 @@ def test_batches_that_are_replayed_are_in_the_memory_of_a_plan():
     assert long.memory["holder"].replayed == 4 * rounds * 16 * widths
     assert short.memory["holder"].replayed == 4 * 3 * 16 * widths
     assert short.memory["party_0"].replayed == 4 * 16 * (4 + 4)  # what was sent, and derivatives
+    workset = plan(federation, celu(3, 2), Training(epochs=2, batch_size=16))
+    assert workset.memory["holder"].replayed == 4 * 3 * 16 * 2 * widths  # and derivatives there
+    assert workset.memory["party_0"].replayed == 4 * 3 * 16 * (4 + 4)
     more = long.memory["holder"].total - plain.memory["holder"].total
     assert more == long.memory["holder"].replayed
 

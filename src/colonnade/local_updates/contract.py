@@ -169,6 +169,11 @@ class HolderSteps(_Half, Protocol):
     One that inherits from this class takes none and remembers nothing.
     """
 
+    @property
+    def keeps_derivatives(self) -> bool:
+        """Whether it remembers the derivatives of a batch beside what the parties sent."""
+        return False
+
     def add(self, batch: HolderBatch) -> None:
         """Take note of a batch whose exact step was taken."""
         return

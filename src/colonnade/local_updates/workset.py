@@ -189,6 +189,11 @@ class _PartyWorkset(_Workset[PartyBatch], PartySteps):
 
 
 class _HolderWorkset(_Workset[HolderBatch], HolderSteps):
+    @property
+    def keeps_derivatives(self) -> bool:
+        """Derivatives now are compared with those."""
+        return True
+
     def steps(self, key: StreamKey) -> Iterator[HolderStep]:
         """Yield a step for each batch whose turn it is."""
         while (batch := self._rotation.draw()) is not None:

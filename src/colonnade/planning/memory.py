@@ -94,6 +94,7 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
         kept += _kept_bytes(own, take(holder.features, rows))
         columns = _features_bytes(holder.features)
     columns += holder.labels.nbytes
+    steps = updates.holder_steps()
     memory[holder.name] = MemoryUse(
         columns,
         parameters,
@@ -101,7 +102,7 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
         kept,
         messages(holder.name),
         remembered(holder.name),
-        replayed(updates.holder_steps().memory, sum(layout.party_widths.values())),
+        replayed(steps.memory, (1 + steps.keeps_derivatives) * sum(layout.party_widths.values())),
     )
     return memory
 
