@@ -22,7 +22,7 @@ from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.ledger import Entry, Ledger
-from colonnade.methods import svfl
+from colonnade.methods import celu, svfl
 from colonnade.metrics import ACCURACY, AUC, LOG_LOSS, RMSE
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import (
@@ -34,7 +34,9 @@ from colonnade.reports import (
     write_page,
 )
 from colonnade.reports.figures import comparison_figures, run_figures
+from colonnade.reports.page import _local_steps
 from colonnade.runs import Run, load_run
+from colonnade.testing.methods import small_federation
 from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
 
@@ -451,3 +453,29 @@ def test_settings_are_spelt_as_in_a_file_and_a_command_can_be_copied(run, tmp_pa
     assert "15 rounds under simulate, seed 0, stopped early." in text
     write_comparison({"a": run, "b": spaced}, tmp_path / "c.html")
     assert "b: besides, 474 B sent to set up." in read(tmp_path / "c.html").text
+
+
+def test_a_page_tells_of_local_steps_and_how_stale_rows_were() -> None:
+    wide = Simulate(Network(Channel(latency=0.02)), Modelled(otherwise=0.002))
+    method = celu(3, 2, 0.5)
+    run = small_federation(method).train(method, Training(epochs=3, batch_size=16), wide)
+    figures = {figure.key: figure for figure in run_figures(run)}
+    lines = {line.name: line for line in figures["staleness"].plot.data}
+    assert len(lines) == 3 + 3  # three quantiles of the label holder's, a median of each party
+    told = run.history["cosine_p10"].to_list()
+    assert [*lines["holder: 90 % of rows above"].y] == told
+    # What is told of steps is no metric.
+    assert {line.name for line in figures["metric-epochs"].plot.data} <= {
+        "validation accuracy",
+        "best",
+    }
+    sheet = _local_steps(run)
+    assert sheet is not None
+    steps = {row[0]: int(row[1]) for row in sheet.rows}
+    assert steps == {
+        name: run.summary["local_updates"][name]
+        for name in ("holder", "party_0", "party_1", "party_2")
+    }
+    plain = small_federation(svfl()).train(svfl(), Training(epochs=1, batch_size=16))
+    assert _local_steps(plain) is None
+    assert "staleness" not in {figure.key for figure in run_figures(plain)}

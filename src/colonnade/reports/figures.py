@@ -217,9 +217,12 @@ def _staleness(run: Run) -> Figure | None:
         for (party,), history in others.group_by("organisation", maintain_order=True):
             _line(plot, f"{party}: half of them", history, "epoch", "cosine_p50", index)
             index += 1
+    if not plot.data:
+        return None
+    _make_room(plot)
     note = "Of rows in local steps since the last evaluation: of derivatives at the label holder, "
     note += "of embeddings at the others."
-    return Figure("staleness", "Staleness", plot, note) if plot.data else None
+    return Figure("staleness", "Staleness", plot, note)
 
 
 def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:

@@ -300,7 +300,7 @@ def _ledger_table(run: Run) -> Sheet:
     return Sheet("What left each building", head, rows, text=(0, 1, 2, 3))
 
 
-LOCAL_STEPS = {
+_LOCAL_STEPS = {
     "local_steps": "steps",
     "bubbles": "bubbles",
     "uses_per_batch": "uses of a batch",
@@ -324,13 +324,13 @@ def _local_steps(run: Run) -> Sheet | None:
         steps, bubbles = (int(own[column].sum()) for column in ("local_steps", "bubbles"))
         rates = [own[column].mean() if column in own.columns else None for column in _RATES]
         rows.append((str(name), f"{steps:,}", f"{bubbles:,}", *map(_rate, rates)))
-    head = ("organisation", *LOCAL_STEPS.values())
+    head = ("organisation", *_LOCAL_STEPS.values())
     note = "Until the last evaluation. Bubbles: times that all remembered batches had to rest. "
     note += "Cosines, of fresh and remembered, are means over evaluations."
     return Sheet("Local steps", head, rows, note=note)
 
 
-_RATES = tuple(LOCAL_STEPS)[2:]
+_RATES = tuple(_LOCAL_STEPS)[2:]
 
 
 def _rate(value: Any) -> str:
@@ -342,7 +342,7 @@ def _evaluations(run: Run) -> Sheet:
     if len(history) > 12:  # the first, the last, and evenly between
         step = (len(history) - 1) / 11
         history = history[sorted({round(i * step) for i in range(12)})]
-    hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *LOCAL_STEPS}
+    hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *_LOCAL_STEPS}
     columns = [column for column in history.columns if column not in hidden]
     rows = [
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)
