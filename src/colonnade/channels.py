@@ -16,7 +16,7 @@ from typing import Self
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["PRESETS", "Channel", "Gateway", "Network", "Preset", "nanoseconds"]
+__all__ = ["PRESETS", "Channel", "Gateway", "Network", "Preset", "check_seconds", "nanoseconds"]
 
 
 def nanoseconds(seconds: float) -> int:
@@ -26,6 +26,17 @@ def nanoseconds(seconds: float) -> int:
     True
     """
     return round(seconds * 1e9)
+
+
+def check_seconds(what: str, seconds: float) -> None:
+    """Raise ``ConfigurationError`` if a duration is negative or not finite.
+
+    >>> check_seconds("latency", -1)
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: latency must be 0 s or more, not -1
+    """
+    if not 0 <= seconds < math.inf:
+        raise ConfigurationError(f"{what} must be 0 s or more, not {seconds}")
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,7 @@ class Channel:
     def __post_init__(self) -> None:
         _check_bandwidth("bandwidth", self.bandwidth)
         for name in ("latency", "jitter"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigurationError(f"{name} must be 0 s or more, not {getattr(self, name)}")
+            check_seconds(name, getattr(self, name))
 
     @property
     def latency_nanoseconds(self) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from colonnade.channels import nanoseconds
+from colonnade.channels import check_seconds, nanoseconds
 from colonnade.delays import Delay
 from colonnade.effects import KINDS_OF_WORK, Purpose, Work
 from colonnade.errors import ConfigurationError
@@ -104,13 +104,9 @@ class Modelled:
     def __post_init__(self) -> None:
         _check_slowdown(self.slowdown)
         for kind, seconds in (*self.seconds.items(), *self.seconds_per_row.items()):
-            if not 0 <= seconds < math.inf:
-                raise ConfigurationError(f"cost of {kind!r} must be 0 s or more, not {seconds}")
+            check_seconds(f"cost of {kind!r}", seconds)
         if self.otherwise is not None:
-            if not 0 <= self.otherwise < math.inf:
-                raise ConfigurationError(
-                    f"cost of other work must be 0 s or more, not {self.otherwise}"
-                )
+            check_seconds("cost of other work", self.otherwise)
             return
         free = [kind for kind in KINDS_OF_WORK if not self._names(kind)]
         if free:

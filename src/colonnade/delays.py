@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from colonnade.channels import check_seconds
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
 from colonnade.streams import StreamKey
@@ -42,7 +43,7 @@ class Constant(Delay):
     each: float
 
     def __post_init__(self) -> None:
-        _check("a constant delay", self.each)
+        check_seconds("a constant delay", self.each)
 
     def seconds(self, key: StreamKey) -> float:
         """Return it."""
@@ -69,7 +70,7 @@ class Exponential(Delay):
     mean: float
 
     def __post_init__(self) -> None:
-        _check("the mean of delays", self.mean)
+        check_seconds("the mean of delays", self.mean)
 
     def seconds(self, key: StreamKey) -> float:
         """Return -mean log u, of a u that is drawn."""
@@ -114,11 +115,6 @@ class FromTrace(Delay):
                 f"{self.path} has no column {key.origin!r}; it has {', '.join(self._columns)}"
             )
         return column[key.round % len(column)]
-
-
-def _check(what: str, seconds: float) -> None:
-    if not 0 <= seconds < math.inf:
-        raise ConfigurationError(f"{what} must be 0 s or more, not {seconds}")
 
 
 def _read(path: Path) -> dict[str, tuple[float, ...]]:

@@ -86,6 +86,17 @@ class Run:
     predictor: Predictor | None = None
     others_history: pl.DataFrame = field(default_factory=pl.DataFrame)
 
+    def reported(self, column: str) -> pl.DataFrame:
+        """Return all reports that have a value in a column, the label holder's and the others'.
+
+        Empty where nobody reported it.
+        """
+        frames = [self.history, self.others_history]
+        known = [frame.drop_nulls(column) for frame in frames if column in frame.columns]
+        if not known:
+            return pl.DataFrame(schema={"organisation": pl.String, column: pl.Float64})
+        return pl.concat(known, how="diagonal_relaxed")
+
     def predict(
         self,
         tables: Mapping[str, Any],

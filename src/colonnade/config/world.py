@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import pydantic
 from pydantic import AfterValidator, Field
@@ -49,14 +49,10 @@ class GatewayConfig(Section):
         return Gateway(self.out, self.into)
 
 
-_Preset = Literal["lan", "region", "wan-300mbit", "global", "mobile"]
-assert set(get_args(_Preset)) == set(PRESETS)
-
-
 class NetworkConfig(ChannelConfig):
     """The modelled network: what holds for everybody, and who differs."""
 
-    preset: _Preset | None = Field(
+    preset: Literal[tuple(PRESETS)] | None = Field(  # type: ignore[valid-type]
         None, description="a usual network, in which what is said besides differs"
     )
     down: ChannelConfig | None = Field(

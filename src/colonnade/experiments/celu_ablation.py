@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from colonnade.channels import Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Simulate
-from colonnade.experiments.celu_setting import SETTINGS, Setting, target_of, told
+from colonnade.experiments.celu_setting import SETTINGS, Setting, target_curve, target_of, told
 from colonnade.experiments.experiment import Experiment, Findings, Result, Results, Scale, Trial
 from colonnade.experiments.measures import (
     accuracy_curve,
@@ -95,8 +96,8 @@ def _sheet(results: Results, setting: Setting) -> tuple[Sheet, float]:
                 "" if name == VANILLA or math.isnan(spent) else f"{spent / whole - 1:+.0%}",
                 _mean(told(found, "cosine_p50"), ".3f"),
                 _mean(told(found, "rows_too_stale"), ".1%"),
-                _share(found, steps, 1),
-                _share(found, bubbles, 1),
+                _a_round(found, steps),
+                _a_round(found, bubbles),
             )
         )
     metric = str(vanilla[0].run.summary["metric"]).replace("_", " ")
@@ -114,15 +115,15 @@ def _sheet(results: Results, setting: Setting) -> tuple[Sheet, float]:
 
 
 def _mean(values: Mapping[str, float], form: str) -> str:
-    return format(sum(values.values()) / len(values), form) if values else ""
+    return format(fmean(values.values()), form) if values else ""
 
 
-def _share(found: list[Result], values: Mapping[str, float], digits: int) -> str:
+def _a_round(found: list[Result], values: Mapping[str, float]) -> str:
     """Return what is reported at each evaluation as so many a round, of who has most."""
     if not values:
         return ""
     history = found[0].run.history["round"]
-    return f"{max(values.values()) * len(history) / history[-1]:.{digits}f}"
+    return f"{max(values.values()) * len(history) / history[-1]:.1f}"
 
 
 def _curves(
@@ -134,8 +135,7 @@ def _curves(
 ) -> Chart:
     names = [VANILLA, *(_label(*varied) for varied in group)]
     curves = [accuracy_curve(name, results.of(setting.name, name), _rounds) for name in names]
-    last = curves[0].x[-1]
-    curves.append(Curve("target", [0.0, last], [100 * target] * 2, dashed=True))
+    curves.append(target_curve(target, curves[0].x[-1]))
     metric = results.of(setting.name, VANILLA)[0].run.summary["metric"].replace("_", " ")
     title = f"{setting.name}: {key} varied"
     return Chart(f"{setting.name}-{key}", title, "rounds", f"{metric} (%)", curves)

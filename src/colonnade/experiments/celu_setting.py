@@ -16,6 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 
+import polars as pl
 import torch
 
 from colonnade.assembly import Blueprint, Layers, VerticalData, assemble
@@ -26,10 +27,11 @@ from colonnade.experiments.measures import best
 from colonnade.federation import Federation
 from colonnade.methods import Method
 from colonnade.objectives import Classification
+from colonnade.reports import Curve
 from colonnade.tables import HashSplit
 from colonnade.training import Training
 
-__all__ = ["SETTINGS", "Setting", "target_of", "told"]
+__all__ = ["SETTINGS", "Setting", "target_curve", "target_of", "told"]
 
 BELOW = 0.002
 """How far below vanilla's best validation metric the target is."""
@@ -121,6 +123,11 @@ def target_of(vanilla: Sequence[Result]) -> float:
     return fmean(best(result.run) for result in vanilla) / 100 - BELOW
 
 
+def target_curve(target: float, last: float) -> Curve:
+    """Return the target as a line to the end of an axis."""
+    return Curve("target", [0.0, last], [100 * target] * 2, dashed=True)
+
+
 def told(results: Sequence[Result], what: str) -> Mapping[str, float]:
     """Return the mean of what organisations report of their local steps, by organisation.
 
@@ -128,11 +135,9 @@ def told(results: Sequence[Result], what: str) -> Mapping[str, float]:
     """
     found: dict[str, list[float]] = {}
     for result in results:
-        run = result.run
-        own = run.history[what].drop_nulls() if what in run.history.columns else None
-        if own is not None and len(own):
-            found.setdefault(run.summary["label_holder"], []).append(float(own.mean()))  # type: ignore[arg-type]
-        if what in run.others_history.columns:
-            for name, values in run.others_history.group_by("organisation", maintain_order=True):
-                found.setdefault(str(name[0]), []).append(float(values[what].drop_nulls().mean()))  # type: ignore[arg-type]
+        reports = result.run.reported(what)
+        for name, mean in (
+            reports.group_by("organisation", maintain_order=True).agg(pl.mean(what)).rows()
+        ):
+            found.setdefault(name, []).append(mean)
     return {name: fmean(values) for name, values in found.items()}

@@ -9,7 +9,7 @@ from colonnade.channels import Network
 from colonnade.codecs import QSGD, Scalar
 from colonnade.drivers import Simulate
 from colonnade.exchanges import Asynchronous
-from colonnade.experiments.celu_setting import Setting, target_of
+from colonnade.experiments.celu_setting import Setting, target_curve, target_of
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.measures import (
     accuracy_curve,
@@ -25,7 +25,7 @@ from colonnade.experiments.measures import (
 from colonnade.links import Direct, ErrorFeedback
 from colonnade.local_updates import Workset
 from colonnade.methods import Method, celu, fedbcd, svfl
-from colonnade.reports import Chart, Curve, Sheet
+from colonnade.reports import Chart, Sheet
 from colonnade.runs import Run
 from colonnade.uplinks import Plain
 
@@ -99,9 +99,8 @@ def _findings(results: Results) -> Findings:
                 "next. Sent: with envelopes.",
             )
         )
-        curves = [accuracy_curve(n, results.of(setting.name, n), _times) for n in METHODS]
-        last = curves[0].x[-1]
-        curves.append(Curve("target", [0.0, last], [100 * target] * 2, dashed=True))
+        curves = [accuracy_curve(n, results.of(setting.name, n), training_seconds) for n in METHODS]
+        curves.append(target_curve(target, curves[0].x[-1]))
         charts.append(
             Chart(
                 f"{setting.name}-time",
@@ -115,12 +114,8 @@ def _findings(results: Results) -> Findings:
     return Findings(sheets, charts, [_NOTE])
 
 
-def _times(run: Run) -> list[float]:
-    return training_seconds(run)
-
-
 def _seconds(run: Run, place: int) -> float:
-    return _times(run)[place]
+    return training_seconds(run)[place]
 
 
 _NOTE = (

@@ -76,7 +76,7 @@ class Workset(LocalUpdates):
 
     Examples
     --------
-    >>> Workset(capacity=5, reuses=5, min_cosine=0.5).memory
+    >>> Workset(capacity=5, reuses=5, min_cosine=0.5).party_steps().memory
     5
     >>> Workset(min_cosine=60)
     Traceback (most recent call last):
@@ -101,11 +101,6 @@ class Workset(LocalUpdates):
             raise ConfigurationError(
                 f"min_cosine is a cosine, from -1 to 1, or None, not {cosine!r}{angle}"
             )
-
-    @property
-    def memory(self) -> int:
-        """How many batches are remembered."""
-        return self.capacity if self.reuses else 0
 
     @property
     def kinds(self) -> frozenset[LocalStep]:

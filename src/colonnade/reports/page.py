@@ -314,11 +314,9 @@ _LOCAL_STEPS = {
 
 def _local_steps(run: Run) -> Sheet | None:
     """Return each organisation's local steps, where it reported of them."""
-    reported = [run.history, run.others_history]
-    known = [frame for frame in reported if "local_steps" in frame.columns]
-    if not known:
+    frame = run.reported("local_steps")
+    if not len(frame):
         return None
-    frame = pl.concat(known, how="diagonal_relaxed")
     rows = []
     for (name,), own in frame.group_by("organisation", maintain_order=True):
         steps, bubbles = (int(own[column].sum()) for column in ("local_steps", "bubbles"))

@@ -246,12 +246,9 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         >>> list(TableTransformer(ignore=["name"]).fit(people).read())
         [('age', 'number', 1), ('member', '2 categories', 2), ('name', 'ignored', 0)]
         """
-        self._check_fitted()
-        columns = {column.name: column for column in (*self._numbers, *self._categories)}
-        for name in self.feature_names_in_:
-            column = columns[name]
+        for column in self._columns():
             whole = self.output == "dict" and not isinstance(column, Number)
-            yield name, column.kind, 1 if whole else column.width
+            yield column.name, column.kind, 1 if whole else column.width
         for name in self.ignore:
             yield name, "ignored", 0
 
@@ -276,11 +273,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         >>> TableTransformer.from_state(state).transform({"age": [60]})
         tensor([[2.]])
         """  # noqa: E501 - a result is one line
-        self._check_fitted()
-        columns = {column.name: column for column in (*self._numbers, *self._categories)}
-        return packed(
-            self.get_params(deep=False), [columns[name] for name in self.feature_names_in_]
-        )
+        return packed(self.get_params(deep=False), self._columns())
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -299,6 +292,12 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             [column.name for column in columns],
         )
         return transformer
+
+    def _columns(self) -> list[Number | Choices | Hashed]:
+        """Return what was learned of each column, in the table's order."""
+        self._check_fitted()
+        columns = {column.name: column for column in (*self._numbers, *self._categories)}
+        return [columns[name] for name in self.feature_names_in_]
 
     def _learned(
         self, numbers: list[Number], categories: list[Choices | Hashed], names: list[str]
