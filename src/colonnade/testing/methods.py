@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,9 @@ class MethodSubject:
     tolerance: float = 0.0
     federation: Callable[[Composition, bool], Federation] = small_federation
     timed: bool = False
+    _simulated: list[tuple[Any, Run]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def __str__(self) -> str:
         return self.method.name
@@ -133,9 +136,29 @@ class MethodSubject:
         holder_has_features: bool = True,
         **settings: Any,
     ) -> Run:
-        """Train the federation by the method, or by another."""
+        """Train the federation by the method, or by another.
+
+        What is simulated in memory is kept: the next check that wants the same run is given it.
+        """
         method = method or self.method
         settings.setdefault("training", TRAINING)
+        if driver is not None or settings.keys() != {"training"}:
+            return self._trained(method, driver, holder_has_features, settings)
+        asked = (method, holder_has_features, settings["training"])
+        for known, run in self._simulated:
+            if known == asked:
+                return run
+        run = self._trained(method, None, holder_has_features, settings)
+        self._simulated.append((asked, run))
+        return run
+
+    def _trained(
+        self,
+        method: Method,
+        driver: Driver | None,
+        holder_has_features: bool,
+        settings: dict[str, Any],
+    ) -> Run:
         driver = driver or Simulate(costs=Modelled(otherwise=0.001))
         federation = self.federation(method, holder_has_features)
         return federation.train(method, driver=driver, report=False, **settings)
