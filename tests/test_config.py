@@ -22,7 +22,7 @@ from colonnade.costs import Measured, Modelled
 from colonnade.datasets import VerticalDataset
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError
-from colonnade.models import Concat, Max, Mean, Sum
+from colonnade.models import Concat, DotProduct, Max, Mean, Sum
 
 FULL: dict[str, Any] = {
     "data": {
@@ -177,7 +177,14 @@ def test_codecs_are_built(section: Any, codec: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "fusion"), [("concat", Concat()), ("sum", Sum()), ("mean", Mean()), ("max", Max())]
+    ("name", "fusion"),
+    [
+        ("concat", Concat()),
+        ("sum", Sum()),
+        ("mean", Mean()),
+        ("max", Max()),
+        ("dot_product", DotProduct()),
+    ],
 )
 def test_fusions_are_built(name: str, fusion: object) -> None:
     for section in (name, {"fusion": name}):

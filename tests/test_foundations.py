@@ -27,7 +27,18 @@ from colonnade.effects import KINDS_OF_WORK, Expect, Since, Work
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
 from colonnade.links import Delivery, Direct, Link
-from colonnade.models import Concat, Fusion, Learner, Max, Mean, Sparse, Sum, mlp, take
+from colonnade.models import (
+    Concat,
+    DotProduct,
+    Fusion,
+    Learner,
+    Max,
+    Mean,
+    Sparse,
+    Sum,
+    mlp,
+    take,
+)
 from colonnade.streams import StreamKey, work_seed
 from colonnade.wire import Message, Purpose
 
@@ -550,8 +561,14 @@ def derivatives(fusion, parts):
     return upstream, torch.autograd.grad(fused, parts, upstream)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize("fusion", [Concat(), Sum(), Mean(), Max()], ids=lambda f: type(f).__name__)
+@pytest.mark.parametrize(
+    ("fusion", "count"),
+    [
+        *((fusion, count) for fusion in (Concat(), Sum(), Mean(), Max()) for count in (1, 2, 5)),
+        *((DotProduct(), count) for count in (2, 3, 5)),
+    ],
+    ids=str,
+)
 def test_a_fusion_has_the_width_it_says_and_true_derivatives(fusion: Fusion, count):
     parts = embeddings(count)
     assert fusion(parts).shape == (5, fusion.width([3] * count))
@@ -593,15 +610,40 @@ def test_the_largest_takes_the_derivative_of_max_and_ties_share_it():
     assert torch.equal(sum(derived), upstream)
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_dot_product_is_that_of_every_pair_and_derives_to_the_sum_of_the_others(count):
+    parts = embeddings(count)
+    pairs = [(z * y).sum(1) for i, z in enumerate(parts) for y in parts[:i]]
+    torch.testing.assert_close(DotProduct()(parts), sum(pairs)[:, None], rtol=1e-12, atol=0)
+    upstream, derived = derivatives(DotProduct(), parts)
+    for part, mine in zip(parts, derived, strict=True):
+        others = sum(parts) - part
+        torch.testing.assert_close(mine, upstream * others, rtol=1e-12, atol=1e-12)
+
+
+def test_two_embeddings_have_one_product_by_hand():
+    parts = [torch.tensor([[1.0, 2.0], [0.0, -1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])]
+    assert DotProduct()(parts).tolist() == [[11.0], [-6.0]]
+    three = [torch.tensor([[1.0]]), torch.tensor([[2.0]]), torch.tensor([[4.0]])]
+    assert DotProduct()(three).tolist() == [[2.0 + 4.0 + 8.0]]
+
+
+def test_one_embedding_has_no_product():
+    with pytest.raises(ConfigurationError, match="dot_product needs two embeddings or more"):
+        DotProduct().width([3])
+
+
 def test_sums_run_in_the_order_given():
     parts = [torch.tensor([[value]]) for value in (1e8, 1.0, -1e8)]
     assert Sum()(parts).item() == 0.0  # float32: 1e8 + 1 is 1e8
     assert Sum()([parts[0], parts[2], parts[1]]).item() == 1.0
 
 
-@pytest.mark.parametrize("fusion", [Sum(), Mean(), Max()], ids=lambda f: type(f).__name__)
-def test_unequal_widths_are_refused_by_name(fusion):
-    name = type(fusion).__name__.lower()
+@pytest.mark.parametrize(
+    ("name", "fusion"),
+    [("sum", Sum()), ("mean", Mean()), ("max", Max()), ("dot_product", DotProduct())],
+)
+def test_unequal_widths_are_refused_by_name(name, fusion):
     with pytest.raises(ConfigurationError, match=f"fusion {name} needs .* they are 3, 4 wide"):
         fusion.width([3, 4])
 

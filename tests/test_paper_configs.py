@@ -228,7 +228,8 @@ BOTTOMS: list[Any] = [
     {"model": "lstm", "hidden": 3, "outputs": 7, "layers": 2, "dropout": 0.5},
     {"model": "lstm", "hidden": 7},
     {"model": "mlp", "widths": [7], "activation": "tanh"},
-    *("mlp", "resnet18", "mvcnn", "lstm"),
+    {"model": "wide_and_deep", "widths": [7], "embedding": 3, "wide": 0, "sparse_gradients": True},
+    *("mlp", "resnet18", "mvcnn", "lstm", "wide_and_deep"),
 ]
 
 
@@ -390,7 +391,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"model": {"bottom": {"model": "vgg"}}},
-        "model.bottom: 'vgg' names none of 'mlp', 'resnet18', 'mvcnn', 'lstm'",
+        "model.bottom: 'vgg' names none of 'mlp', 'resnet18', 'mvcnn', 'lstm', 'wide_and_deep'",
     ),
     (
         {"model": {"bottom": {"model": "resnet18", "widths": [3]}}},

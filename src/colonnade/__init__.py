@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
     from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
     from colonnade.method import Method
-    from colonnade.models import Concat, Max, Mean, Sum
+    from colonnade.models import Concat, DotProduct, Max, Mean, Sum
     from colonnade.organisations import LabelHolder, Party
     from colonnade.partners import partner_values
     from colonnade.planning import plan
@@ -45,6 +45,7 @@ __all__ = [
     "Delayed",
     "Direct",
     "Disk",
+    "DotProduct",
     "EarlyStopping",
     "Elsewhere",
     "ErrorFeedback",
@@ -111,7 +112,7 @@ _HOMES = {
     "colonnade.links": ("Direct", "ErrorFeedback", "LearnedEntropy"),
     "colonnade.local_updates": ("Consecutive", "Proximal", "Replayed", "Workset"),
     "colonnade.method": ("Method",),
-    "colonnade.models": ("Concat", "Max", "Mean", "Sum"),
+    "colonnade.models": ("Concat", "DotProduct", "Max", "Mean", "Sum"),
     "colonnade.organisations": ("LabelHolder", "Party"),
     "colonnade.partners": ("partner_values",),
     "colonnade.planning": ("plan",),

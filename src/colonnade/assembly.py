@@ -30,6 +30,7 @@ from colonnade.models import (
     SchedulerFactory,
     Sparse,
     Tabular,
+    WideAndDeep,
     mlp,
 )
 from colonnade.objectives import Objective
@@ -48,6 +49,7 @@ __all__ = [
     "SparseBottom",
     "Top",
     "VerticalData",
+    "WideAndDeepBottom",
     "assemble",
 ]
 
@@ -146,7 +148,7 @@ class Layers:
     def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
         """Return a bottom model for these features."""
         if not isinstance(features, Tensor):
-            numeric = features["numeric"].shape[1] if "numeric" in features else 0
+            numeric = _numbers("mlp", features, cardinalities)
             tabular: nn.Module = Tabular(
                 numeric, cardinalities, self.widths, self.activation, dropout=self.dropout
             )
@@ -231,6 +233,53 @@ class LstmBottom:
         """Return a bottom model for series ``[rows, times, components]``."""
         _, components = _axes("lstm", features, "times", "components")
         return Lstm(components, self.hidden, self.outputs, self.layers, self.dropout)
+
+
+@dataclass(frozen=True)
+class WideAndDeepBottom:
+    """A ``WideAndDeep`` without its inputs: it takes numbers and codes by name.
+
+    Parameters
+    ----------
+    widths
+        Outputs of each layer.
+    activation
+        Follows every layer but the last.
+    embedding
+        The width of every embedding.
+    wide
+        Outputs of the linear model; 0 for none.
+    dropout
+        Probability that a component is dropped between layers.
+    sparse_gradients
+        Whether the tables' gradients hold the codes of a batch alone.
+    """
+
+    widths: tuple[int, ...] = (256, 256)
+    activation: str = "relu"
+    embedding: int = 16
+    wide: int = 1
+    dropout: float = 0.0
+    sparse_gradients: bool = False
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for "numeric" and "categorical" features, or one of them."""
+        if isinstance(features, Tensor):
+            raise ConfigurationError(
+                "wide_and_deep takes features by name, 'numeric' and 'categorical', not "
+                f"{shown(features)}; make them by TableTransformer(output='dict'), in a file "
+                "features: {output: dict}"
+            )
+        return WideAndDeep(
+            _numbers("wide_and_deep", features, cardinalities),
+            cardinalities,
+            self.widths,
+            self.activation,
+            self.embedding,
+            self.wide,
+            self.dropout,
+            self.sparse_gradients,
+        )
 
 
 @dataclass(frozen=True)
@@ -449,6 +498,18 @@ def _seeded(seed: int, name: str, part: str, make: Callable[[], nn.Module]) -> n
         key = StreamKey(seed, name, f"initialisation/{part}", 0)
         torch.manual_seed(key.torch_seed())
         return make()
+
+
+def _numbers(model: str, features: Mapping[str, Tensor], cardinalities: Sequence[int]) -> int:
+    """Return how many numbers a row has, where the codes are those whose cardinalities are told."""
+    codes = features["categorical"].shape[1] if "categorical" in features else 0
+    if codes != len(cardinalities):
+        raise ConfigurationError(
+            f"{model} has to know how many categories each of {codes} columns has, and is told of "
+            f"{len(cardinalities)}: the transformer that made the features says it by its "
+            "cardinalities"
+        )
+    return features["numeric"].shape[1] if "numeric" in features else 0
 
 
 def _axes(model: str, features: Features, *names: str) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ from colonnade.links import Rows
 from colonnade.method import Method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
-from colonnade.models import Features, parameter_count
+from colonnade.models import Features, check_gradients, parameter_count
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
@@ -128,6 +128,8 @@ class Federation:
         check_device(label_holder.name, label_holder.device)
         for party in self._holders():
             check_features(party.name, party.features, self.rows)
+            check_gradients(party.name, party.bottom, party.optimiser)
+        check_gradients(label_holder.name, label_holder.top, label_holder.optimiser)
         self.widths = {
             p.name: embedding_width(p.name, p.bottom, p.features) for p in self._holders()
         }

@@ -77,7 +77,7 @@ class Method:
                 "message in order, as error feedback does: wait for everybody (Wait()), or take a "
                 "link that remembers nothing"
             )
-        if self.stragglers.leaves_out and self.fusion.width([1]) != self.fusion.width([1, 1]):
+        if self.stragglers.leaves_out and not _takes_fewer(self.fusion):
             raise ConfigurationError(
                 f"{policy} leaves out the embeddings that are late, but fusion by "
                 f"{type(self.fusion).__name__.lower()} needs one of each party: take sum, mean or "
@@ -95,6 +95,14 @@ class Method:
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return who learns what: all that uplink and exchange say."""
         return (*self.exchange.disclosures(layout), *self.uplink.disclosures(layout))
+
+
+def _takes_fewer(fusion: Fusion) -> bool:
+    """Return whether a fusion is as wide, and one at all, where an embedding is left out."""
+    try:
+        return fusion.width([1]) == fusion.width([1, 1])
+    except ConfigurationError:
+        return False
 
 
 _PARTS: dict[str, tuple[type, Any]] = {

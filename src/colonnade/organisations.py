@@ -12,7 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.models import Features, Learner, OptimiserFactory, SchedulerFactory
+from colonnade.models import (
+    Features,
+    Learner,
+    OptimiserFactory,
+    SchedulerFactory,
+    check_gradients,
+)
 
 __all__ = [
     "LabelHolder",
@@ -77,7 +83,14 @@ class Party:
     transformer: Transformer | None = None
 
     def learner(self) -> Learner:
-        """Return a copy of the bottom model with its optimiser and scheduler."""
+        """Return a copy of the bottom model with its optimiser and scheduler.
+
+        Raises
+        ------
+        ConfigurationError
+            If the optimiser does not take the sparse gradients of its embedding tables.
+        """
+        check_gradients(self.name, self.bottom, self.optimiser)
         return Learner(copy.deepcopy(self.bottom), self.optimiser, self.scheduler, self.device)
 
 
@@ -126,8 +139,15 @@ class LabelHolder:
         return squared_error if self.labels.is_floating_point() else nn.functional.cross_entropy
 
     def learners(self) -> tuple[Learner, Learner | None]:
-        """Return copies of the top model and of the bottom model, if any, to be trained."""
+        """Return copies of the top model and of the bottom model, if any, to be trained.
+
+        Raises
+        ------
+        ConfigurationError
+            If the optimiser does not take the sparse gradients of their embedding tables.
+        """
         own = self.as_party()
+        check_gradients(self.name, self.top, self.optimiser)
         top = Learner(copy.deepcopy(self.top), self.optimiser, self.scheduler, self.device)
         return top, None if own is None else own.learner()
 

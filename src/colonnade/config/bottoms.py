@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import pydantic
 from pydantic import Field
 
 from colonnade import defaults
-from colonnade.assembly import Layers, LstmBottom, MvcnnBottom, ResNet18Bottom
+from colonnade.assembly import Layers, LstmBottom, MvcnnBottom, ResNet18Bottom, WideAndDeepBottom
 from colonnade.config.sections import Chosen, Count, Share
 
-__all__ = ["LstmConfig", "MlpConfig", "MvcnnConfig", "ResNet18Config", "TopConfig"]
+__all__ = [
+    "LstmConfig",
+    "MlpConfig",
+    "MvcnnConfig",
+    "ResNet18Config",
+    "TopConfig",
+    "WideAndDeepConfig",
+]
+
+
+Activation: TypeAlias = Literal["identity", "relu", "sigmoid", "tanh", "gelu"]
 
 
 class _Layers(Chosen):
@@ -19,9 +29,7 @@ class _Layers(Chosen):
 
     model: Literal["mlp"] = "mlp"
     widths: list[Count] = Field([*defaults.HIDDEN], description="outputs of each layer")
-    activation: Literal["identity", "relu", "sigmoid", "tanh", "gelu"] = Field(
-        defaults.ACTIVATION, description="follows every layer"
-    )
+    activation: Activation = Field(defaults.ACTIVATION, description="follows every layer")
     dropout: Share = Field(0.0, description="chance that a component is dropped between layers")
 
     def build(self) -> Layers:
@@ -91,3 +99,32 @@ class LstmConfig(Chosen):
     def build(self) -> LstmBottom:
         """Return the bottom model without its inputs."""
         return LstmBottom(self.hidden, self.outputs, self.layers, self.dropout)
+
+
+class WideAndDeepConfig(Chosen):
+    """Embeddings of many categories, for clicks and the like; see ``WideAndDeep``."""
+
+    model: Literal["wide_and_deep"] = "wide_and_deep"
+    widths: list[Count] = Field([256, 256], min_length=1, description="outputs of each layer")
+    activation: Activation = Field("relu", description="follows every layer but the last")
+    embedding: Count = Field(16, description="the width of each category's embedding")
+    wide: Annotated[int, Field(ge=0, strict=True)] = Field(
+        1, description="outputs of the linear model beside the layers; 0 for none"
+    )
+    dropout: Share = Field(0.0, description="chance that a component is dropped between layers")
+    sparse_gradients: bool = Field(
+        False,
+        description="whether a step touches only the categories of its batch, however many there "
+        "are; for the optimisers adagrad and sgd, without momentum or weight_decay",
+    )
+
+    def build(self) -> WideAndDeepBottom:
+        """Return the bottom model without its inputs."""
+        return WideAndDeepBottom(
+            tuple(self.widths),
+            self.activation,
+            self.embedding,
+            self.wide,
+            self.dropout,
+            self.sparse_gradients,
+        )

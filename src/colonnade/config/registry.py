@@ -44,6 +44,7 @@ from colonnade.config.bottoms import (
     MvcnnConfig,
     ResNet18Config,
     TopConfig,
+    WideAndDeepConfig,
 )
 from colonnade.config.foreign import guarded, plain, shown
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
@@ -52,7 +53,7 @@ from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
-from colonnade.models import Additive, Concat, Fusion, Max, Mean, Sum
+from colonnade.models import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.stragglers import Wait
 from colonnade.surrogates import Disk, Memory, Storage
 from colonnade.uplinks import Plain
@@ -197,7 +198,7 @@ GROUPS = {
             "fusion",
             "fusion",
             "how embeddings become the top model's input",
-            {"concat": Concat, "sum": Sum, "mean": Mean, "max": Max},
+            {"concat": Concat, "sum": Sum, "mean": Mean, "max": Max, "dot_product": DotProduct},
             (Fusion, Additive),
         ),
         Group(
@@ -250,6 +251,7 @@ GROUPS = {
                 "resnet18": ResNet18Config,
                 "mvcnn": MvcnnConfig,
                 "lstm": LstmConfig,
+                "wide_and_deep": WideAndDeepConfig,
             },
             default="mlp",
             given=("inputs",),

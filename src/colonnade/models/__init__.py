@@ -1,6 +1,7 @@
 """Models by name, fusion, and a model together with its optimiser."""
 
-from colonnade.models.fusion import Additive, Concat, Fusion, Max, Mean, Sum
+from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
+from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import (
     Features,
     Learner,
@@ -17,10 +18,12 @@ from colonnade.models.mvcnn import Mvcnn
 from colonnade.models.resnet import ResNet18
 from colonnade.models.sparse import Sparse
 from colonnade.models.tabular import Tabular
+from colonnade.models.wide_and_deep import WideAndDeep
 
 __all__ = [
     "Additive",
     "Concat",
+    "DotProduct",
     "Features",
     "Fusion",
     "Learner",
@@ -34,9 +37,12 @@ __all__ = [
     "Sparse",
     "Sum",
     "Tabular",
+    "WideAndDeep",
+    "check_gradients",
     "mlp",
     "parameter_count",
     "parameter_vector",
     "put_parameters",
+    "sparse_parameters",
     "take",
 ]

@@ -1,8 +1,8 @@
 """Fusion: how the parties' embeddings become the input of the top model.
 
-With embeddings z_1 ... z_M, each ``[B, E]``: concat is ``[B, sum of widths]``, the others are
-``[B, E]`` and want equal widths. Sums run in the order given, which is party order, so that every
-machine adds in the same order and gets the same bits.
+With embeddings z_1 ... z_M, each ``[B, E]``: concat is ``[B, sum of widths]``, the others want
+equal widths and are ``[B, E]``, the dot product ``[B, 1]``. Sums run in the order given, which is
+party order, so that every machine adds in the same order and gets the same bits.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["Additive", "Concat", "Fusion", "Max", "Mean", "Sum"]
+__all__ = ["Additive", "Concat", "DotProduct", "Fusion", "Max", "Mean", "Sum"]
 
 
 @runtime_checkable
@@ -70,12 +71,16 @@ class _Elementwise:
 
     def width(self, widths: Sequence[int]) -> int:
         """Return the common width."""
-        if len(set(widths)) != 1:
-            raise ConfigurationError(
-                f"fusion {type(self).__name__.lower()} needs embeddings of equal width, "
-                f"but they are {', '.join(map(str, widths))} wide"
-            )
-        return widths[0]
+        return _common_width(type(self).__name__.lower(), widths)
+
+
+def _common_width(fusion: str, widths: Sequence[int]) -> int:
+    if len(set(widths)) != 1:
+        raise ConfigurationError(
+            f"fusion {fusion} needs embeddings of equal width, "
+            f"but they are {', '.join(map(str, widths))} wide"
+        )
+    return widths[0]
 
 
 @dataclass(frozen=True)
@@ -125,3 +130,36 @@ class Max(_Elementwise):
     def __call__(self, embeddings: Sequence[Tensor]) -> Tensor:
         """Take the largest of each component."""
         return torch.stack(tuple(embeddings)).amax(dim=0)
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    r"""z = z_1 . z_2, one number a row; of more embeddings, the sum over all pairs of them.
+
+    .. math:: z = \sum_{l < m} \langle z_l, z_m \rangle
+        = \sum_{m=2}^{M} \langle z_1 + \ldots + z_{m-1}, \, z_m \rangle,
+
+    and a derivative with respect to z_m carries the sum of the others' embeddings. It is how deep
+    structured semantic models compare two towers (Huang et al., CIKM 2013); in CELU-VFL (Fu et al.,
+    VLDB 2022) they are two parties'. The top model after it has one input: make it linear.
+
+    >>> DotProduct()([torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])])
+    tensor([[11.]])
+    """
+
+    def __call__(self, embeddings: Sequence[Tensor]) -> Tensor:
+        """Multiply each embedding with the sum of those before it, in the order given."""
+        first, *others = embeddings
+        before = accumulate(others[:-1], torch.add, initial=first)
+        products = [total * z for total, z in zip(before, others, strict=True)]
+        return reduce(torch.add, products).sum(dim=1, keepdim=True)
+
+    def width(self, widths: Sequence[int]) -> int:
+        """Return 1."""
+        _common_width("dot_product", widths)
+        if len(widths) < 2:
+            raise ConfigurationError(
+                "fusion dot_product needs two embeddings or more, and there is one; "
+                "take concat, or let the label holder have columns of its own"
+            )
+        return 1

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError
+from colonnade.models.codes import check_codes, check_columns, entry
 from colonnade.models.mlp import mlp
 
 __all__ = ["Tabular", "category_width"]
@@ -67,13 +68,7 @@ class Tabular(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if numeric < 0 or (cardinalities and min(cardinalities) < 1):
-            raise ConfigurationError(
-                "a tabular model needs 0 or more numbers and cardinalities of 1 or more, "
-                f"not {numeric} and {list(cardinalities)}"
-            )
-        if numeric == 0 and not cardinalities:
-            raise ConfigurationError("a tabular model needs a column; it has 0 numbers and no code")
+        check_columns(numeric, cardinalities)
         if embedding is not None and embedding < 1:
             raise ConfigurationError(f"the width of embeddings must be 1 or more, not {embedding}")
         self.numeric = numeric
@@ -101,27 +96,16 @@ class Tabular(nn.Module):
         """
         parts = []
         if self.numeric:
-            parts.append(_entry(features, "numeric", self.numeric, floating=True))
+            parts.append(entry(features, "numeric", self.numeric, floating=True))
         if self.cardinalities:
-            codes = _entry(features, "categorical", len(self.cardinalities), floating=False)
-            self._check_codes(codes)
+            codes = entry(features, "categorical", len(self.cardinalities), floating=False)
+            check_codes(codes, self.cardinalities)
             parts += [table(codes[:, j]) for j, table in enumerate(self._tables())]
         output: Tensor = self.layers(torch.cat(parts, dim=1))
         return output
 
     def _tables(self) -> list[nn.Embedding]:
         return [table for table in self.embeddings if isinstance(table, nn.Embedding)]
-
-    def _check_codes(self, codes: Tensor) -> None:
-        most = codes.new_tensor(self.cardinalities)
-        wrong = (codes < 0) | (codes >= most)
-        if bool(wrong.any()):
-            row, column = wrong.nonzero()[0].tolist()
-            raise DataError(
-                f"categorical column {column} has the code {int(codes[row, column])} in row {row} "
-                f"of the batch; expected 0 to {self.cardinalities[column] - 1}, so give the model "
-                "the cardinalities of the transformer that made the codes"
-            )
 
 
 def category_width(cardinality: int) -> int:
@@ -134,26 +118,3 @@ def category_width(cardinality: int) -> int:
     [2, 3, 6, 22, 50]
     """
     return min(_WIDEST, math.ceil(1.6 * math.pow(cardinality, 0.56)))
-
-
-def _entry(features: Mapping[str, Tensor], name: str, width: int, floating: bool) -> Tensor:
-    """Return an entry of the features, which must be of this width and kind."""
-    if not isinstance(features, Mapping):
-        raise DataError(
-            f"a tabular model takes tensors by name, not a {type(features).__name__}; "
-            "make the features by TableTransformer(output='dict')"
-        )
-    if name not in features:
-        raise DataError(
-            f"the features have no {name!r}, for which the model has {width} columns; "
-            f"they have {', '.join(map(repr, features)) or 'nothing'}"
-        )
-    values = features[name]
-    kind = values.is_floating_point() if floating else values.dtype in (torch.int64, torch.int32)
-    if not kind or values.dim() != 2 or values.shape[1] != width:
-        raise DataError(
-            f"{name!r} must be {'floats' if floating else 'whole numbers'} of shape "
-            f"[rows, {width}], not {str(values.dtype).removeprefix('torch.')} of shape "
-            f"{list(values.shape)}"
-        )
-    return values

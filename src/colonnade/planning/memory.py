@@ -11,7 +11,7 @@ from torch import Tensor
 
 from colonnade.agreement import Agreement
 from colonnade.federation import Federation
-from colonnade.models import Features, Learner, take
+from colonnade.models import Features, Learner, sparse_parameters, take
 
 __all__ = ["MemoryUse", "memory_of"]
 
@@ -73,10 +73,11 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
     memory = {}
     for party in federation.parties:
         learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
+        inputs = take(party.features, rows)
         memory[party.name] = MemoryUse(
             _features_bytes(party.features),
-            *_learner_bytes(learner),
-            _kept_bytes(learner, take(party.features, rows)),
+            *_learner_bytes(learner, inputs),
+            _kept_bytes(learner, inputs),
             messages(party.name),
             remembered(party.name),
             # Of each batch what was sent, and the derivative there.
@@ -85,13 +86,14 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
     fusion = agreement.method.fusion
     fused = torch.zeros(batch, fusion.width(list(federation.widths.values())))
     top = Learner(copy.deepcopy(holder.top), holder.optimiser)
-    parameters, optimiser = _learner_bytes(top)
+    parameters, optimiser = _learner_bytes(top, fused)
     kept, columns = _kept_bytes(top, fused), 0
     if holder.bottom is not None and holder.features is not None:
         own = Learner(copy.deepcopy(holder.bottom), holder.optimiser)
-        more, optimiser_more = _learner_bytes(own)
+        inputs = take(holder.features, rows)
+        more, optimiser_more = _learner_bytes(own, inputs)
         parameters, optimiser = parameters + more, optimiser + optimiser_more
-        kept += _kept_bytes(own, take(holder.features, rows))
+        kept += _kept_bytes(own, inputs)
         columns = _features_bytes(holder.features)
     columns += holder.labels.nbytes
     steps = updates.holder_steps()
@@ -112,20 +114,30 @@ def _features_bytes(features: Features) -> int:
     return sum(values.nbytes for values in parts)
 
 
-def _learner_bytes(learner: Learner) -> tuple[int, int]:
+def _learner_bytes(learner: Learner, inputs: Any) -> tuple[int, int]:
     """Return the bytes of parameters with gradients, and of what the optimiser remembers."""
     module = learner.module
     parameters = sum(value.nbytes for value in module.state_dict().values())
-    trained = [p for p in module.parameters() if p.requires_grad]
-    gradients = sum(p.nbytes for p in trained)
-    for p in trained:
-        p.grad = torch.zeros_like(p)
+    for p in module.parameters():
+        p.grad = torch.zeros_like(p) if p.requires_grad else None
+    if sparse := sparse_parameters(module):  # of these a batch alone tells what a gradient holds
+        output = learner(inputs, training=True)
+        found = torch.autograd.grad(output, sparse, torch.zeros_like(output), allow_unused=True)
+        for p, gradient in zip(sparse, found, strict=True):
+            p.grad = gradient
+    gradients = sum(_gradient_bytes(p.grad) for p in module.parameters() if p.grad is not None)
     learner.step()
     remembered = 0
     if learner.optimiser is not None:
         for state in learner.optimiser.state.values():
             remembered += sum(v.nbytes for v in state.values() if isinstance(v, Tensor))
     return parameters + gradients, remembered
+
+
+def _gradient_bytes(gradient: Tensor) -> int:
+    if not gradient.is_sparse:
+        return gradient.nbytes
+    return gradient._indices().nbytes + gradient._values().nbytes  # each row as often as it is met
 
 
 def _kept_bytes(learner: Learner, inputs: Any) -> int:

@@ -44,7 +44,7 @@ from colonnade.local_updates import (
     Replayed,
 )
 from colonnade.method import Method
-from colonnade.models import Learner
+from colonnade.models import Features, Learner, take
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.runs import Run
@@ -523,7 +523,7 @@ def _assert_goes_on(
 def _assert_predicts(subject: MethodSubject, run: Run) -> None:
     federation = subject.federation(subject.method, True)
     rows = torch.from_numpy(federation.test_rows)
-    tables = {name: x[rows] for name, x in _features(federation).items()}
+    tables = {name: take(x, federation.test_rows) for name, x in _features(federation).items()}
     for driver in (Simulate(), Processes()):
         prediction = run.predict(tables, driver, rows_per_message=4)
         purposes = {entry.purpose for entry in prediction.ledger}
@@ -565,4 +565,12 @@ def _features(federation: Federation) -> dict[str, Any]:
 
 
 def _new_rows(federation: Federation) -> dict[str, Any]:
-    return {name: x[:11] + 0.1 for name, x in _features(federation).items()}
+    rows = np.arange(11)
+    return {name: _moved(take(x, rows)) for name, x in _features(federation).items()}
+
+
+def _moved(features: Features) -> Features:
+    """Return features that are not those of training; a code stays what it is."""
+    if not isinstance(features, Tensor):
+        return {name: _moved(x) if x.is_floating_point() else x for name, x in features.items()}  # type: ignore[misc]  # a tensor of a tensor
+    return features + 0.1
