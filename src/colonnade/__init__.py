@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from colonnade.surrogates import Disk, Memory
     from colonnade.training import EarlyStopping, Training, Watcher
     from colonnade.uplinks import Plain
+    from colonnade.wire import Purpose
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "Plain",
     "Processes",
     "Proximal",
+    "Purpose",
     "Relay",
     "Replay",
     "Replayed",
@@ -121,6 +123,7 @@ _HOMES = {
     "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("EarlyStopping", "Training", "Watcher"),
     "colonnade.uplinks": ("Plain",),
+    "colonnade.wire": ("Purpose",),
 }
 
 
