@@ -49,9 +49,9 @@ from colonnade.streamed.text import Place, encoded_text
 from colonnade.streams import StreamKey
 from colonnade.tables import Splitting
 
-__all__ = ["Schema", "SyntheticClicks", "synthetic_clicks", "write_synthetic_clicks"]
+__all__ = ["Likeness", "SyntheticClicks", "synthetic_clicks", "write_synthetic_clicks"]
 
-Schema = Literal["criteo", "avazu"]
+Likeness = Literal["criteo", "avazu"]
 """Whose columns made-up clicks have."""
 
 MOST_ROWS = 2**40
@@ -59,6 +59,7 @@ MOST_ROWS = 2**40
 
 _NAME = "clicks (synthetic)"
 _AT_ONCE = 2**12  # rows that are drawn together
+_FEW = 1000  # categories of a column that has more to say
 _VERSION = 1
 
 
@@ -106,7 +107,7 @@ _CRITEO = _Log(
         *((3.8, 1.5, 0, 0.04), (0.1, 0.8, 0, 0.45), (0.7, 0.8, 0, 0.04), (0.1, 1.0, 0, 0.77)),
         (1.8, 1.3, 0, 0.21),
     ),
-    effects=(-1.42, 0.8, 0.8, 0.6),
+    effects=(-1.5, 1.2, 0.9, 0.6),
 )
 
 _AVAZU = _Log(
@@ -139,7 +140,7 @@ _AVAZU = _Log(
     sides=(1, 0, *[1] * 7, *[0] * 13),
     hour=0,
     counts=(),
-    effects=(-1.87, 0.8, 0.8, 0.6),
+    effects=(-2.35, 1.2, 0.9, 0.6),
 )
 
 _LOGS: Mapping[str, _Log] = {"criteo": _CRITEO, "avazu": _AVAZU}
@@ -154,7 +155,7 @@ class SyntheticClicks:
         How many there are, 1 to 2^40.
     seed
         Draws them, a signed 64-bit integer.
-    schema
+    like
         Whose columns they have: "criteo" or "avazu".
 
     Raises
@@ -168,19 +169,17 @@ class SyntheticClicks:
     39
     """
 
-    def __init__(self, rows: int, seed: int = 0, schema: Schema = "criteo") -> None:
+    def __init__(self, rows: int, seed: int = 0, like: Likeness = "criteo") -> None:
         whole = isinstance(rows, int) and not isinstance(rows, bool)
         if not whole or not 1 <= rows <= MOST_ROWS:
             raise ConfigurationError(f"rows must be a number from 1 to 2^40, not {rows!r}")
         if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise ConfigurationError(f"seed must be a signed 64-bit integer, not {seed!r}")
-        if schema not in _LOGS:
-            raise ConfigurationError(
-                f"schema must be {' or '.join(map(repr, _LOGS))}, not {schema!r}"
-            )
-        self.rows, self.seed, self.schema = rows, seed, schema
-        self._log = log = _LOGS[schema]
-        self._key, self._upper = StreamKey(seed, "", f"clicks/{schema}", 0).words()
+        if like not in _LOGS:
+            raise ConfigurationError(f"like must be {' or '.join(map(repr, _LOGS))}, not {like!r}")
+        self.rows, self.seed, self.like = rows, seed, like
+        self._log = log = _LOGS[like]
+        self._key, self._upper = StreamKey(seed, "", f"clicks/{like}", 0).words()
         places = {COUNT: 0, CATEGORY_HEX: 0, CATEGORY_WHOLE: 0, HOUR: 0}
         order = {name: place for place, name in enumerate(log.fields)}
         self._kinds = np.array(log.kinds, dtype=np.int64)
@@ -192,10 +191,12 @@ class SyntheticClicks:
                 self._places[column] = order[name]
         sides = np.array(log.sides, dtype=np.int64)
         spread = _spreads(log)
+        says = np.where(np.array(log.sizes) <= _FEW, 1.0, 0.3)
         self._weights = np.zeros(len(sides))
         for side in (0, 1):
             own = sides == side
-            self._weights[own] = 1 / math.sqrt(max(spread[own].sum(), 1e-9))
+            scale = math.sqrt(max((says[own] ** 2 * spread[own]).sum(), 1e-9))
+            self._weights[own] = np.round(says[own] / scale, 9)
         words = len(log.fields) + (4 + len(log.counts) if log.counts else 0) + 1
         self._words = np.zeros(-(-words // 4) * 4, dtype=np.uint64)
 
@@ -212,7 +213,7 @@ class SyntheticClicks:
     @property
     def form(self) -> Form:
         """What of a row is encoded, with the usual number of buckets."""
-        return _form(self.schema, defaults.BUCKETS)
+        return _form(self.like, defaults.BUCKETS)
 
     def draw(self, first: int, count: int) -> tuple[NDArray[Any], ...]:
         """Return ranks of categories (0: missing), counts, which are missing, and labels."""
@@ -271,7 +272,7 @@ def synthetic_clicks(
     *,
     rows: int = 1_000_000,
     seed: int = 0,
-    schema: Schema = "criteo",
+    like: Likeness = "criteo",
     buckets: int | Mapping[str, int] = defaults.BUCKETS,
     split: Splitting | None = None,
     store: str | Path | None = None,
@@ -285,7 +286,7 @@ def synthetic_clicks(
     ----------
     folder
         Not looked at: no file is read.
-    rows, seed, schema
+    rows, seed, like
         See ``SyntheticClicks``. Of 41 million rows the encoded ones take 6.7 GB.
     buckets
         How many codes a column of categories has: one number, or one for each column.
@@ -309,12 +310,12 @@ def synthetic_clicks(
     >>> Path("made-up", "manifest.json").read_text().splitlines()[1]
     ' "data": "clicks (synthetic)",'
     """
-    made = SyntheticClicks(rows, seed, schema)
-    form = _form(schema, buckets)
-    made_of = {"generator": _VERSION, "schema": schema, "rows": rows, "seed": seed}
+    made = SyntheticClicks(rows, seed, like)
+    form = _form(like, buckets)
+    made_of = {"generator": _VERSION, "like": like, "rows": rows, "seed": seed}
     identity = {"data": made.name, **made_of, "form": form.as_dict()}
-    place = cache_folder(f"synthetic-clicks-{schema}", made_of, form, store)
-    log = _LOGS[schema]
+    place = cache_folder(f"synthetic-clicks-{like}", made_of, form, store)
+    log = _LOGS[like]
     reader = _Reader(made, told)
     found = stored(place, identity, form) or written(
         place,
@@ -330,7 +331,7 @@ def write_synthetic_clicks(
     path: str | Path,
     rows: int,
     seed: int = 0,
-    schema: Schema = "criteo",
+    like: Likeness = "criteo",
     told: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write made-up clicks as the official file would be, or as Parquet.
@@ -340,7 +341,7 @@ def write_synthetic_clicks(
     path
         The file, which must not be there, and whose name must say "synthetic": .tsv or .txt for
         Criteo's text, .csv for Avazu's, with .gz behind if packed; or .parquet.
-    rows, seed, schema
+    rows, seed, like
         See ``SyntheticClicks``.
     told
         Is told how many rows of how many have been written.
@@ -352,11 +353,11 @@ def write_synthetic_clicks(
 
     Examples
     --------
-    >>> write_synthetic_clicks("synthetic.csv", rows=10, schema="avazu")
+    >>> write_synthetic_clicks("synthetic.csv", rows=10, like="avazu")
     >>> Path("synthetic.csv").read_text()[:20]
     'id,click,hour,C1,ban'
     """
-    path, made = Path(path), SyntheticClicks(rows, seed, schema)
+    path, made = Path(path), SyntheticClicks(rows, seed, like)
     _check_name(path, made)
     try:
         with replacing(path) as partial:
@@ -370,10 +371,10 @@ def write_synthetic_clicks(
 
 def _check_name(path: Path, made: SyntheticClicks) -> None:
     name, endings = path.name.lower(), {"criteo": (".tsv", ".txt"), "avazu": (".csv",)}
-    texts = endings[made.schema]
+    texts = endings[made.like]
     if not name.removesuffix(".gz").endswith(texts) and not name.endswith(".parquet"):
         raise ConfigurationError(
-            f"a file of {made.schema}'s form ends in {' or '.join((*texts, '.parquet'))}"
+            f"a file of {made.like}'s form ends in {' or '.join((*texts, '.parquet'))}"
             f" ({texts[0]}.gz if packed), not as {path.name}"
         )
     if "synthetic" not in name:
@@ -404,7 +405,7 @@ def _write_text(
 def _write_parquet(
     made: SyntheticClicks, path: Path, told: Callable[[int, int], None] | None
 ) -> None:
-    log = _LOGS[made.schema]
+    log = _LOGS[made.like]
     kinds = dict(zip(log.names, log.kinds, strict=True))
     whole = {"label", "click", *COUNTS}
     schema = {
@@ -450,8 +451,8 @@ class _Reader:
         return count
 
 
-def _form(schema: Schema, buckets: int | Mapping[str, int]) -> Form:
-    if schema == "criteo":
+def _form(like: Likeness, buckets: int | Mapping[str, int]) -> Form:
+    if like == "criteo":
         return Form(criteo_columns(buckets), "label")
     return Form(avazu_columns(buckets), "click")
 

@@ -160,19 +160,18 @@ def encode_cells(  # type: ignore[no-untyped-def]
     """Encode whole rows until the text or the room for rows ends.
 
     ``found`` becomes: rows, bytes of them, line ends in them, and of the first wrong row what is
-    wrong, in which column, how many cells it has, and where the cell is: its start and stop, in
-    ``scratch`` where it is quoted (1) or in ``text`` (0).
+    wrong, in which column, how many cells it has, and where in the text the cell starts and stops.
     """
     columns = len(kinds)
     row, at, lines = 0, 0, 0
     found[:] = 0
     while row < len(labels) and at < stop:
         cell, i, breaks = 0, at, 0
-        problem, column, bad_start, bad_stop, bad_quoted = 0, 0, 0, 0, 0
+        problem, column, bad_start, bad_stop = 0, 0, 0, 0
         whole = False
         while True:
             quoted = i < stop and text[i] == 34
-            start = i
+            begin = start = i
             if quoted:
                 length, closed = 0, -1
                 i += 1
@@ -230,8 +229,7 @@ def encode_cells(  # type: ignore[no-untyped-def]
                     which = _spelling(source, start, end, spellings, ends, missing, len(ends))
                     labels[row] = which - missing
                     if which < 0 and problem == 0:
-                        problem, column, bad_quoted = BAD_LABEL, cell, quoted
-                        bad_start, bad_stop = start, end
+                        problem, column, bad_start, bad_stop = BAD_LABEL, cell, begin, i
                 else:
                     value, fine = 0.0, True
                     if not gone:
@@ -240,8 +238,7 @@ def encode_cells(  # type: ignore[no-untyped-def]
                             value = math.copysign(math.log1p(abs(value)), value)
                     numbers[row, place] = value
                     if not fine and problem == 0:
-                        problem, column, bad_quoted = BAD_NUMBER, cell, quoted
-                        bad_start, bad_stop = start, end
+                        problem, column, bad_start, bad_stop = BAD_NUMBER, cell, begin, i
             cell += 1
             if over:
                 whole = True
@@ -250,10 +247,10 @@ def encode_cells(  # type: ignore[no-untyped-def]
         if not whole:
             break
         if cell != columns and problem != OPEN_QUOTE:
-            problem, bad_quoted, bad_start, bad_stop = BAD_CELLS, 0, 0, 0
+            problem, bad_start, bad_stop = BAD_CELLS, 0, 0
         if problem:
             found[3], found[4], found[5] = problem, column, cell
-            found[6], found[7], found[8] = bad_start, bad_stop, bad_quoted
+            found[6], found[7] = bad_start, bad_stop
             break
         row += 1
         lines += breaks + 1

@@ -1,8 +1,9 @@
 """Made-up clicks: rows of counts, categories and labels, each a pure function of (seed, row).
 
 Categories are ranks with Zipf's frequencies: u uniform in [0, 1) gives the rank floor((n + 1)^u) of
-n. Each side of a row has four hidden factors h, of unit variance and nearly normal: sums of factors
-of its more frequent categories, or drawn, and seen through noisy counts. A row is clicked with the probability
+n. Each side of a row has four hidden factors h, of unit variance: sums of factors of its frequent
+categories, columns of few categories having more to say, or nearly normal draws, seen through noisy
+counts. A row is clicked with the probability
 
     sigmoid(bias + a h_0 + b h'_0 + c (h_1 h'_1 + h_2 h'_2 + h_3 h'_3)),
 
@@ -34,8 +35,8 @@ __all__ = [
 CLICK, COUNT, CATEGORY_HEX, CATEGORY_WHOLE, HOUR, ROW = range(6)
 """What a column of the text holds."""
 
-TELLING = 512
-"""Ranks that have factors: what a million rows can teach."""
+TELLING = 64
+"""Ranks that have factors: what some hundred thousand rows can teach."""
 
 _FACTORS = 4
 _LOG2_E = 1.4426950408889634

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,8 @@ class Form:
 
     parties: Mapping[str, Columns]
     label: str | None = None
-    classes: tuple[str, ...] = ("0", "1")
-    missing: tuple[str, ...] = ()
+    classes: Sequence[str] = ("0", "1")
+    missing: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.parties:

@@ -158,7 +158,7 @@ def streamed_rows(
     paths = [Path(files)] if isinstance(files, str | Path) else [Path(file) for file in files]
     if not paths:
         raise ConfigurationError("files are empty; name at least one")
-    form = Form(dict(parties), label, tuple(classes), tuple(missing))
+    form = Form(dict(parties), label, classes, missing)
     sources = [Source(path, names, separator) for path in paths]
     called = name or paths[0].name
     identity = {
@@ -205,7 +205,7 @@ def rows_in(
         name=name,
         features=store.features(),
         labels=labels,
-        classes=form.classes,
+        classes=tuple(form.classes),
         train=train,
         validation=validation,
         test=test,

@@ -115,8 +115,8 @@ class Source:
         start = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
         header, lines = self._names, 0
         if header is None:
-            line = start + file.readline(_LONGEST)
-            start, lines = b"", 1
+            line, end, start = start.partition(b"\n")
+            line, lines = line + (end or file.readline(_LONGEST)), 1
             header = _names_in(self.path, line, self._separator)
         check_header(str(self.path), form, header)
         ahead = BytesIO(start)

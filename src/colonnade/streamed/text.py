@@ -106,8 +106,7 @@ def encoded_text(
                 yield Encoded(plan.numbers[:count], plan.codes[:count], plan.labels[:count])
             rows, lines, begin = rows + count, lines + ends, begin + consumed
             if found[3]:
-                cells = scratch if found[8] else text[begin - consumed :]
-                cell = cells[found[6] : found[7]].tobytes()
+                cell = text[begin - consumed :][found[6] : found[7]].tobytes()
                 raise DataError(f"{place.of(rows, lines)} {plan.wrong(found, cell, form)}")
             if not consumed or begin == filled:
                 break
@@ -150,7 +149,7 @@ class _Plan:
         self.numbers = np.zeros((_ROWS, numbers), dtype=np.float32)
         self.codes = np.zeros((_ROWS, codes), dtype=np.int32)
         self.labels = np.zeros(_ROWS, dtype=np.int64)
-        self._found = np.zeros(9, dtype=np.int64)
+        self._found = np.zeros(8, dtype=np.int64)
 
     def encode(
         self, text: NDArray[np.uint8], stop: int, at_end: bool, separator: int, scratch: Any
@@ -181,6 +180,9 @@ class _Plan:
         """Return what is wrong with a row, and the remedy."""
         what, column, cells = (int(found[i]) for i in (3, 4, 5))
         name = self.header[column]
+        cell = cell.rstrip(b"\r")
+        if cell.startswith(b'"') and cell.endswith(b'"'):
+            cell = cell[1:-1]
         shown = repr(cell[:_SHOWN].decode("utf-8", "replace")) + ("..." * (len(cell) > _SHOWN))
         if what == BAD_CELLS:
             has = f"has {cells} cell{'s' if cells > 1 else ''}" if cells else "is empty"
