@@ -1,4 +1,4 @@
-"""Click logs larger than memory: how fast they are encoded, in how much memory, and a round's price.
+"""Click logs larger than memory: how fast they are encoded, in what memory, and a round's price.
 
     python benchmarks/clicks.py [ROWS ...]
 
@@ -111,7 +111,8 @@ def train(folder: Path) -> dict[str, float]:
     def plain(f: Federation, rounds: int) -> None:
         party = f.parties[0].learner()
         top, own = f.label_holder.learners()
-        assert own is not None and f.label_holder.features is not None
+        assert own is not None
+        assert f.label_holder.features is not None
         batches = BatchPlan(f.train_rows, BATCH, 1, 0)
         for round in range(rounds):
             rows = batches.rows(round)
@@ -182,8 +183,8 @@ def main() -> None:
                 anonymous, mapped = found[f"{what} RssAnon"], found[f"{what} RssFile"]
                 print(f"  memory of {what}: {_mib(anonymous)}, of files {_mib(mapped)}")
             print(
-                f"  a round: {found['ours'] * 1e3:.0f} ms, a plain loop's {found['plain'] * 1e3:.0f} "
-                f"ms of CPU; ratio {found['ratio']:.3f}",
+                f"  a round: {found['ours'] * 1e3:.0f} ms of CPU, of a plain loop "
+                f"{found['plain'] * 1e3:.0f} ms; ratio {found['ratio']:.3f}",
                 flush=True,
             )
 
