@@ -64,11 +64,17 @@ def encode(folder: Path) -> dict[str, float]:
 
     synthetic_clicks(rows=1000, store=folder / "warm")  # kernels are compiled or loaded
     (file,) = folder.glob("*synthetic.tsv")
+    encoding = dict.fromkeys(memory(), 0.0)
+
+    def told(done: int, total: int) -> None:  # until the last block: rows are divided after that
+        encoding.update(peak.bytes)
+
     with Peak() as peak:
         start = time.process_time()
-        data = criteo(folder, files=[file.name], store=folder / "store")
+        criteo(folder, files=[file.name], store=folder / "store", told=told)
         seconds = time.process_time() - start
-    return peak.bytes | {"seconds": seconds, "bytes": file.stat().st_size, "rows": len(data.labels)}
+    divided = {f"divided {kind}": value for kind, value in peak.bytes.items()}
+    return encoding | divided | {"seconds": seconds, "bytes": file.stat().st_size}
 
 
 def train(folder: Path) -> dict[str, float]:
@@ -166,8 +172,8 @@ def main() -> None:
 
     counts = [int(text) for text in sys.argv[1:]] or [250_000, 1_000_000]
     for rows in counts:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
             start = time.process_time()
             write_synthetic_clicks(folder / "synthetic.tsv", rows)
             made = time.process_time() - start
@@ -175,9 +181,9 @@ def main() -> None:
             mb = found["bytes"] / 1e6
             print(f"{rows:,} SYNTHETIC rows, {mb:.0f} MB of text, made in {made:.1f} s")
             print(f"  encoded in {found['seconds']:.1f} s: {mb / found['seconds']:.0f} MB/s")
-            print(
-                f"  memory to encode: {_mib(found['RssAnon'])}, of files {_mib(found['RssFile'])}"
-            )
+            for what, which in (("encoding", ""), ("dividing, too", "divided ")):
+                anonymous, mapped = found[f"{which}RssAnon"], found[f"{which}RssFile"]
+                print(f"  memory of {what}: {_mib(anonymous)}, of files {_mib(mapped)}")
             found = alone("train", folder)
             for what in ("preparing", "training"):
                 anonymous, mapped = found[f"{what} RssAnon"], found[f"{what} RssFile"]

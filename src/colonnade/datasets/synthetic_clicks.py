@@ -305,7 +305,7 @@ def synthetic_clicks(
     --------
     >>> clicks = synthetic_clicks(rows=1000, store="made-up")
     >>> clicks
-    StreamedRows('clicks (synthetic)', 2 parties, 700 + 97 + 203 rows, 2 classes)
+    StreamedRows('clicks (synthetic)', 2 parties, 675 + 112 + 213 rows, 2 classes)
     >>> Path("made-up", "manifest.json").read_text().splitlines()[1]
     ' "data": "clicks (synthetic)",'
     """
