@@ -34,8 +34,8 @@ class Columns:
     scale
         "log", or "none" for numbers as they are.
     endings
-        Of columns in whose cells only the last characters count, how many: of an hour YYMMDDHH,
-        the last two are that of the day.
+        Of columns in whose cells only the last characters count, how many (as bytes of UTF-8): of
+        an hour YYMMDDHH, the last two are that of the day.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import polars as pl
 
-from colonnade.errors import DataError
+from colonnade.errors import ConfigurationError, DataError
 from colonnade.streamed.form import Form
 from colonnade.streamed.text import BLOCK, Encoded, Place, check_header, encoded_text
 from colonnade.tables.delimited import separator_of
@@ -44,6 +44,8 @@ class Source:
     ------
     DataError
         If there is no such file.
+    ConfigurationError
+        If nothing can be separated so.
 
     Examples
     --------
@@ -66,6 +68,11 @@ class Source:
         self._names = names
         self._separator = separator or separator_of(path.name)
         self._block = block
+        one = self._separator
+        if len(one) != 1 or not one.isascii() or one in '"\r\n':
+            raise ConfigurationError(
+                f"separator must be one ASCII character, no quote and no line end, not {one!r}"
+            )
         if not path.exists():
             raise DataError(f"there is no file {path}")
         if not path.is_file():
