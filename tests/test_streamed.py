@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from colonnade.assembly import Blueprint, VerticalData, assemble
 from colonnade.datasets import CRITEO_NAMES, avazu, criteo
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.export import load_part
 from colonnade.kernels.cells import beginning_of_hashes
 from colonnade.objectives import Classification
-from colonnade.streamed import Columns, streamed_rows
+from colonnade.streamed import Columns, RowEncoder, streamed_rows
 from colonnade.streamed.form import Form
 from colonnade.streamed.sources import Source
 from colonnade.tables import HashSplit, LastRows, RowSplit
@@ -445,6 +446,22 @@ def test_new_rows_of_pandas_have_the_codes_of_the_file():
         data.transformers["a"].transform({"x": ["two"], "c": ["7"]})
     with pytest.raises(DataError, match="the table of 'a' has no rows"):
         data.transformers["a"].transform(frame[:0])
+
+
+def test_an_exported_part_says_how_rows_are_encoded(tmp_path):
+    data = make(split=LastRows(test=0.2))
+    federation = assemble(data, Blueprint(Classification(2), holds="shop"))
+    run = federation.train(training=Training(epochs=1, batch_size=64))
+    run.export(tmp_path / "parts")
+    details = load_part(tmp_path / "parts" / "bank").details
+    encoder = RowEncoder.from_state(details["transformer"])
+    frame = pl.read_csv("t.csv")
+    expected = data.features["bank"]["categorical"].clone()
+    assert torch.equal(encoder.transform(frame)["categorical"], expected)
+    assert encoder.cardinalities == (50,)
+    for wrong in ({}, {"encoder": "x", "version": 1}, details["transformer"] | {"parties": {}}):
+        with pytest.raises(DataError, match="this is not the state of an encoder of rows"):
+            RowEncoder.from_state(wrong)
 
 
 def test_a_class_that_no_training_row_has_is_refused():

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, InvalidInput
+from colonnade.streamed.columns import Columns
 from colonnade.streamed.form import Form
 from colonnade.streamed.sources import encoded_frame
 from colonnade.tables.frames import as_frame
 
 __all__ = ["RowEncoder"]
+
+_ENCODER, _VERSION = "rows", 1
 
 
 @dataclass(frozen=True)
@@ -72,4 +76,34 @@ class RowEncoder:
 
     def state(self) -> dict[str, Any]:
         """Return all that it knows, as JSON values: nothing is learned of any row."""
-        return {"encoder": "rows", "version": 1} | self.form.as_dict()
+        return {"encoder": _ENCODER, "version": _VERSION} | self.form.as_dict()
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> RowEncoder:
+        """Return the encoder whose ``state`` this is: of an exported part, say.
+
+        Raises
+        ------
+        DataError
+            If ``state`` cannot have returned this.
+
+        Examples
+        --------
+        >>> from colonnade.streamed.columns import Columns
+        >>> encoder = RowEncoder("shop", Form({"shop": Columns(["price"], ["town"])}))
+        >>> RowEncoder.from_state(encoder.state()).state() == encoder.state()
+        True
+        """
+        try:
+            if (state["encoder"], state["version"]) != (_ENCODER, _VERSION):
+                raise DataError(f"it is of another encoder, version {state['version']!r}")
+            ((party, own),) = state["parties"].items()
+            buckets = dict(zip(own["categorical"], own["buckets"], strict=True))
+            columns = Columns(**(own | {"buckets": buckets}))
+            form = Form({str(party): columns}, None, state["classes"], state["missing"])
+        except (KeyError, TypeError, ValueError, AttributeError, InvalidInput) as error:
+            raise DataError(
+                f"this is not the state of an encoder of rows: {error}; use what "
+                "RowEncoder.state() returned"
+            ) from error
+        return cls(str(party), form)
