@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import os
+import tracemalloc
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -27,6 +28,7 @@ from colonnade.objectives import Classification
 from colonnade.streamed import Columns, RowEncoder, streamed_rows
 from colonnade.streamed.form import Form
 from colonnade.streamed.sources import Source
+from colonnade.streamed.store import written
 from colonnade.tables import HashSplit, LastRows, RowSplit
 from colonnade.training import Training
 
@@ -410,6 +412,19 @@ def test_a_place_that_cannot_be_written_is_said():
     Path("file").write_text("")
     with pytest.raises(ConfigurationError, match=r"cannot be written: .*; name another place in"):
         make(store="file/store")
+
+
+def test_memory_does_not_grow_with_the_file():
+    form = Form({"a": Columns(["x"], ["c"])}, "y")
+    peaks = []
+    for rows in (1000, 20_000, 200_000):
+        Path("many.csv").write_text("y,x,c\n" + "1,12345,some category\n" * rows)
+        blocks = Source(Path("many.csv"), block=2**16).encoded(form)
+        tracemalloc.start()
+        assert written(Path(f"store of {rows}"), {}, form, blocks).rows == rows
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 2**16 < 2**22  # of 4.4 MB
 
 
 # Rows, and what becomes of them
