@@ -9,7 +9,7 @@ each other, also by the same seed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
@@ -91,7 +91,9 @@ class HashSplit:
         words = self._words(ids)
         if self.purpose:
             words = _keyed(words, f"for {self.purpose}")
-        return _shared(words, self.validation, self.test)
+        return _shared(
+            lambda first, last: words[first:last], len(words), self.validation, self.test
+        )
 
     def _words(self, ids: pl.Series) -> NDArray[np.uint64]:
         """Return 64 uniform bits for each id."""
@@ -148,8 +150,13 @@ class RowSplit:
         DataError
             If a part with a share of its own, or training, gets nobody.
         """
-        words = uniform_words(StreamKey(self.seed, "", "split", 0), len(ids))
-        return _shared(words, self.validation, self.test)
+        key = StreamKey(self.seed, "", "split", 0)
+        return _shared(
+            lambda first, last: uniform_words(key, last - first, first // 4),
+            len(ids),
+            self.validation,
+            self.test,
+        )
 
 
 @dataclass(frozen=True)
@@ -293,16 +300,19 @@ def _check_seed(seed: int) -> None:
         raise ConfigurationError(f"seed must be a signed 64-bit integer, not {seed!r}")
 
 
-def _shared(words: NDArray[np.uint64], validation: float, test: float) -> Parts:
-    """Return the rows of each part, by a word for each."""
-    is_test, is_validation = np.empty((2, len(words)), dtype=np.bool_)
-    for first in range(0, len(words), _AT_ONCE):
-        part = slice(first, first + _AT_ONCE)
-        is_test[part] = _uniform(words[part]) < test
-        chosen = _uniform(_keyed(words[part], "validation")) < validation / (1 - test)
+def _shared(
+    words: Callable[[int, int], NDArray[np.uint64]], count: int, validation: float, test: float
+) -> Parts:
+    """Return the rows of each part, by a word for each, of which some are asked for at a time."""
+    is_test, is_validation = np.empty((2, count), dtype=np.bool_)
+    for first in range(0, count, _AT_ONCE):
+        some = words(first, min(first + _AT_ONCE, count))
+        part = slice(first, first + len(some))
+        is_test[part] = _uniform(some) < test
+        chosen = _uniform(_keyed(some, "validation")) < validation / (1 - test)
         is_validation[part] = ~is_test[part] & chosen
     parts = _parts(is_validation, is_test)
-    _check_parts(parts, (1 - validation - test, validation, test), len(words))
+    _check_parts(parts, (1 - validation - test, validation, test), count)
     return parts
 
 
