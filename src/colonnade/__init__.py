@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade import codecs, datasets, errors, methods, metrics, reports, tables
+    from colonnade import codecs, datasets, errors, methods, metrics, reports, streamed, tables
     from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
     from colonnade.channels import Channel, Gateway, Network
     from colonnade.costs import Delayed, Measured, Modelled
@@ -95,6 +95,7 @@ __all__ = [
     "partner_values",
     "plan",
     "reports",
+    "streamed",
     "tables",
 ]
 
