@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from colonnade.experiments.celu_ablation import CELU_ABLATION
+from colonnade.experiments.celu_rates import CELU_RATES
 from colonnade.experiments.celu_time import CELU_TIME
 from colonnade.experiments.cvfl_bits import CVFL_BITS
 from colonnade.experiments.cvfl_parties import CVFL_PARTIES
@@ -32,6 +33,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             CVFL_ALGORITHMS,
             CVFL_PARTIES,
             CVFL_SCHEDULE,
+            CELU_RATES,
             CELU_ABLATION,
             CELU_TIME,
             LEAN_MNIST,

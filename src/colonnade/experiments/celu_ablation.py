@@ -9,13 +9,21 @@ from statistics import fmean
 from colonnade.channels import Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Simulate
-from colonnade.experiments.celu_setting import SETTINGS, Setting, target_curve, target_of, told
+from colonnade.experiments.celu_setting import (
+    BELOW,
+    SETTINGS,
+    Setting,
+    costs_of,
+    metric_of,
+    target_curve,
+    targets_of,
+    told,
+)
 from colonnade.experiments.experiment import Experiment, Findings, Result, Results, Scale, Trial
 from colonnade.experiments.measures import (
     accuracy_curve,
     best_cell,
-    cost,
-    mean_cell,
+    counted_cell,
     repetitions,
     rounds,
 )
@@ -29,6 +37,8 @@ Varied = tuple[int, int, float | None]
 
 SEEDS = 3
 VANILLA = "vanilla"
+FURTHER = 0.003
+"""A second target is so much lower: near the best, little of a metric is many rounds."""
 
 
 def _cosine(degrees: float | None) -> float | None:
@@ -40,7 +50,7 @@ def _celu(capacity: int, reuses: int, degrees: float | None) -> Method:
 
 
 def _label(capacity: int, reuses: int, degrees: float | None) -> str:
-    return f"W = {capacity}, R = {reuses}, xi = {'none' if degrees is None else f'{degrees:g}'}"
+    return f"W={capacity} R={reuses} xi={'none' if degrees is None else f'{degrees:g}'}"
 
 
 # Around the paper's choice, W = 5, R = 5, xi = 60 degrees, one of the three is varied. A batch that
@@ -70,48 +80,60 @@ def _trials(scale: Scale) -> list[Trial]:
 def _findings(results: Results) -> Findings:
     sheets, charts = [], []
     for setting in SETTINGS:
-        sheet, target = _sheet(results, setting)
-        sheets.append(sheet)
+        targets = targets_of(results.of(setting.name, VANILLA))
+        sheets.append(_sheet(results, setting, targets))
         for key, group in GROUPS.items():
-            charts.append(_curves(results, setting, key, group, target))
+            charts.append(_curves(results, setting, key, group, targets))
         charts.append(_staleness(results, setting))
     return Findings(sheets, charts, [_NOTE])
 
 
-def _sheet(results: Results, setting: Setting) -> tuple[Sheet, float]:
+def _sheet(results: Results, setting: Setting, targets: Sequence[float]) -> Sheet:
     vanilla = results.of(setting.name, VANILLA)
-    target = target_of(vanilla)
-    whole = math.nan
+    whole = [math.nan, math.nan]
     rows = []
     for name in (VANILLA, *(_label(*varied) for varied in VARIED)):
         found = results.of(setting.name, name)
-        spent, cell = mean_cell([cost(r.run, target, rounds) for r in found], "{:.0f}".format)
-        whole = spent if name == VANILLA else whole
+        cells = [
+            counted_cell(costs_of(found, targets, rounds, further), "{:.0f}".format)
+            for further in (0.0, FURTHER)
+        ]
+        if name == VANILLA:
+            whole = [spent for spent, _ in cells]
+        shown = [
+            text
+            for (spent, cell), all_of_it in zip(cells, whole, strict=True)
+            for text in (cell, "" if name == VANILLA else _less(spent, all_of_it))
+        ]
         steps, bubbles = (told(found, what) for what in ("local_steps", "bubbles"))
         rows.append(
             (
                 name,
                 best_cell(found),
-                cell,
-                "" if name == VANILLA or math.isnan(spent) else f"{spent / whole - 1:+.0%}",
+                *shown,
                 _mean(told(found, "cosine_p50"), ".3f"),
                 _mean(told(found, "rows_too_stale"), ".1%"),
                 _a_round(found, steps),
                 _a_round(found, bubbles),
             )
         )
-    metric = str(vanilla[0].run.summary["metric"]).replace("_", " ")
-    sheet = Sheet(
-        f"{setting.name}: rounds to a {metric} of {100 * target:.2f} %",
+    metric, half = metric_of(vanilla), 100 * (BELOW + FURTHER)
+    return Sheet(
+        f"{setting.name}: rounds to vanilla's best {metric} less {100 * BELOW:.1f} points",
         (
-            *("method", "best, %", "rounds", "to vanilla", "cosine, median", "rows left out"),
-            *("local steps a round", "bubbles a round"),
+            *("method", "best, %", "rounds", "to vanilla", f"to {half:.1f} below", "so to vanilla"),
+            *("cosine, median", "rows left out", "local steps a round", "bubbles a round"),
         ),
         rows,
-        note=f"Target: vanilla's best {metric} less .2 points, the mean; cells are of "
-        f"{repetitions(vanilla)}. Steps and bubbles: of the organisation that has most.",
+        note=f"Targets: each seed's own vanilla, on its validation rows, "
+        f"{100 * fmean(targets):.2f} % in the mean; cells are of {repetitions(vanilla)}. How many "
+        "reached it stands beside; a ratio stands where all did. Steps and bubbles: of the "
+        "organisation that has most.",
     )
-    return sheet, target
+
+
+def _less(spent: float, whole: float) -> str:
+    return "" if math.isnan(spent) or math.isnan(whole) else f"{spent / whole - 1:+.0%}"
 
 
 def _mean(values: Mapping[str, float], form: str) -> str:
@@ -131,12 +153,12 @@ def _curves(
     setting: Setting,
     key: str,
     group: Sequence[Varied],
-    target: float,
+    targets: Sequence[float],
 ) -> Chart:
     names = [VANILLA, *(_label(*varied) for varied in group)]
     curves = [accuracy_curve(name, results.of(setting.name, name), _rounds) for name in names]
-    curves.append(target_curve(target, curves[0].x[-1]))
-    metric = results.of(setting.name, VANILLA)[0].run.summary["metric"].replace("_", " ")
+    curves.append(target_curve(targets, curves[0].x[-1]))
+    metric = metric_of(results.of(setting.name, VANILLA))
     title = f"{setting.name}: {key} varied"
     return Chart(f"{setting.name}-{key}", title, "rounds", f"{metric} (%)", curves)
 
@@ -166,16 +188,17 @@ def _staleness(results: Results, setting: Setting) -> Chart:
 
 
 _NOTE = (
-    "In kind: the paper's table is of clicks (Criteo) with 4096 rows a batch. Learning rates were "
-    "chosen for vanilla and are the same for all."
+    "In kind: the paper's table is of clicks (Criteo) with 4096 rows a batch; the clicks here are "
+    "synthetic. Learning rates are the best for vanilla (celu-rates) and the same for all. A step "
+    "takes so little of the virtual time that all R fit into a round trip."
 )
 
 CELU_ABLATION = Experiment(
     name="celu-ablation",
     title="rounds to a target by reuse, rotation and weighting of remembered batches",
     source="Fu et al., CELU-VFL, Table 2 and Fig. 5",
-    data=("mnist", "credit_default"),
+    data=("mnist", "credit_default", "synthetic_clicks"),
     trials=_trials,
     findings=_findings,
-    minutes=150,
+    minutes=600,
 )

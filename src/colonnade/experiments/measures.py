@@ -23,15 +23,17 @@ __all__ = [
     "bytes_framed",
     "cost",
     "cost_cell",
+    "counted_cell",
     "framed_along",
+    "held_back",
     "mean_cell",
     "reached",
     "reaching_cell",
     "repetitions",
     "rounds",
+    "seconds_along",
     "share_cell",
     "target_below",
-    "training_seconds",
 ]
 
 
@@ -90,22 +92,19 @@ def bodies_up_along(run: Run) -> list[float]:
     return [float(value) for value in run.history["bytes_up"].to_list()]
 
 
-def training_seconds(run: Run) -> list[float]:
-    """Return the seconds that training had taken at each place of the history, by the run's clock.
+def seconds_along(run: Run) -> list[float]:
+    """Return the seconds on the run's clock at each place of the history."""
+    return [float(seconds) for seconds in run.history["seconds"].to_list()]
 
-    Evaluations are left out: an interval is from one of them to the last training message before
-    the next.
-    """
-    done: dict[int, int] = {}
-    for entry in run.ledger:
-        if entry.purpose.trains and not entry.lost and entry.nanoseconds is not None:
-            done[entry.round + 1] = max(done.get(entry.round + 1, 0), entry.nanoseconds)
-    total, begun, places = 0.0, 0.0, []
-    for round, seconds in run.history.select("round", "seconds").iter_rows():
-        total += done[round] / 1e9 - begun
-        begun = float(seconds)
-        places.append(total)
-    return places
+
+def held_back(run: Run) -> float:
+    """Return the largest share of an organisation's training in which it was held back."""
+    spent: dict[str, dict[str, float]] = {}
+    for each in run.summary["activities"]:
+        if each["purpose"] == "training":
+            own = spent.setdefault(each["organisation"], {})
+            own[each["activity"]] = own.get(each["activity"], 0.0) + each["seconds"]
+    return max(own.get("held back", 0.0) / (sum(own.values()) or 1.0) for own in spent.values())
 
 
 def rounds(run: Run, place: int) -> float:
@@ -144,13 +143,22 @@ def reaching_cell(
     The mean stands for all only where at least nine of ten reached it: else it is not a number, so
     that no ratio hides a miss.
     """
-    costs = [cost(result.run, target, of) for result in results]
-    known = [value for value in costs if value is not None]
-    count = f"{len(known)} of {len(costs)}"
+    return counted_cell([cost(result.run, target, of) for result in results])
+
+
+def counted_cell(
+    values: Sequence[float | None], show: Callable[[float], str] = human_bytes
+) -> tuple[float, str]:
+    """Return the mean of what is known, with its deviation, and of how many that is.
+
+    The mean is not a number unless at least nine of ten are known.
+    """
+    known = [value for value in values if value is not None]
+    count = f"{len(known)} of {len(values)}"
     if not known:
         return math.nan, f"reached by {count}"
-    mean, cell = mean_cell(known)
-    return (mean if 10 * len(known) >= 9 * len(costs) else math.nan), f"{cell}, {count}"
+    mean, cell = mean_cell(known, show)
+    return (mean if 10 * len(known) >= 9 * len(values) else math.nan), f"{cell}, {count}"
 
 
 def share_cell(cost: float, of: float) -> str:
