@@ -207,22 +207,22 @@ def lists_every_flow(subject: MethodSubject) -> None:
 def is_planned(subject: MethodSubject) -> None:
     """Assert that a plan has the bytes of the run, or what they are at most, kind by kind."""
     for method in subject.variants():
-        costs = plan(subject.federation(method, True), method, TRAINING)
-        planned = {
+        planned = plan(subject.federation(method, True), method, TRAINING)
+        rows = {
             (row["sender"], row["receiver"], row["kind"], row["purpose"]): row
-            for row in costs.traffic.to_dicts()
+            for row in planned.traffic.to_dicts()
         }
         sent: dict[tuple[str, str, str, str], list[Entry]] = {}
         for entry in subject.train(method).ledger:
             key = (entry.sender, entry.receiver, entry.kind, entry.purpose.label)
             sent.setdefault(key, []).append(entry)
-        assert set(planned) == set(sent)
+        assert set(rows) == set(sent)
         for key, entries in sent.items():
             real = sum(entry.body_bytes for entry in entries)
-            assert planned[key]["messages"] == len(entries)
-            most = planned[key]["body_bytes"]
-            assert real == most if costs.exact else real <= most, f"{key}: {real}, planned {most}"
-        assert all(memory.total > 0 for memory in costs.memory.values())
+            assert rows[key]["messages"] == len(entries)
+            most = rows[key]["body_bytes"]
+            assert real == most if planned.exact else real <= most, f"{key}: {real}, planned {most}"
+        assert all(memory.total > 0 for memory in planned.memory.values())
 
 
 def has_the_same_bits_under_every_driver(subject: MethodSubject) -> None:
@@ -301,8 +301,8 @@ def lives_with_the_late(subject: MethodSubject) -> None:
     sent = [e for e in run.ledger if e.sender == "party_1" and e.purpose is Purpose.TRAINING]
     assert len(discarded) == len(sent), "something late was used, or is kept for ever"
     _assert_listed(run, federation, method, training)
-    costs = plan(federation, method, training)
-    assert not costs.exact, "the plan is called exact, though time decides what is sent"
+    planned = plan(federation, method, training)
+    assert not planned.exact, "the plan is called exact, though time decides what is sent"
     assert run.record is not None
     _assert_same(subject.train(driver=Replay(run.record.trace), training=training), run)
     _assert_goes_on(subject, method, late, training)
