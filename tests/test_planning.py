@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from colonnade.channels import Channel, Network
 from colonnade.codecs import ByRound, Float, Scalar
 from colonnade.codecs.codec import Bounded
-from colonnade.costs import Delayed, Measured, Modelled
+from colonnade.costs import CostModel, Delayed, Measured, Modelled, uses_measured
 from colonnade.delays import Constant
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import Work
@@ -185,16 +185,13 @@ def test_measured_compute_is_calibrated_with_a_few_real_rounds():
     assert plan(problem(), driver=SLOW).clock["compute"] == "modelled"
 
 
-class Foreign:
+class Foreign(CostModel):
     """A cost model that somebody else might write, which says no more than it must."""
 
     label = "theirs"
 
-    def __init__(self, costs=None):
-        self.costs = costs or Measured()
-
     def nanoseconds(self, role, work, measured):
-        return 20 * self.costs.nanoseconds(role, work, measured)
+        return 20 * Measured().nanoseconds(role, work, measured)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +216,12 @@ def test_a_plan_charges_what_the_costs_of_the_run_make_of_what_is_measured(costs
     assert planned.clock["compute"] == label
     ran = federation.train(svfl(), training, driver).summary["seconds_virtual"]
     assert ran / 3 < planned.seconds < 3 * ran
+
+
+def test_a_model_of_costs_that_says_nothing_is_taken_to_use_measurements():
+    assert uses_measured(Foreign())
+    assert uses_measured(object())
+    assert not uses_measured(Delayed(Modelled(otherwise=0.0), {}))
 
 
 def slow_top():

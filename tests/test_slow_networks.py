@@ -18,6 +18,7 @@ from colonnade.delays import Constant, Exponential, FromTrace
 from colonnade.drivers import Assignment
 from colonnade.effects import Expect, Purpose, Receive, Report, Send, Work
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.method import Method
 from colonnade.methods import celu, svfl
 from colonnade.planning import plan
 from colonnade.streams import StreamKey
@@ -244,3 +245,14 @@ label_holder: {name: registry}
     config = parse_config({"data": {"name": "mnist5k"}, "costs": {"delays": delays}}, "f")
     with pytest.raises(ConfigurationError, match=r"costs\.delays\.clinic: there is no such org"):
         config.build_federation()
+
+
+@pytest.mark.parametrize("method", [svfl(), celu()], ids=["svfl", "celu"])
+def test_parties_do_not_wait_for_the_label_holders_own_step(method: Method) -> None:
+    driver = Simulate(costs=Modelled({"update": 10.0}, otherwise=0.001))
+    run = small_federation(method).train(method, TRAINING, driver, report=False)
+    sent = [entry for entry in run.ledger if entry.kind == "derivative" and entry.round == 0]
+    assert len(sent) == 3
+    for entry in sent:
+        assert entry.nanoseconds is not None
+        assert entry.nanoseconds < 1e9

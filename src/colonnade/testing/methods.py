@@ -518,6 +518,7 @@ def _assert_goes_on(
             rest = subject.train(method, driver, training=training, out=out, resume=True)
         _assert_same_models(rest, whole)
         assert _trained(rest) == _trained(whole), f"other messages after a stop before {stop}"
+        assert _told(rest) == _told(whole), f"another history after a stop before {stop}"
 
 
 def _assert_predicts(subject: MethodSubject, run: Run) -> None:
@@ -549,8 +550,15 @@ def _assert_same_models(one: Run, other: Run) -> None:
 def _assert_same(one: Run, other: Run) -> None:
     _assert_same_models(one, other)
     assert one.ledger.without_time() == other.ledger.without_time(), "other messages were sent"
-    history = [run.history.drop("seconds", strict=False).rows() for run in (one, other)]
-    assert history[0] == history[1], "the history differs"
+    assert _told(one) == _told(other), "the history differs"
+
+
+def _told(run: Run) -> list[list[dict[str, Any]]]:
+    """Return what everybody reported, without times."""
+    return [
+        frame.drop("seconds", strict=False).to_dicts()
+        for frame in (run.history, run.others_history)
+    ]
 
 
 def _assert_close(one: Tensor, expected: Tensor, tolerance: float, place: str) -> None:
