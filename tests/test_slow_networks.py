@@ -156,11 +156,15 @@ def test_delays_lengthen_training_alone_and_a_plan_knows_them() -> None:
 def test_a_trace_says_seconds_by_round_and_organisation(tmp_path: Path) -> None:
     file = tmp_path / "delays.csv"
     file.write_text("bank,shop\n0.5,0\n1,2e-1\n", encoding="utf-8")
-    trace = FromTrace(str(file))
+    trace = FromTrace(file)
     found = [trace.seconds(StreamKey(0, "shop", "delay", round)) for round in range(4)]
     assert found == [0, 0.2, 0, 0.2]
     with pytest.raises(ConfigurationError, match="has no column 'clinic'; it has bank, shop"):
         trace.seconds(StreamKey(0, "clinic", "delay", 0))
+    assert trace == FromTrace(file)
+    assert hash(trace) == hash(FromTrace(file))
+    file.write_text("bank,shop\n0.5,0\n1,3e-1\n", encoding="utf-8")
+    assert trace != FromTrace(file)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +184,9 @@ def test_a_trace_that_is_none_is_refused(tmp_path: Path, text: str, message: str
     file = tmp_path / "delays.csv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        FromTrace(str(file))
+        FromTrace(file)
     with pytest.raises(DataError, match="cannot be read"):
-        FromTrace(str(tmp_path / "none.csv"))
+        FromTrace(tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize(
