@@ -233,7 +233,7 @@ def test_what_cannot_be_composed_is_refused():
         (lambda: Method("x", Sum(), exchange=Common(), stragglers=Deadline(1)), "without a party"),
         (
             lambda: Method("x", Sum(), exchange=Deaf(), local_updates=Consecutive(2)),
-            "takes one step a round",
+            r"repeats the step of a round, which .* Deaf does not: say Consecutive\(1\)",
         ),
         (lambda: Method("x", Sum(), Masked(), stragglers=Deadline(1)), "every message in order"),
         (lambda: Plain(held_out=ErrorFeedback(TopK(0.1))), "cannot remember them"),

@@ -483,7 +483,9 @@ def test_bad_values_are_refused(wrong: dict[str, Any], message: str) -> None:
 
 
 def test_repeated_steps_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="Consecutive repeats the step of a round"):
+    with pytest.raises(
+        ConfigurationError, match=r"Asynchronous does not: say Workset\(1, R, None\)"
+    ):
         cn.Method("mine", exchange=cn.Asynchronous(), local_updates=cn.Consecutive(3))
 
 
