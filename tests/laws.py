@@ -35,7 +35,7 @@ FLOORS = [
     "exchanges method",
     "drivers",
     "checks prediction export runs outputs",
-    "reports methods datasets objectives",
+    "reports methods datasets objectives streamed",
     "federation",
     "planning assembly partners progress convergence",
     "estimators",

@@ -713,6 +713,9 @@ def test_the_catalogue_names_what_configurations_name() -> None:
         "imagenet",
         "mimic3_mortality",
         "credit_default",
+        "criteo",
+        "avazu",
+        "synthetic_clicks",
         "handwritten",
         "openml",
     ]

@@ -493,7 +493,14 @@ def test_deadlines_count_from_the_first_arrival_or_from_the_wait():
     mailbox = boxed(message("b", 0), message("a", 0))  # at 0 and 10 ns
     first = Expect("x", 0, ("a", "c"), within=1e-6)
     assert mailbox.deadline(first, since=500) == 10 + 1000
-    assert mailbox.deadline(first._replace(since=Since.NOW), since=500) == 1500
+    now = first._replace(since=Since.NOW)
+    assert mailbox.deadline(now, since=500) == 1500
+    # Asked again, it is the same wait, until its messages are taken.
+    assert not mailbox.satisfied(now, since=1499, now=1499)
+    assert mailbox.satisfied(now, since=1500, now=1500)
+    mailbox.take(now)
+    assert mailbox.deadline(now, since=2000) == 3000
+    mailbox = boxed(message("b", 0), message("a", 0))
     assert mailbox.deadline(first._replace(within=None), since=500) is None
     assert mailbox.deadline(first._replace(sources=("c",)), since=500) is None
     assert not mailbox.satisfied(first, since=500, now=1009)

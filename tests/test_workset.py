@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,7 +17,9 @@ from torch import Tensor, nn
 
 import colonnade as cn
 from colonnade.batches import BatchPlan
+from colonnade.effects import KINDS_OF_WAITING, Expect, Receive, Send
 from colonnade.errors import ConfigurationError
+from colonnade.flows import FixedSize, Flow
 from colonnade.local_updates.rotation import Rotation
 from colonnade.local_updates.staleness import Cosines, cosines
 from colonnade.methods import celu, fedbcd, svfl
@@ -103,6 +106,9 @@ def test_cosines_of_any_length_of_rows() -> None:
     other = torch.tensor([[5.0, 5.0], [0.0, 7.0], [1.0, 1.0], [1e-15, 0.0], [1.0, 1.0]])
     found = cosines(one, other)
     assert torch.allclose(found, torch.tensor([1.0, 0.0, 0.0, 1.0, -1.0]), atol=1e-6)
+    turned = torch.tensor([[3.0, 4.0]]), torch.tensor([[4.0, 3.0]])
+    for length in (1e-37, 1e-24, 1.0, 1e24, 1e37):
+        assert cosines(turned[0] * length, turned[1] * length).item() == pytest.approx(0.96)
     assert cosines(other, one).tolist() == found.tolist()
 
 
@@ -177,13 +183,13 @@ def test_any_steps_may_be_taken_while_messages_are_under_way() -> None:
     slow = cn.Simulate(cn.Network(cn.Channel(latency=60.0)), cn.Modelled(otherwise=0.001))
     run = train(method, driver=slow)
     rounds = run.summary["rounds"]
-    # Two parts of each batch of 16 or 12; none after the last exchange. Where the label holder has
-    # just evaluated, the next embeddings have come with those that were evaluated.
+    # Two parts of each batch of 16 or 12, and none after the last exchange; the label holder's come
+    # while it waits for what it evaluates, too.
     assert run.summary["local_updates"] == {
         "party_0": 2 * (rounds - 1),
         "party_1": 2 * (rounds - 1),
         "party_2": 2 * (rounds - 1),
-        "holder": 3 * (rounds - 2),
+        "holder": 3 * (rounds - 1),
     }
     assert same(train(method), train(svfl()))  # FREE: whatever is sent is there at once
 
@@ -425,6 +431,155 @@ def test_local_steps_fill_the_time_of_a_round_trip(latency: float, begun: int) -
     # The label holder is done when it has answered the tenth message, sent after nine round trips,
     # of which the first has no steps.
     assert run.summary["seconds_training"] == pytest.approx(3 * latency + 8 * round_trip)
+
+
+LOOKED_AT: dict[str, cn.Method] = {
+    "svfl": svfl(),
+    "fedbcd": fedbcd(4),
+    "relay": cn.methods.cvfl(cn.codecs.Scalar(4), 3, cn.Concat(), "shared"),
+    "celu": celu(5, 5, 0.5),
+    "celu, bursts": celu(3, 4, None, bursts=True),
+    "celu, compressed": celu(5, 5, 0.5, cn.codecs.Scalar(8), cn.codecs.Scalar(8)),
+    "replayed": cn.Method("r", exchange=cn.Asynchronous(), local_updates=cn.Replayed(2, 3)),
+}
+UNLIKE = cn.Modelled(
+    {"local_step": 0.030, "backward": 0.030, "forward": 0.010, "top": 0.020},
+    slowdown={"party_1": 1.7},
+    otherwise=0.002,
+)
+
+
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize("method", LOOKED_AT.values(), ids=list(LOOKED_AT))
+def test_a_training_takes_as_long_however_often_it_is_looked_at(
+    method: cn.Method, features: bool
+) -> None:
+    network = cn.Network(cn.Channel(bandwidth=1e5, latency=0.03))
+    driver = cn.Simulate(network, UNLIKE, untimed=frozenset({cn.Purpose.EVALUATION}))
+    federation = small_federation(method, features)
+    found = []
+    for every in (1000, 5, 2, 1):
+        training = Training(epochs=4, batch_size=16, evaluation_rows=7, evaluate_every=every)
+        run = federation.train(method, training, driver, report=False)
+        steps = run.summary["local_updates"]
+        found.append((run.summary["seconds_virtual"], steps))
+    assert all(each == found[0] for each in found)
+    assert run.summary["clock"]["untimed"] == "evaluation"
+
+
+@pytest.mark.parametrize("bursts", [True, False])
+def test_idle_time_is_called_by_its_reason(bursts: bool) -> None:
+    """W = 3, R = 2: the second and third step after an insertion are held back, unless bursts."""
+    driver = cn.Simulate(cn.Network(cn.Channel(latency=1.0)), cn.Modelled(otherwise=0.001))
+    run = train(celu(3, 2, None, bursts=bursts), driver=driver)
+    idle = {
+        (each["organisation"], each["activity"]): each["seconds"]
+        for each in run.summary["activities"]
+        if each["purpose"] == "training" and each["activity"] in KINDS_OF_WAITING
+    }
+    for name in ("party_0", "holder"):
+        held_back = idle.get((name, "held back"), 0.0)
+        if bursts:
+            assert held_back == 0
+        else:
+            assert held_back > 0.5 * idle[name, "wait"]
+
+
+class _Confirmed:
+    """A half of an uplink that goes on after a message of its own."""
+
+    def __init__(self, half: Any, others: Sequence[str], first: bool) -> None:
+        self._half, self._others, self._first = half, others, first
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._half, name)
+
+    async def upload(self, bottom: Any, rows: Any, moment: Any, saliency: Any = None) -> Tensor:
+        embedding: Tensor = await self._half.upload(bottom, rows, moment, saliency)
+        await self._answered(moment)
+        return embedding
+
+    async def collect(self, rows: Any, moment: Any) -> Any:
+        collected = await self._half.collect(rows, moment)
+        await self._answered(moment)
+        return collected
+
+    async def _answered(self, moment: Any) -> None:
+        for first in (self._first, not self._first):
+            kind = "question" if first is self._first else "answer"
+            if first:
+                for other in self._others:
+                    await Send(other, kind, moment.round, bytes([moment.part]), moment.purpose)
+            else:
+                await Receive(Expect(kind, moment.round, tuple(self._others), moment.purpose))
+
+
+class TwoPhases(cn.Plain):
+    """Plain, but the label holder asks back before it takes what it got."""
+
+    def flows(self, layout: Any, rows: int, purpose: Any) -> Any:
+        holder, size = layout.label_holder, FixedSize(1)
+        asked = [
+            flow
+            for party in layout.parties
+            for flow in (
+                Flow(holder, (party,), "question", purpose, size, 0, 0, 0),
+                Flow(party, (holder,), "answer", purpose, size, 0, 0, 0),
+            )
+        ]
+        return (*super().flows(layout, rows, purpose), *asked)
+
+    def uploader(self, layout: Any, party: Any) -> Any:
+        return _Confirmed(super().uploader(layout, party), [layout.label_holder], False)
+
+    def collector(self, layout: Any, fusion: Any, stragglers: Any) -> Any:
+        return _Confirmed(super().collector(layout, fusion, stragglers), layout.parties, True)
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_local_steps_fill_every_wait_of_an_uplink(features: bool) -> None:
+    slow = cn.Simulate(cn.Network(cn.Channel(latency=0.1)), cn.Modelled(otherwise=0.01))
+    vanilla = cn.Method("two", uplink=TwoPhases())
+    assert same(train(vanilla, features), train(svfl(), features))
+    asynchronous = cn.Method("two", uplink=TwoPhases(), exchange=cn.Asynchronous())
+    assert same(train(asynchronous, features), train(svfl(), features))
+    steps = {}
+    for name, uplink in (("one", cn.Plain()), ("two", TwoPhases())):
+        method = cn.Method(
+            name,
+            uplink=uplink,
+            exchange=cn.Asynchronous(),
+            local_updates=cn.Workset(1, 50, None),
+        )
+        run = train(method, features, slow)
+        steps[name] = run.summary["local_updates"]
+        again = train(method, features, cn.Replay(run.record.trace))
+        assert same(run, again)
+    # Round trips are two in place of one, and both are filled.
+    assert all(steps["two"][name] > 1.6 * steps["one"][name] for name in steps["one"])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        fedbcd(3),
+        cn.methods.cvfl(cn.codecs.Scalar(4), 3, cn.Concat(), "shared"),
+        cn.Method("p", local_updates=cn.Proximal(1, 8, label_holder=cn.Replayed(2, 3))),
+        celu(2, 2, 0.5, overlap=False),
+    ],
+    ids=["fedbcd", "relay", "proximal", "celu"],
+)
+@pytest.mark.parametrize("held_out", [True, False])
+def test_everybodys_local_steps_are_in_the_history(method: cn.Method, held_out: bool) -> None:
+    federation = small_federation(method)
+    if not held_out:
+        federation = cn.Federation(
+            federation.parties, federation.label_holder, federation.train_rows
+        )
+    run = federation.train(method, TRAINING, FREE, report=False)
+    told = run.reported("local_steps").group_by("organisation").agg(pl.sum("local_steps"))
+    assert dict(told.iter_rows()) == run.summary["local_updates"]
+    assert min(run.summary["local_updates"].values()) > 0
 
 
 def test_everybody_says_what_was_done_meanwhile() -> None:

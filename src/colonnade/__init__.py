@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade import codecs, datasets, errors, methods, metrics, reports, tables
+    from colonnade import codecs, datasets, errors, methods, metrics, reports, streamed, tables
     from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
     from colonnade.channels import Channel, Gateway, Network
     from colonnade.costs import Delayed, Measured, Modelled
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from colonnade.surrogates import Disk, Memory
     from colonnade.training import EarlyStopping, Training, Watcher
     from colonnade.uplinks import Plain
+    from colonnade.wire import Purpose
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "Plain",
     "Processes",
     "Proximal",
+    "Purpose",
     "Relay",
     "Replay",
     "Replayed",
@@ -93,6 +95,7 @@ __all__ = [
     "partner_values",
     "plan",
     "reports",
+    "streamed",
     "tables",
 ]
 
@@ -121,6 +124,7 @@ _HOMES = {
     "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("EarlyStopping", "Training", "Watcher"),
     "colonnade.uplinks": ("Plain",),
+    "colonnade.wire": ("Purpose",),
 }
 
 

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,7 @@ from colonnade.outputs import (
     check_output,
     check_outputs,
 )
-from colonnade.progress import Show, Told, err, out, say, watched
+from colonnade.progress import Show, Told, counted, err, out, say, watched
 
 if TYPE_CHECKING:
     from colonnade.config import RunConfig
@@ -40,6 +41,14 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+
+
+class Likeness(StrEnum):
+    """Whose click log is imitated."""
+
+    criteo = "criteo"
+    avazu = "avazu"
+
 
 _COMPARISON = {"comparison.html": PAGE, "comparison.png": PICTURE}
 _PARTNERS = "partners.json"
@@ -282,6 +291,31 @@ def datasets(data: _Data = None, json_: _Json = False) -> None:
         say(out, json.dumps([{"name": name, "missing": why} for name, why in there.items()]))
         return
     out.print(datasets_table(CATALOGUE, there))
+
+
+@app.command()
+def clicks(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The file, whose name must say synthetic: .tsv like Criteo's, .csv like Avazu's, "
+            "with .gz behind if packed; or .parquet."
+        ),
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Draws the rows.")] = 0,
+    like: Annotated[
+        Likeness, typer.Option("--schema", "--like", help="Whose columns they have.")
+    ] = Likeness.criteo,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Write SYNTHETIC clicks, made up from a seed, in the form of a real click log's file."""
+    from colonnade.datasets import write_synthetic_clicks
+
+    with counted("rows", not quiet) as told:
+        write_synthetic_clicks(file, rows, seed, like.value, told)
+    if not quiet:
+        say(out, f"{rows:,} synthetic rows are in {file}; they tell nothing of real clicks.")
 
 
 @app.command()

@@ -32,6 +32,9 @@ ACTIVATION: Final = "tanh"
 LEARNING_RATE = 1e-3
 """Of Adam."""
 
+BUCKETS = 2**14
+"""Codes of each column of categories in a table that is streamed."""
+
 VALIDATION = 0.1
 """The share of the people by whom the best model is chosen."""
 

@@ -33,6 +33,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from colonnade.wire import Message, Purpose
 
 __all__ = [
+    "KINDS_OF_WAITING",
     "KINDS_OF_WORK",
     "Arrivals",
     "Boundary",
@@ -67,6 +68,14 @@ KINDS_OF_WORK: Mapping[str, str] = MappingProxyType(
     }
 )
 """What each kind of ``Work`` does. Other organisations' own roles may have more kinds."""
+
+KINDS_OF_WAITING: Mapping[str, str] = MappingProxyType(
+    {
+        "wait": "for messages, or for room in a queue, with nothing else to do",
+        "held back": "for messages, although a batch is left that a local step could have used",
+    }
+)
+"""What the time is called that a role spends without work."""
 
 
 class Effect(Generic[T]):
@@ -185,9 +194,11 @@ class Receive(Effect[Arrivals]):
         got.missing  # names of those whose message is not there
 
     Expecting a round that this role has closed is a ``LocalProtocolError``; see ``Close``.
+    ``waiting`` is what the time until then is called in accounts, one of ``KINDS_OF_WAITING``.
     """
 
     expect: Expect
+    waiting: str = "wait"
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,7 @@ import json
 import signal
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from types import FrameType
@@ -27,7 +27,7 @@ from colonnade.errors import DataWarning
 if TYPE_CHECKING:
     from colonnade.training import Watcher
 
-__all__ = ["Show", "Told", "Watch", "err", "out", "say", "watched"]
+__all__ = ["Show", "Told", "Watch", "counted", "err", "out", "say", "watched"]
 
 out = Console()
 err = Console(stderr=True)
@@ -211,3 +211,30 @@ def watched(total: int, show: Show = Show.BAR) -> Iterator[Watch]:
         if watch.progress.live.is_started:
             watch.progress.stop()
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def counted(what: str, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that is told of work done, and of how much, and show a bar of it.
+
+    The bar appears when something has been done: until then input may be refused.
+    """
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=err,
+    )
+    task = progress.add_task(what, total=None)
+
+    def told(done: int, total: int) -> None:
+        if shown and not progress.live.is_started:
+            progress.start()
+        progress.update(task, completed=done, total=total)
+
+    try:
+        yield told
+    finally:
+        if progress.live.is_started:
+            progress.stop()

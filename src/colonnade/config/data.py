@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -14,7 +13,14 @@ import pydantic
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from colonnade.config.data_section import DataSection, Loaded
 from colonnade.config.sections import Count, Name, Number, Section, Share
+from colonnade.config.streamed import (
+    AvazuConfig,
+    CriteoConfig,
+    StreamedConfig,
+    SyntheticClicksConfig,
+)
 from colonnade.datasets import (
     EmnistSplit,
     PartitionName,
@@ -48,8 +54,6 @@ from colonnade.tables.together import likely_id
 
 __all__ = ["DataConfig", "Loaded", "as_data_section", "holds_a_source"]
 
-Loaded: TypeAlias = VerticalDataset | VerticalTables
-
 _IMAGES = {"mnist5k": mnist5k, "mnist": mnist, "fashion_mnist": fashion_mnist}
 
 _Finite = Annotated[Number, pydantic.AllowInfNan(False)]
@@ -58,43 +62,7 @@ _SQLITE = "sqlite:///"  # before the path of a file
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$)[^/@]+@")
 
 
-class _Data(Section):
-    """What all kinds of data have in common."""
-
-    folder: Path | None = Field(
-        None,
-        description="holds the files, relative to this file's own folder; else COLONNADE_DATA",
-    )
-    leave_out: list[Name] = Field([], description="parties to train without")
-    name: str  # each kind has its own
-
-    def load(self) -> Loaded:
-        """Read the data, without the parties that are left out.
-
-        Raises
-        ------
-        ConfigurationError
-            If nobody is left, or somebody is left out who is not there.
-        DataError
-            If the data cannot be read or used.
-        """
-        data = self._load()
-        for name in self.leave_out:
-            if name not in data.features:
-                raise ConfigurationError(
-                    f"data.leave_out: there is no party {name!r}; "
-                    f"there are {', '.join(data.features)}"
-                )
-        kept: Any = {k: v for k, v in data.features.items() if k not in self.leave_out}
-        if not kept:
-            raise ConfigurationError("data.leave_out: leaves out every party")
-        return replace(data, features=kept) if self.leave_out else data
-
-    def _load(self) -> Loaded:
-        raise AssertionError("every kind of data has its own")  # pragma: no cover
-
-
-class _Divided(_Data):
+class _Divided(DataSection):
     """Data that come divided into rows to train on and rows to test on."""
 
     validation: Share = Field(0.0, description="share of the training rows that is set aside")
@@ -116,14 +84,14 @@ class _Divided(_Data):
         raise AssertionError("every data set has its own")  # pragma: no cover
 
 
-class _Cut(_Data):
+class _Cut(DataSection):
     """Pictures that are cut among parties."""
 
     partition: PartitionName = Field("quadrants", description="who sees which pixels")
     parties: Count = Field(4, description="4 for quadrants; strips for as many as you like")
 
 
-class _Grey(_Data):
+class _Grey(DataSection):
     """Pictures of one channel."""
 
     normalise: tuple[_Finite, _Finite] | None = Field(
@@ -140,7 +108,7 @@ _Levels = Annotated[
 ]
 
 
-class _Coloured(_Data):
+class _Coloured(DataSection):
     """Pictures of several channels."""
 
     normalise: tuple[_Levels, _Levels] | None = Field(
@@ -281,7 +249,7 @@ class MimicConfig(_Divided):
         return mimic3_mortality(self.folder, parties=self.parties, standardise=self.standardise)
 
 
-class HandwrittenConfig(_Data):
+class HandwrittenConfig(DataSection):
     """Six views of handwritten digits (UCI multiple features)."""
 
     name: Literal["handwritten"] = "handwritten"
@@ -427,7 +395,7 @@ class IdsConfig(Section):
         return IdForm(self.strip, self.casefold, self.pad)
 
 
-class TablesConfig(_Data):
+class TablesConfig(DataSection):
     """The organisations' own tables, whose rows are found by an id."""
 
     name: Literal["tables"] = "tables"
@@ -475,7 +443,7 @@ class TablesConfig(_Data):
         )
 
 
-class CreditConfig(_Data):
+class CreditConfig(DataSection):
     """Default of credit card clients, as a bank, a bureau and a processor."""
 
     name: Literal["credit_default"] = "credit_default"
@@ -485,7 +453,7 @@ class CreditConfig(_Data):
         return credit_default(self.folder, split=self.split.build())
 
 
-class OpenmlConfig(_Data):
+class OpenmlConfig(DataSection):
     """A data set of OpenML, its columns divided among parties."""
 
     name: Literal["openml"] = "openml"
@@ -536,7 +504,11 @@ DataConfig: TypeAlias = Annotated[
     | MimicConfig
     | HandwrittenConfig
     | CreditConfig
+    | CriteoConfig
+    | AvazuConfig
+    | SyntheticClicksConfig
     | OpenmlConfig
+    | StreamedConfig
     | TablesConfig,
     Field(discriminator="name"),
     BeforeValidator(as_data_section),

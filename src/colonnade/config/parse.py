@@ -256,17 +256,28 @@ def _data_beside(data: Any, folder: Path) -> Any:
     section = data.get("data")
     if not isinstance(section, dict):
         return data
-    own = section.get("folder")
-    if isinstance(own, str):
-        return data | {"data": section | {"folder": str(folder / own)}}
-    if own is None and as_data_section(section).get("name") == "tables":
-        parties = section.get("parties")
-        tables = [*(parties.values() if isinstance(parties, dict) else []), section.get("labels")]
-        sources = (table.get("source") for table in tables if isinstance(table, dict))
+    placed = {
+        key: str(folder / path)
+        for key in ("folder", "store")
+        if isinstance(path := section.get(key), str)
+    }
+    if section.get("folder") is None and (sources := _sources(as_data_section(section))):
         there = holds_a_source(folder, (each for each in sources if isinstance(each, str)))
         if there or "COLONNADE_DATA" not in os.environ:
-            return data | {"data": section | {"folder": str(folder)}}
-    return data
+            placed["folder"] = str(folder)
+    return data | {"data": section | placed} if placed else data
+
+
+def _sources(section: Mapping[str, Any]) -> list[Any]:
+    """Return the user's own files that a section about data names."""
+    if section.get("name") == "streamed":
+        files = section.get("files")
+        return files if isinstance(files, list) else []
+    if section.get("name") != "tables":
+        return []
+    parties = section.get("parties")
+    tables = [*(parties.values() if isinstance(parties, dict) else []), section.get("labels")]
+    return [table.get("source") for table in tables if isinstance(table, dict)]
 
 
 def override(data: Any, overrides: list[str]) -> Any:

@@ -1,11 +1,12 @@
 """Public data sets, cut vertically among parties.
 
 Pictures, series in time and the views of handwritten digits are tensors and come as a
-``VerticalDataset``; tables come as ``VerticalTables``. ``CATALOGUE`` names them all, and
-``available`` says whether the files of one are there. Files are read from a folder that the user
-names; nothing is downloaded but what is asked of ``openml``.
+``VerticalDataset``; tables come as ``VerticalTables``, logs of clicks as ``StreamedRows``.
+``CATALOGUE`` names them all, and ``available`` says whether the files of one are there. Files are
+read from a folder that the user names; nothing is downloaded but what is asked of ``openml``.
 """
 
+from colonnade.datasets.avazu import AVAZU_COLUMNS, avazu
 from colonnade.datasets.catalogue import CATALOGUE, DatasetInfo, available
 from colonnade.datasets.cifar import cifar10, cifar100
 from colonnade.datasets.credit import (
@@ -14,6 +15,7 @@ from colonnade.datasets.credit import (
     credit_tables,
     with_logarithms,
 )
+from colonnade.datasets.criteo import CRITEO_NAMES, criteo
 from colonnade.datasets.dataset import VerticalDataset
 from colonnade.datasets.emnist import EmnistSplit, emnist
 from colonnade.datasets.handwritten import handwritten
@@ -27,20 +29,30 @@ from colonnade.datasets.modelnet import modelnet10
 from colonnade.datasets.openml import openml, openml_table
 from colonnade.datasets.partition import PartitionName, quadrants, strips
 from colonnade.datasets.pixels import Normalise
+from colonnade.datasets.synthetic_clicks import (
+    SyntheticClicks,
+    synthetic_clicks,
+    write_synthetic_clicks,
+)
 
 __all__ = [
+    "AVAZU_COLUMNS",
     "CATALOGUE",
     "CREDIT_COLUMNS",
+    "CRITEO_NAMES",
     "DatasetInfo",
     "EmnistSplit",
     "Normalise",
     "PartitionName",
+    "SyntheticClicks",
     "VerticalDataset",
     "available",
+    "avazu",
     "cifar10",
     "cifar100",
     "credit_default",
     "credit_tables",
+    "criteo",
     "emnist",
     "fashion_mnist",
     "handwritten",
@@ -55,5 +67,7 @@ __all__ = [
     "quadrants",
     "read_idx",
     "strips",
+    "synthetic_clicks",
     "with_logarithms",
+    "write_synthetic_clicks",
 ]

@@ -8,8 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from colonnade.datasets.avazu import AVAZU_COLUMNS, avazu, avazu_files
 from colonnade.datasets.cifar import cifar10, cifar10_files, cifar100, cifar100_files
 from colonnade.datasets.credit import CREDIT_COLUMNS, credit_default, credit_files
+from colonnade.datasets.criteo import criteo, criteo_columns, criteo_files
 from colonnade.datasets.dataset import VerticalDataset
 from colonnade.datasets.emnist import emnist, emnist_files
 from colonnade.datasets.handwritten import VIEWS, handwritten, handwritten_files
@@ -19,12 +21,14 @@ from colonnade.datasets.mnist import fashion_mnist, fashion_mnist_files, mnist, 
 from colonnade.datasets.mnist5k import mnist5k
 from colonnade.datasets.modelnet import modelnet10, modelnet10_files
 from colonnade.datasets.openml import openml, openml_cache
+from colonnade.datasets.synthetic_clicks import synthetic_clicks
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.streamed import StreamedRows
 from colonnade.tables import VerticalTables
 
 __all__ = ["CATALOGUE", "DatasetInfo", "available"]
 
-Loader: TypeAlias = Callable[..., VerticalDataset | VerticalTables]
+Loader: TypeAlias = Callable[..., VerticalDataset | VerticalTables | StreamedRows]
 Finder: TypeAlias = Callable[[str | Path | None], object]
 
 
@@ -285,6 +289,48 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
                 "doi:10.24432/C55S3H",
                 load=credit_default,
                 find=credit_files,
+            ),
+            DatasetInfo(
+                name="criteo",
+                title="clicks on display advertisements",
+                parties=", ".join(criteo_columns()),
+                rows=45_840_617,
+                columns=39,
+                task="classification",
+                classes=2,
+                files=("train.txt", "train.parquet", "day_0 to day_23"),
+                source='Criteo Labs, "Kaggle display advertising challenge dataset", 2014; '
+                "kaggle.com/c/criteo-display-ad-challenge, and "
+                "ailab.criteo.com/ressources for the days",
+                load=criteo,
+                find=criteo_files,
+            ),
+            DatasetInfo(
+                name="avazu",
+                title="clicks on mobile advertisements",
+                parties=", ".join(AVAZU_COLUMNS),
+                rows=40_428_967,
+                columns=sum(map(len, AVAZU_COLUMNS.values())),
+                task="classification",
+                classes=2,
+                files=("train.csv", "train.parquet"),
+                source='Avazu, "Click-through rate prediction", 2014; '
+                "kaggle.com/c/avazu-ctr-prediction",
+                load=avazu,
+                find=avazu_files,
+            ),
+            DatasetInfo(
+                name="synthetic_clicks",
+                title="SYNTHETIC clicks, in the form of criteo or avazu",
+                parties="as criteo's or avazu's",
+                rows=None,
+                columns=None,
+                task="classification",
+                classes=2,
+                files=(),
+                source="made up by Colonnade, from a seed; not real clicks",
+                load=synthetic_clicks,
+                find=_nothing,
             ),
             DatasetInfo(
                 name="handwritten",

@@ -38,7 +38,6 @@ from colonnade.effects import (
     Boundary,
     Close,
     Commit,
-    Expect,
     Ready,
     Recall,
     Receive,
@@ -220,7 +219,7 @@ class _Child:
         if isinstance(effect, Send):
             return self._send(effect)
         if isinstance(effect, Receive):
-            return self._receive(effect.expect)
+            return self._receive(effect)
         if isinstance(effect, Ready):
             with self.changed:
                 self.mailbox.check(effect.expect, self.role.name)
@@ -256,7 +255,8 @@ class _Child:
         if waited > 1_000_000:
             self.account.spend(send.purpose, "wait", waited)
 
-    def _receive(self, expect: Expect) -> Arrivals:
+    def _receive(self, receive: Receive) -> Arrivals:
+        expect = receive.expect
         with self.changed:
             self.mailbox.check(expect, self.role.name)
             since = now = self.now()
@@ -269,7 +269,7 @@ class _Child:
                     raise self.failure
                 now = self.now()
             arrivals = self.mailbox.take(expect)
-        self.account.spend(expect.purpose, "wait", now - since)
+        self.account.spend(expect.purpose, receive.waiting, now - since)
         self.decisions.append(identities(arrivals))
         return arrivals
 

@@ -37,6 +37,7 @@ class Mailbox:
         # close a round must not cost more for all that is kept besides.
         self._by_round: dict[int, dict[_Shelf, int]] = {}
         self._made = 0
+        self._awaited: tuple[Expect, int] | None = None
 
     def put(self, message: Message, now: int) -> bool:
         """Add a message that arrives ``now``; False if its round is closed, and it is discarded."""
@@ -76,13 +77,18 @@ class Mailbox:
             )
 
     def satisfied(self, expect: Expect, since: int, now: int) -> bool:
-        """Whether a wait for ``expect`` that began at ``since`` is over at ``now``."""
+        """Whether a wait for ``expect`` that began at ``since`` is over at ``now``.
+
+        A wait begins when it is first asked for, and until its messages are taken it is the same
+        wait, however often one asks whether it is over.
+        """
         if expect.quorum is None and expect.within is None:
             # From the end: messages tend to arrive in order, so the last source tells most often.
             for source in reversed(expect.sources):
                 if self._first(expect, source) is None:
                     return False
             return True
+        since = self._begun(expect, since)
         arrivals = [self._first(expect, source) for source in expect.sources]
         here = sum(arrival is not None for arrival in arrivals)
         if here == len(expect.sources):
@@ -103,10 +109,15 @@ class Mailbox:
         if expect.within is None:
             return None
         if expect.since is Since.NOW:
-            return since + nanoseconds(expect.within)
+            return self._begun(expect, since) + nanoseconds(expect.within)
         arrivals = (self._first(expect, source) for source in expect.sources)
         times = [arrival[1] for arrival in arrivals if arrival is not None]
         return min(times) + nanoseconds(expect.within) if times else None
+
+    def _begun(self, expect: Expect, since: int) -> int:
+        if self._awaited is None or self._awaited[0] != expect:
+            self._awaited = (expect, since)
+        return self._awaited[1]
 
     def holds(self, expect: Expect, source: str) -> bool:
         """Whether the message of ``source`` for ``expect`` is here."""
@@ -114,6 +125,7 @@ class Mailbox:
 
     def take(self, expect: Expect) -> Arrivals:
         """Remove and return the messages for ``expect`` that are here, in order of the sources."""
+        self._awaited = None
         messages: list[Message] = []
         missing: list[str] = []
         for source in expect.sources:

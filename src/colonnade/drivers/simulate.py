@@ -57,7 +57,7 @@ from colonnade.effects import (
 from colonnade.errors import Aborted, Deadlock, LocalProtocolError
 from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
-from colonnade.wire import Message, carried_bytes
+from colonnade.wire import Message, Purpose, carried_bytes
 
 __all__ = ["Simulate"]
 
@@ -74,6 +74,9 @@ class Simulate:
         The modelled channels; by default infinitely fast.
     costs
         What work costs on the virtual clock; by default the CPU time measured here.
+    untimed
+        Purposes whose messages and work take no time. ``{Purpose.EVALUATION}`` tells the time of a
+        training that is not held up by being looked at.
 
     Examples
     --------
@@ -83,6 +86,7 @@ class Simulate:
 
     network: Network = field(default_factory=Network)
     costs: CostModel = field(default_factory=Measured)
+    untimed: frozenset[Purpose] = frozenset()
 
     @property
     def label(self) -> str:
@@ -92,7 +96,9 @@ class Simulate:
     @property
     def clock(self) -> Mapping[str, str]:
         """How seconds come about: a modelled network, and compute as the cost model says."""
-        return {"network": "modelled", "compute": self.costs.label}
+        clock = {"network": "modelled", "compute": self.costs.label}
+        names = ", ".join(sorted(purpose.label for purpose in self.untimed))
+        return clock | ({"untimed": names} if names else {})
 
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` to their end or to an interruption.
@@ -104,7 +110,7 @@ class Simulate:
         """
         check_roles(roles)
         with threads(assignment.threads):
-            return _Simulation(self.network, self.costs, roles, assignment).run()
+            return _Simulation(self, roles, assignment).run()
 
 
 class _Actor:
@@ -163,11 +169,10 @@ def _is_plain(expect: Expect) -> bool:
 class _Simulation:
     """One run: the event queue and everything it moves."""
 
-    def __init__(
-        self, network: Network, costs: CostModel, roles: Sequence[Role], assignment: Assignment
-    ) -> None:
-        self.network = network
-        self.costs = costs
+    def __init__(self, driver: Simulate, roles: Sequence[Role], assignment: Assignment) -> None:
+        self.network = network = driver.network
+        self.costs = driver.costs
+        self.untimed = driver.untimed
         self.assignment = assignment
         self.ledger = Ledger()
         self.events: list[tuple[int, int, int, int, Message | None]] = []
@@ -278,7 +283,9 @@ class _Simulation:
                     return
             elif isinstance(effect, Work):
                 answer, cpu = perform(effect, actor.name, self.assignment.seed)
-                cost = self.costs.nanoseconds(actor.name, effect, cpu)
+                cost = 0
+                if effect.purpose not in self.untimed:
+                    cost = self.costs.nanoseconds(actor.name, effect, cpu)
                 account.spend(effect.purpose, effect.kind, cost, cpu)
                 if cost:
                     actor.answer = answer
@@ -289,7 +296,7 @@ class _Simulation:
                 if not actor.mailbox.satisfied(effect.expect, now, now):
                     actor.waiting = effect
                     return
-                answer = self._take(actor, effect.expect, waited=0)
+                answer = self._take(actor, effect, waited=0)
             elif (
                 isinstance(effect, Ready)
                 and _is_plain(effect.expect)
@@ -327,14 +334,17 @@ class _Simulation:
         queue = lane.queue
         while queue and queue[0] <= now:
             queue.popleft()
-        if len(queue) >= self.network.queue:
+        timed = send.purpose not in self.untimed
+        if timed and len(queue) >= self.network.queue:
             actor.blocked = send
             actor.account.spend(send.purpose, "wait", queue[0] - now)
             self._at(queue[0], _STEP, actor)
             return False
         message, header, row = actor.outbox.stamp(send, now)
         actor.departures.note(row)
-        arrival = lane.enter(carried_bytes(header, len(send.body)), message.sequence, now)
+        arrival = now
+        if timed:
+            arrival = lane.enter(carried_bytes(header, len(send.body)), message.sequence, now)
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:
@@ -363,7 +373,8 @@ class _Simulation:
         self._at(arrival, _DELIVER, receiver, message)
 
     def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
-        if actor.entrance is not None and (due := actor.entrance.admit(message, now)) is not None:
+        entrance = None if message.purpose in self.untimed else actor.entrance
+        if entrance is not None and (due := entrance.admit(message, now)) is not None:
             key = (message.sender, message.sequence)
             if key in actor.unread:
                 actor.unread[key] = (message, due, actor.unread[key][2])
@@ -379,7 +390,7 @@ class _Simulation:
         if isinstance(waiting, Receive) and (kind, round, (sender,), purpose) == expect[:4]:
             # It is all that the role waits for: hand it over without the mailbox.
             arrivals = Arrivals((message,))
-            self._note_taken(actor, expect, arrivals, waited=now - actor.account.clock)
+            self._note_taken(actor, waiting, arrivals, waited=now - actor.account.clock)
             self._resume(actor, arrivals, now)
             return
         if not actor.mailbox.put(message, now):
@@ -412,25 +423,25 @@ class _Simulation:
             actor.trace.append(satisfied)
             self._resume(actor, satisfied, now)
         elif satisfied:
-            self._resume(actor, self._take(actor, expect, waited=now - since), now)
+            self._resume(actor, self._take(actor, waiting, waited=now - since), now)
 
     def _resume(self, actor: _Actor, answer: Any, now: int) -> None:
         actor.waiting = None
         actor.answer = answer
         self._step(actor, now)
 
-    def _take(self, actor: _Actor, expect: Expect, *, waited: int) -> Arrivals:
-        arrivals = actor.mailbox.take(expect)
-        self._note_taken(actor, expect, arrivals, waited=waited)
+    def _take(self, actor: _Actor, receive: Receive, *, waited: int) -> Arrivals:
+        arrivals = actor.mailbox.take(receive.expect)
+        self._note_taken(actor, receive, arrivals, waited=waited)
         return arrivals
 
     def _note_taken(
-        self, actor: _Actor, expect: Expect, arrivals: Arrivals, *, waited: int
+        self, actor: _Actor, receive: Receive, arrivals: Arrivals, *, waited: int
     ) -> None:
         if self.assignment.store is not None:
             for message in arrivals.messages:
                 del actor.unread[message.sender, message.sequence]
-        actor.account.spend(expect.purpose, "wait", waited)
+        actor.account.spend(receive.expect.purpose, receive.waiting, waited)
         actor.trace.append(identities(arrivals))
 
     # Between rounds

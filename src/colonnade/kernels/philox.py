@@ -58,17 +58,19 @@ def _fill(words, first, upper, key):  # type: ignore[no-untyped-def]
     fill_words(words, first, upper, key)
 
 
-def uniform_words(key: StreamKey, count: int) -> NDArray[np.uint64]:
-    """Return the first ``count`` 64-bit words of a stream, each uniform.
+def uniform_words(key: StreamKey, count: int, first: int = 0) -> NDArray[np.uint64]:
+    """Return ``count`` 64-bit words of a stream, each uniform, from word 4 ``first`` on.
 
     >>> from colonnade.streams import StreamKey
     >>> key = StreamKey(seed=1, origin="bank", purpose="example", round=0)
     >>> bool((uniform_words(key, 5)[:3] == uniform_words(key, 3)).all())
     True
+    >>> bool((uniform_words(key, 12)[8:] == uniform_words(key, 4, first=2)).all())
+    True
     """
     words = np.empty(-(-count // 4) * 4, dtype=np.uint64)
     philox, upper = key.words()
-    _fill(words, np.uint64(0), np.uint64(upper), np.uint64(philox))
+    _fill(words, np.uint64(2 * first), np.uint64(upper), np.uint64(philox))
     return words[:count]
 
 

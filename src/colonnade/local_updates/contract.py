@@ -132,8 +132,16 @@ class _Half(Protocol):
         """How many batches it remembers at most from one round to the next."""
         return 0
 
+    @property
+    def held_back(self) -> bool:
+        """Whether a batch is left that could serve for a step, were there no bound on steps."""
+        return False
+
     def report(self) -> Mapping[str, float]:
-        """Return what is to be known of the steps since the last report, for the history."""
+        """Return what is to be known of the steps since the last report, for the history.
+
+        How many there were is known without.
+        """
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -154,7 +162,8 @@ class PartySteps(_Half, Protocol):
     def steps(self, key: StreamKey) -> Iterable[PartyStep]:
         """Return the steps to take now; each is taken before the next is asked for.
 
-        ``key`` is for what is drawn.
+        Asked again before the next batch is added, it returns those that are left. ``key`` is for
+        what is drawn.
         """
         return ()
 
@@ -181,7 +190,8 @@ class HolderSteps(_Half, Protocol):
     def steps(self, key: StreamKey) -> Iterable[HolderStep]:
         """Return the steps to take now; each is taken before the next is asked for.
 
-        ``key`` is for what is drawn.
+        Asked again before the next batch is added, it returns those that are left. ``key`` is for
+        what is drawn.
         """
         return ()
 

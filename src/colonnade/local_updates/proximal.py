@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,7 @@ class _InParts(PartySteps):
     def __init__(self, policy: Proximal) -> None:
         self._policy = policy
         self._batch: PartyBatch | None = None
+        self._taken = 0  # steps on it
 
     @property
     def memory(self) -> int:
@@ -126,14 +128,15 @@ class _InParts(PartySteps):
 
     def add(self, batch: PartyBatch) -> None:
         """Take the batch in place of the last one."""
-        self._batch = batch
+        self._batch, self._taken = batch, 0
 
     def steps(self, key: StreamKey) -> Iterator[PartyStep]:
         """Yield a step for each part."""
         batch = self._batch
         if batch is None:
             return
-        for part in self._policy.parts(len(batch.rows), key):
+        for part in islice(self._policy.parts(len(batch.rows), key), self._taken, None):
+            self._taken += 1
             scale = len(batch.rows) / len(part)
             pull = self._policy.pull / len(part)
             derivative, sent = batch.derivative[part], batch.sent[part]
@@ -141,13 +144,14 @@ class _InParts(PartySteps):
         self._batch = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the batch."""
-        return {"batch": None if self._batch is None else vars(self._batch)}
+        """Return the batch, and how many steps were taken on it."""
+        return {"batch": None if self._batch is None else vars(self._batch), "taken": self._taken}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore it."""
         batch = state["batch"]
         self._batch = None if batch is None else PartyBatch(**batch)
+        self._taken = state["taken"]
 
 
 def _held(direction: Tensor, sent: Tensor, pull: float, fresh: Tensor) -> Tensor:

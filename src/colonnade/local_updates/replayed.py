@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,7 @@ class _Replaying(HolderSteps):
     def __init__(self, steps: int, batches: int) -> None:
         self._steps = steps
         self._most = batches
+        self._left = 0
         self._remembered: list[HolderStep] = []
 
     @property
@@ -80,23 +81,27 @@ class _Replaying(HolderSteps):
 
     def add(self, batch: HolderBatch) -> None:
         """Remember the batch, and forget the oldest where they are too many."""
+        self._left = self._steps
         last = HolderStep(batch.rows, batch.collected)
         self._remembered = [*self._remembered, last][-self._most :]
 
-    def steps(self, key: StreamKey) -> Iterable[HolderStep]:
-        """Return batches in an order drawn from ``key``, each as often as the others, or almost."""
+    def steps(self, key: StreamKey) -> Iterator[HolderStep]:
+        """Yield batches in an order drawn from ``key``, each as often as the others, or almost."""
         kept = self._remembered
-        if not kept:
-            return []
-        order = permutation(key, len(kept))
-        return [kept[order[step % len(kept)]] for step in range(self._steps)]
+        order = permutation(key, len(kept)) if kept else ()
+        while self._left:
+            step = kept[order[(self._steps - self._left) % len(kept)]]
+            self._left -= 1
+            yield step
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the batches."""
-        return {"batches": [(kept.rows, kept.collected.state_dict()) for kept in self._remembered]}
+        """Return the batches, and how many steps are left."""
+        batches = [(kept.rows, kept.collected.state_dict()) for kept in self._remembered]
+        return {"batches": batches, "left": self._left}
 
     def load_state_dict(
         self, state: Mapping[str, Any], recalled: Callable[[Mapping[str, Any]], Collected]
     ) -> None:
         """Restore them."""
         self._remembered = [HolderStep(rows, recalled(kept)) for rows, kept in state["batches"]]
+        self._left = state["left"]

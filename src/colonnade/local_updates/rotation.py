@@ -71,13 +71,9 @@ class Rotation(Generic[T]):
 
     def draw(self) -> T | None:
         """Return the batch of the next local step; None where there is no step now."""
-        if self._since >= self.reuses and not self.bursts:
+        if self._bounded:
             return None
-        rested = [
-            entry
-            for entry in self._entries
-            if entry.last is None or self.steps - entry.last >= self.capacity
-        ]
+        rested = self._rested()
         if not rested:
             self.bubbles += bool(self._entries)
             return None
@@ -88,6 +84,22 @@ class Rotation(Generic[T]):
         self._since += 1
         self._drop(lambda each: each.uses >= self.reuses)
         return entry.batch
+
+    @property
+    def held_back(self) -> bool:
+        """Whether a batch has rested and is left, but R steps followed the last insertion."""
+        return self._bounded and bool(self._rested())
+
+    @property
+    def _bounded(self) -> bool:
+        return self._since >= self.reuses and not self.bursts
+
+    def _rested(self) -> list[_Entry[T]]:
+        return [
+            entry
+            for entry in self._entries
+            if entry.last is None or self.steps - entry.last >= self.capacity
+        ]
 
     def _drop(self, unwanted: Callable[[_Entry[T]], bool]) -> None:
         kept = []

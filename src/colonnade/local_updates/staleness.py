@@ -20,10 +20,15 @@ def cosines(fresh: Tensor, stale: Tensor) -> Tensor:
     >>> cosines(torch.tensor([[3.0, 4.0], [1.0, 0.0]]), torch.tensor([[6.0, 8.0], [0.0, 0.0]]))
     tensor([1., 0.])
     """
-    lengths = (torch.linalg.vector_norm(x, dim=1, keepdim=True) for x in (fresh, stale))
-    one, other = (x / length for x, length in zip((fresh, stale), lengths, strict=True))
-    found: Tensor = (one * other).sum(dim=1).nan_to_num(0.0).clamp(-1.0, 1.0)
-    return found
+    found: Tensor = (_directions(fresh) * _directions(stale)).sum(dim=1)
+    return found.nan_to_num(0.0).clamp(-1.0, 1.0)
+
+
+def _directions(rows: Tensor) -> Tensor:
+    # Squares of very small or large components would leave float32: the largest is made 1 first.
+    rows = rows / rows.abs().amax(dim=1, keepdim=True)
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / lengths
 
 
 class Cosines:

@@ -124,24 +124,29 @@ class _Workset(Generic[B]):
         self._rotation: Rotation[B] = Rotation(policy.capacity, policy.reuses, policy.bursts)
         least = policy.min_cosine
         self._cosines = None if least is None else Cosines(least)
-        self._told = (0, 0, 0, 0)
+        self._told = (0, 0, 0)
 
     @property
     def memory(self) -> int:
         """So many batches."""
         return self._rotation.capacity
 
+    @property
+    def held_back(self) -> bool:
+        """Whether a batch is left, but R steps followed the last exact one."""
+        return self._rotation.held_back
+
     def add(self, batch: B) -> None:
         """Insert the batch, in place of what is too old."""
         self._rotation.insert(batch.round, batch)
 
     def report(self) -> dict[str, float]:
-        """Return steps, bubbles, uses of each batch that was dropped, and how stale rows were."""
+        """Return bubbles, uses of each batch that was dropped, and how stale rows were."""
         rotation = self._rotation
-        now = (rotation.steps, rotation.bubbles, rotation.dropped, rotation.uses)
-        steps, bubbles, dropped, uses = (a - b for a, b in zip(now, self._told, strict=True))
+        now = (rotation.bubbles, rotation.dropped, rotation.uses)
+        bubbles, dropped, uses = (a - b for a, b in zip(now, self._told, strict=True))
         self._told = now
-        values: dict[str, float] = {"local_steps": steps, "bubbles": bubbles}
+        values: dict[str, float] = {"bubbles": bubbles}
         if dropped:
             values["uses_per_batch"] = uses / dropped
         return values | ({} if self._cosines is None else self._cosines.report())
@@ -174,7 +179,8 @@ class _PartyWorkset(_Workset[PartyBatch], PartySteps):
     def _direction(self, batch: PartyBatch, fresh: Tensor) -> Tensor:
         if self._cosines is None:
             return batch.derivative
-        return self._cosines.weights(fresh, batch.sent).unsqueeze(1) * batch.derivative
+        weights = self._cosines.weights(fresh, batch.sent).unsqueeze(1)
+        return torch.where(weights == 0, 0.0, weights * batch.derivative)
 
     def _packed(self, batch: PartyBatch) -> dict[str, Any]:
         return dict(vars(batch))

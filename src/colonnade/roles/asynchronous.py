@@ -19,46 +19,36 @@ bit.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Sequence
+from functools import partial
 
-from colonnade.effects import Expect, Ready, Receive, Work
+from colonnade.effects import Purpose, Work
+from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
+from colonnade.local_updates import HolderStep
+from colonnade.metrics import Metric
 from colonnade.models import take
+from colonnade.roles.local_steps import Meanwhile
 from colonnade.roles.split import SKIPPED, SplitLabelHolder, SplitParty
 from colonnade.uplinks import Moment
 
 __all__ = ["AsynchronousLabelHolder", "AsynchronousParty"]
-
-S = TypeVar("S")
-
-
-async def _meanwhile(
-    expect: Expect, steps: Iterable[S], take_it: Callable[[S, int], Awaitable[None]]
-) -> int:
-    """Take steps until a ``Receive`` of ``expect`` would return at once; return how many."""
-    taken = 0
-    upcoming = iter(steps)
-    while not await Ready(expect):
-        step = next(upcoming, None)
-        if step is None:
-            break
-        await take_it(step, 2 + taken)  # the first step of a round is the exact one
-        taken += 1
-    return taken
 
 
 class AsynchronousParty(SplitParty):
     """A party in the asynchronous exchange; parameters as of ``SplitParty``."""
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        embedding = await self._uplink.upload(self.bottom, rows, moment, self._saliency)
+        steps = self._steps.steps(self._draws())
+        local = Meanwhile(self._steps, steps, partial(self._take, self.round))
+        embedding = await local.during(
+            self._uplink.upload(self.bottom, rows, moment, self._saliency)
+        )
         sent = embedding.detach()
-        taken = await _meanwhile(self._answer(), self._steps.steps(self._draws()), self._take)
-        answer = (await Receive(self._answer())).only
+        answer = (await local.receive(self._answer())).only
         if answer.kind == SKIPPED:
             return
-        if taken:
+        if local.taken:
             embedding = await Work(
                 "forward",
                 lambda: self.bottom(take(self._features, rows), training=True),
@@ -72,6 +62,22 @@ class AsynchronousLabelHolder(SplitLabelHolder):
     """The label holder in the asynchronous exchange; parameters as of ``SplitLabelHolder``."""
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
+        local = self._local = self._meanwhile(self.round)
+        await local.until(self._uplink.expect(moment))
+        own, before = await self._own(rows, moment), local.taken
+        collected = await local.during(self._uplink.collect(rows, moment))
+        if local.taken > before:  # the uplink asked twice, and its own part has moved on
+            own = await self._own(rows, moment)
+        await self._answer(collected, own, rows, moment)
+
+    async def _evaluated(self, held_out: HeldOut, metrics: Sequence[Metric]) -> dict[str, float]:
+        if not self.done():
+            *_, (_, last) = held_out.moments(self.round, Purpose.EVALUATION)
+            local = self._meanwhile(self.round - 1, self._local.taken)
+            await local.until(self._uplink.expect(last))
+        return await super()._evaluated(held_out, metrics)
+
+    def _meanwhile(self, round: int, taken: int = 0) -> Meanwhile[HolderStep]:
+        """Return the steps that there are now, which count as those of ``round``."""
         steps = self._steps.steps(self._draws())
-        await _meanwhile(self._uplink.expect(moment), steps, self._take)
-        await self._exchange(rows, moment)
+        return Meanwhile(self._steps, steps, partial(self._take, round), taken)

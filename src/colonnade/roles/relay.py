@@ -86,21 +86,17 @@ class RelayParty(TrainingParty):
         fuse = await self._others.receive(self._uplink, rows, moment)
         arrivals = await Receive(Expect(TOP, self.round, (self._label_holder,)))
         await Work("decode", lambda: self._take_top(arrivals.only.body, moment), self.round, rows=1)
-        for step in range(self._steps):
-            await Work(
-                "local_step",
-                partial(self._local_step, embedding, fuse, rows),
-                self.round,
-                step=step + 1,
-                rows=len(rows),
-            )
-            embedding = None  # the next steps have one of their own
+        exact = partial(self._step, embedding, fuse, rows)
+        await Work("local_step", exact, self.round, step=1, rows=len(rows))
+        again = partial(self._step, None, fuse, rows)  # with an embedding of its own
+        for number in range(2, self._steps + 1):
+            await self._local_steps.take(again, self.round, number, rows)
 
     def _take_top(self, body: bytes, moment: Moment) -> None:
         key = moment.key(self._seed, self._label_holder, TOP)
         put_parameters(self._top.module, self._top_link.receive(body, _ONE, key)[0])
 
-    def _local_step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
+    def _step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
         """Take a step on its own parameters; the first one has the embedding that was sent."""
         if embedding is None:
             embedding = self.bottom(take(self._features, rows), training=True)
@@ -166,26 +162,24 @@ class RelayLabelHolder(TrainingLabelHolder):
         body = await Work("encode", lambda: self._encode_top(moment), self.round, rows=1)
         for party in self._parties:
             await Send(party, TOP, self.round, body)
-        for step in range(self._steps):
-            await Work(
-                "local_step",
-                partial(self._local_step, collected, own, rows, step),
-                self.round,
-                step=step + 1,
-                rows=len(rows),
-            )
-            own = None  # the next steps have one of their own
+        exact = partial(self._step, collected, own, rows, exact=True)
+        await Work("local_step", exact, self.round, step=1, rows=len(rows))
+        again = partial(self._step, collected, None, rows)  # with an embedding of its own
+        for number in range(2, self._steps + 1):
+            await self._local_steps.take(again, self.round, number, rows)
 
     def _encode_top(self, moment: Moment) -> bytes:
         key = moment.key(self._seed, self.name, TOP)
         return self._top_link.send(parameter_vector(self.top.module)[None], _ONE, key)
 
-    def _local_step(self, collected: Collected, own: Tensor | None, rows: Rows, step: int) -> None:
+    def _step(
+        self, collected: Collected, own: Tensor | None, rows: Rows, exact: bool = False
+    ) -> None:
         """Take a step on top and own bottom; the first one has the embedding that was sent."""
         if own is None:
             own = self._embed(rows)
         mean_loss = self._backpropagate(collected.fuse(own), rows)
-        if step == 0:
+        if exact:
             self._note(mean_loss, rows)
         self._update()
 

@@ -22,6 +22,7 @@ from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Learner, parameter_count, take
 from colonnade.organisations import check_rows
 from colonnade.roles.evaluate import evaluated, upload
+from colonnade.roles.local_steps import LocalSteps
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.uplinks import Moment
 
@@ -60,6 +61,7 @@ class TrainingParty(ABC):
         self._seed = layout.seed
         self._stopped = False
         self._best = BestParts([self.bottom])
+        self._local_steps = LocalSteps(agreement)
 
     @property
     def peers(self) -> Sequence[str]:
@@ -83,6 +85,7 @@ class TrainingParty(ABC):
             if self._evaluation.due(self.round):
                 await self._upload(self._evaluation.watched)
                 await self._obey()
+            if self._evaluation.due(self.round) or self.done():
                 await self._tell()
             if self.done():
                 self._best.put_back()
@@ -100,7 +103,7 @@ class TrainingParty(ABC):
 
     def _progress(self) -> Mapping[str, float]:
         """Return what is reported beside each evaluation; where it is nothing, there is none."""
-        return {}
+        return self._local_steps.report()
 
     async def _tell(self) -> None:
         if values := self._progress():
@@ -129,6 +132,7 @@ class TrainingParty(ABC):
             "uplink": self._uplink.state_dict(),
             "stopped": self._stopped,
             "best": self._best.state_dict(),
+            "local_steps": self._local_steps.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -138,6 +142,7 @@ class TrainingParty(ABC):
         self._uplink.load_state_dict(state["uplink"])
         self._stopped = state["stopped"]
         self._best.load_state_dict(state["best"])
+        self._local_steps.load_state_dict(state["local_steps"])
 
 
 class TrainingLabelHolder(ABC):
@@ -182,6 +187,7 @@ class TrainingLabelHolder(ABC):
         self._loss_rows = 0
         self._stopped = False
         self._best = BestParts(self._learners())
+        self._local_steps = LocalSteps(agreement)
 
     @property
     def peers(self) -> Sequence[str]:
@@ -327,7 +333,7 @@ class TrainingLabelHolder(ABC):
 
     def _progress(self) -> Mapping[str, float]:
         """Return what is reported beside each evaluation besides the metrics."""
-        return {}
+        return self._local_steps.report()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
@@ -339,6 +345,7 @@ class TrainingLabelHolder(ABC):
             "loss": [self._loss_sum, self._loss_rows],
             "stopped": self._stopped,
             "best": self._best.state_dict(),
+            "local_steps": self._local_steps.state_dict(),
             "judge": {} if self._judge is None else self._judge.state_dict(),
         }
 
@@ -352,5 +359,6 @@ class TrainingLabelHolder(ABC):
         self._loss_sum, self._loss_rows = state["loss"]
         self._stopped = state["stopped"]
         self._best.load_state_dict(state["best"])
+        self._local_steps.load_state_dict(state["local_steps"])
         if self._judge is not None:
             self._judge.load_state_dict(state["judge"])

@@ -82,7 +82,7 @@ class SplitParty(TrainingParty):
         derivative = await self._exact_step(embedding, sent, answer.body, rows, moment)
         again = [PartyStep(rows, lambda fresh: derivative)] * self._repeats
         for number, step in enumerate(chain(again, self._steps.steps(self._draws())), start=2):
-            await self._take(step, number)
+            await self._take(self.round, step, number)
 
     def _answer(self) -> Expect:
         """Return what is expected of the label holder in this round."""
@@ -106,9 +106,9 @@ class SplitParty(TrainingParty):
         self._steps.add(PartyBatch(self.round, rows, sent, derivative))
         return derivative
 
-    async def _take(self, step: PartyStep, number: int) -> None:
+    async def _take(self, round: int, step: PartyStep, number: int) -> None:
         take_it = partial(self._local_step, step)
-        await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
+        await self._local_steps.take(take_it, round, number, step.rows)
 
     def _update(
         self, embedding: Tensor, sent: Tensor, body: bytes, rows: Rows, moment: Moment
@@ -123,7 +123,7 @@ class SplitParty(TrainingParty):
         return derivative
 
     def _progress(self) -> Mapping[str, float]:
-        return self._steps.report()
+        return {**super()._progress(), **self._steps.report()}
 
     def _local_step(self, step: PartyStep) -> None:
         embedding = self.bottom(take(self._features, step.rows), training=True)
@@ -168,20 +168,22 @@ class SplitLabelHolder(TrainingLabelHolder):
         }
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        batch = await self._exchange(rows, moment)
+        own = await self._own(rows, moment)
+        collected = await self._uplink.collect(rows, moment)
+        batch = await self._answer(collected, own, rows, moment)
         again = [HolderStep(rows, batch.collected)] * self._repeats
         for number, step in enumerate(chain(again, self._steps.steps(self._draws())), start=2):
-            await self._take(step, number)
+            await self._take(self.round, step, number)
 
     def _draws(self) -> StreamKey:
         """Return what is drawn from for the local steps of this round."""
         # Called after the first policy that drew; another word would change what Replayed draws.
         return StreamKey(self._seed, self.name, "replayed", self.round)
 
-    async def _exchange(self, rows: Rows, moment: Moment) -> HolderBatch:
-        """Collect embeddings, send derivatives, and take the exact step."""
-        own = await self._own(rows, moment)
-        collected = await self._uplink.collect(rows, moment)
+    async def _answer(
+        self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
+    ) -> HolderBatch:
+        """Send derivatives, and take the exact step."""
         derivatives, bodies = await Work(
             "top",
             lambda: self._derive(collected, own, rows, moment),
@@ -200,9 +202,9 @@ class SplitLabelHolder(TrainingLabelHolder):
         self._steps.add(batch)
         return batch
 
-    async def _take(self, step: HolderStep, number: int) -> None:
+    async def _take(self, round: int, step: HolderStep, number: int) -> None:
         take_it = partial(self._local_step, step)
-        await Work("local_step", take_it, self.round, step=number, rows=len(step.rows))
+        await self._local_steps.take(take_it, round, number, step.rows)
 
     def _derive(
         self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
@@ -218,7 +220,7 @@ class SplitLabelHolder(TrainingLabelHolder):
         return derivatives, bodies
 
     def _progress(self) -> Mapping[str, float]:
-        return self._steps.report()
+        return {**super()._progress(), **self._steps.report()}
 
     def _local_step(self, step: HolderStep) -> None:
         own = self._embed(step.rows)

@@ -9,7 +9,7 @@ from colonnade.tables.frames import as_frame
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.labels import EncodedLabels, encode_labels
 from colonnade.tables.read import read_table
-from colonnade.tables.splitting import HashSplit, IdSplit, Splitting
+from colonnade.tables.splitting import HashSplit, IdSplit, LastRows, RowSplit, Splitting
 from colonnade.tables.stored import StoredTable
 from colonnade.tables.transformer import TableTransformer
 from colonnade.tables.vertical import VerticalTables, vertical_tables
@@ -21,6 +21,8 @@ __all__ = [
     "HashSplit",
     "IdForm",
     "IdSplit",
+    "LastRows",
+    "RowSplit",
     "Splitting",
     "StoredTable",
     "TableTransformer",

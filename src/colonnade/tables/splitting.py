@@ -1,4 +1,4 @@
-"""Who is for training, validation and test: by a hash of the id, or by lists of ids.
+"""Who is for training, validation and test: by a hash of the id, by lists of ids, by row numbers.
 
 By a hash, a person's part depends on the seed and on the person alone. It stays when other people
 come or go, and it is the same for every organisation that knows the seed and the id. Who is for
@@ -9,7 +9,7 @@ each other, also by the same seed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
@@ -19,10 +19,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.kernels.philox import uniform_words
+from colonnade.streams import StreamKey
 from colonnade.tables.frames import as_series
 from colonnade.tables.names import listed
 
-__all__ = ["HashSplit", "IdSplit", "Parts", "Splitting"]
+__all__ = ["HashSplit", "IdSplit", "LastRows", "Parts", "RowSplit", "Splitting"]
 
 Parts: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Rows for training, for validation and for test, each in ascending order."""
@@ -75,18 +77,8 @@ class HashSplit:
     purpose: str = ""
 
     def __post_init__(self) -> None:
-        for name, share in (("validation", self.validation), ("test", self.test)):
-            number = isinstance(share, int | float) and not isinstance(share, bool)
-            if not number or not 0 <= share < 1:
-                raise ConfigurationError(f"{name} must be a share from 0 to below 1, not {share!r}")
-        if self.validation + self.test >= 1:
-            raise ConfigurationError(
-                f"validation and test are {self.validation} + {self.test} of the people; "
-                "together they must leave some for training"
-            )
-        whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
-        if not whole or not -(2**63) <= self.seed < 2**63:
-            raise ConfigurationError(f"seed must be a signed 64-bit integer, not {self.seed!r}")
+        _check_shares(self.validation, self.test)
+        _check_seed(self.seed)
 
     def rows(self, ids: pl.Series) -> Parts:
         """Return the rows of each part.
@@ -99,21 +91,9 @@ class HashSplit:
         words = self._words(ids)
         if self.purpose:
             words = _keyed(words, f"for {self.purpose}")
-        is_test = _uniform(words) < self.test
-        share = self.validation / (1 - self.test)
-        is_validation = ~is_test & (_uniform(_keyed(words, "validation")) < share)
-        parts = _parts(is_validation, is_test)
-        shares = (1 - self.validation - self.test, self.validation, self.test)
-        for name, share, part in zip(
-            ("training", "validation", "test"), shares, parts, strict=True
-        ):
-            if share > 0 and len(part) == 0:
-                none = "" if name == "training" else " (or 0 for none)"
-                raise DataError(
-                    f"none of {len(words)} people is for {name}, whose share is {share:.3g}; "
-                    f"give it a greater share{none}, more people, or another seed"
-                )
-        return parts
+        return _shared(
+            lambda first, last: words[first:last], len(words), self.validation, self.test
+        )
 
     def _words(self, ids: pl.Series) -> NDArray[np.uint64]:
         """Return 64 uniform bits for each id."""
@@ -127,6 +107,112 @@ class HashSplit:
             ]
             words[first : first + _AT_ONCE] = np.frombuffer(b"".join(digests), dtype="<u8")
         return words
+
+
+@dataclass(frozen=True)
+class RowSplit:
+    """A row's part by a hash of seed and row number: as ``HashSplit``, for a great many rows.
+
+    Ids are not looked at, only how many there are, so it takes a second where ``HashSplit`` takes
+    minutes. Word i of a stream of ``kernels/philox.py`` stands for the hash of row i.
+
+    Parameters
+    ----------
+    validation, test
+        Shares, each at least 0, together below 1; with 0 the part is empty.
+    seed
+        A signed 64-bit integer.
+
+    Raises
+    ------
+    ConfigurationError
+        If shares or seed cannot be used.
+
+    Examples
+    --------
+    >>> [len(part) for part in RowSplit(validation=0.1, test=0.2).rows(pl.Series(range(10_000)))]
+    [6916, 1049, 2035]
+    """
+
+    validation: float = 0.1
+    test: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_shares(self.validation, self.test)
+        _check_seed(self.seed)
+
+    def rows(self, ids: pl.Series) -> Parts:
+        """Return the rows of each part.
+
+        Raises
+        ------
+        DataError
+            If a part with a share of its own, or training, gets nobody.
+        """
+        key = StreamKey(self.seed, "", "split", 0)
+        return _shared(
+            lambda first, last: uniform_words(key, last - first, first // 4),
+            len(ids),
+            self.validation,
+            self.test,
+        )
+
+
+@dataclass(frozen=True)
+class LastRows:
+    """The last rows are for test, and those before them for validation: for rows in time's order.
+
+    Parameters
+    ----------
+    validation, test
+        Shares, each at least 0, together below 1; with 0 the part is empty.
+    others
+        Divides the rows before the test rows, in place of ``validation``.
+
+    Raises
+    ------
+    ConfigurationError
+        If shares cannot be used, or ``others`` comes with a share for validation.
+
+    Examples
+    --------
+    >>> LastRows(validation=0.2, test=0.4).rows(pl.Series(range(5)))
+    (array([0, 1]), array([2]), array([3, 4]))
+    >>> LastRows(test=0.5, others=RowSplit(validation=0.25, test=0)).rows(pl.Series(range(12)))
+    (array([2, 4, 5]), array([0, 1, 3]), array([ 6,  7,  8,  9, 10, 11]))
+    """
+
+    validation: float = 0.0
+    test: float = 0.2
+    others: Splitting | None = None
+
+    def __post_init__(self) -> None:
+        _check_shares(self.validation, self.test)
+        if self.others is not None and self.validation:
+            raise ConfigurationError(
+                "validation is a share of the last rows before those for test, and others divides "
+                "them otherwise; say one of the two"
+            )
+
+    def rows(self, ids: pl.Series) -> Parts:
+        """Return the rows of each part.
+
+        Raises
+        ------
+        DataError
+            If a part with a share of its own, or training, gets nobody.
+        """
+        count = len(ids)
+        test, validation = round(self.test * count), round(self.validation * count)
+        if self.others is not None:
+            train, chosen, further = self.others.rows(ids[: count - test])
+            return train, chosen, np.concatenate([further, np.arange(count - test, count)])
+        order = np.arange(count)
+        first, second = count - test - validation, count - test
+        parts = order[:first], order[first:second], order[second:]
+        _check_parts(parts, (1.0, self.validation, self.test), count)
+        return parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +280,50 @@ class IdSplit:
             )
         found: NDArray[np.bool_] = ids.is_in(wanted.implode()).to_numpy()
         return found
+
+
+def _check_shares(validation: float, test: float) -> None:
+    for name, share in (("validation", validation), ("test", test)):
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not number or not 0 <= share < 1:
+            raise ConfigurationError(f"{name} must be a share from 0 to below 1, not {share!r}")
+    if validation + test >= 1:
+        raise ConfigurationError(
+            f"validation and test are {validation} + {test} of the people; "
+            "together they must leave some for training"
+        )
+
+
+def _check_seed(seed: int) -> None:
+    whole = isinstance(seed, int) and not isinstance(seed, bool)
+    if not whole or not -(2**63) <= seed < 2**63:
+        raise ConfigurationError(f"seed must be a signed 64-bit integer, not {seed!r}")
+
+
+def _shared(
+    words: Callable[[int, int], NDArray[np.uint64]], count: int, validation: float, test: float
+) -> Parts:
+    """Return the rows of each part, by a word for each, of which some are asked for at a time."""
+    is_test, is_validation = np.empty((2, count), dtype=np.bool_)
+    for first in range(0, count, _AT_ONCE):
+        some = words(first, min(first + _AT_ONCE, count))
+        part = slice(first, first + len(some))
+        is_test[part] = _uniform(some) < test
+        chosen = _uniform(_keyed(some, "validation")) < validation / (1 - test)
+        is_validation[part] = ~is_test[part] & chosen
+    parts = _parts(is_validation, is_test)
+    _check_parts(parts, (1 - validation - test, validation, test), count)
+    return parts
+
+
+def _check_parts(parts: Parts, shares: tuple[float, float, float], count: int) -> None:
+    for name, share, part in zip(("training", "validation", "test"), shares, parts, strict=True):
+        if share > 0 and len(part) == 0:
+            none = "" if name == "training" else " (or 0 for none)"
+            raise DataError(
+                f"none of {count} people is for {name}, whose share is {share:.3g}; "
+                f"give it a greater share{none}, more people, or another seed"
+            )
 
 
 def _keyed(words: NDArray[np.uint64], purpose: str) -> NDArray[np.uint64]:

@@ -1,0 +1,270 @@
+"""Rows of separated text to codes, numbers and labels, a block of bytes at a time.
+
+A category's code in [1, buckets) is a hash of its bytes as they are written, so it is the same on
+every machine: FNV-1a of 64 bits (Fowler, Noll and Vo), begun at a number of the column's own, then
+the finaliser of MurmurHash3 (Appleby, 2011), h, and
+
+    code = 1 + ((h >> 32) (buckets - 1) >> 32).
+
+Code 0 is a missing one. A number x is sign(x) log(1 + |x|), or x itself; a missing one is 0. A
+quote counts where it begins a cell; within quotes separators and line ends are text, and two quotes
+are one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+__all__ = [
+    "BAD_CELLS",
+    "BAD_LABEL",
+    "BAD_NUMBER",
+    "CATEGORY",
+    "LABEL",
+    "LOGARITHM",
+    "NUMBER",
+    "OPEN_QUOTE",
+    "SKIPPED",
+    "beginning_of_hashes",
+    "encode_cells",
+]
+
+SKIPPED, LABEL, NUMBER, LOGARITHM, CATEGORY = range(5)
+"""What a column is."""
+
+BAD_CELLS, BAD_LABEL, BAD_NUMBER, OPEN_QUOTE = range(1, 5)
+"""What can be wrong with a row."""
+
+_OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_32, _33, _ONE = np.uint64(32), np.uint64(33), np.uint64(1)
+_POWERS = np.array([10.0**n for n in range(23)])  # all that are exact in 53 bits
+_EXACT = 2**53
+_DIGITS = 18  # of a mantissa; what follows is beyond 53 bits
+_LARGEST = 3.4028234e38  # of float32
+
+
+@njit(inline="always")
+def _hash(text, start, stop, begun):  # type: ignore[no-untyped-def]  # numba infers the types
+    h = begun
+    for i in range(start, stop):
+        h = (h ^ np.uint64(text[i])) * _PRIME
+    return h
+
+
+@njit(inline="always")
+def _mixed(h):  # type: ignore[no-untyped-def]
+    h = (h ^ (h >> _33)) * _MIX_1
+    h = (h ^ (h >> _33)) * _MIX_2
+    return h ^ (h >> _33)
+
+
+@njit(inline="always")
+def _number(text, start, stop):  # type: ignore[no-untyped-def]
+    """Return a decimal number, and whether it is one that float32 holds."""
+    i = start
+    negative = text[i] == 45
+    if negative or text[i] == 43:
+        i += 1
+    digits, seen, scale, point = 0, 0, 0, False
+    mantissa: Any = np.int64(0)
+    while i < stop:
+        byte = text[i]
+        if 48 <= byte <= 57:
+            seen += 1
+            if digits < _DIGITS:
+                mantissa = mantissa * 10 + (np.int64(byte) - 48)
+                digits += mantissa > 0
+                scale -= point
+            else:
+                scale += not point
+        elif byte == 46 and not point:
+            point = True
+        else:
+            break
+        i += 1
+    if seen == 0:
+        return 0.0, False
+    if i < stop:
+        if text[i] != 101 and text[i] != 69:
+            return 0.0, False
+        i += 1
+        down = i < stop and text[i] == 45
+        if i < stop and (down or text[i] == 43):
+            i += 1
+        if i == stop:
+            return 0.0, False
+        power: Any = np.int64(0)
+        while i < stop:
+            if not 48 <= text[i] <= 57:
+                return 0.0, False
+            power = min(power * 10 + (np.int64(text[i]) - 48), np.int64(100_000))
+            i += 1
+        scale += -power if down else power
+    value = float(mantissa)
+    if mantissa == 0 or scale == 0:
+        pass
+    elif mantissa < _EXACT and -22 <= scale <= 22:
+        value = value * _POWERS[scale] if scale > 0 else value / _POWERS[-scale]
+    else:
+        while scale > 0 and value <= _LARGEST:
+            step = min(scale, 22)
+            value, scale = value * _POWERS[step], scale - step
+        while scale < 0 and value > 0.0:
+            step = min(-scale, 22)
+            value, scale = value / _POWERS[step], scale + step
+    return (-value if negative else value), value <= _LARGEST
+
+
+@njit(inline="always")
+def _spelling(text, start, stop, spellings, ends, first, last):  # type: ignore[no-untyped-def]
+    """Return which of these spellings a cell is, or -1."""
+    for which in range(first, last):
+        begin = ends[which - 1] if which else 0
+        if ends[which] - begin != stop - start:
+            continue
+        same = True
+        for i in range(stop - start):
+            if spellings[begin + i] != text[start + i]:
+                same = False
+                break
+        if same:
+            return which
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def encode_cells(  # type: ignore[no-untyped-def]
+    text,
+    stop,
+    at_end,
+    separator,
+    kinds,
+    places,
+    endings,
+    begun,
+    buckets,
+    spellings,
+    ends,
+    missing,
+    scratch,
+    numbers,
+    codes,
+    labels,
+    found,
+):
+    """Encode whole rows until the text or the room for rows ends.
+
+    ``found`` becomes: rows, bytes of them, line ends in them, and of the first wrong row what is
+    wrong, in which column, how many cells it has, and where in the text the cell starts and stops.
+    """
+    columns = len(kinds)
+    row, at, lines = 0, 0, 0
+    found[:] = 0
+    while row < len(labels) and at < stop:
+        cell, i, breaks = 0, at, 0
+        problem, column, bad_start, bad_stop = 0, 0, 0, 0
+        whole = False
+        while True:
+            quoted = i < stop and text[i] == 34
+            begin = start = i
+            if quoted:
+                length, closed = 0, -1
+                i += 1
+                while i < stop:
+                    byte = text[i]
+                    if closed < 0 and byte == 34:
+                        if i + 1 < stop and text[i + 1] == 34:
+                            i += 1
+                        else:
+                            closed = length
+                            i += 1
+                            continue
+                    elif closed >= 0 and (byte == separator or byte == 10):
+                        break
+                    if byte == 10:
+                        breaks += 1
+                    scratch[length] = byte
+                    length += 1
+                    i += 1
+                if closed < 0 and at_end:
+                    problem, column, whole = OPEN_QUOTE, min(cell, columns - 1), True
+                    break
+                start, end, source = 0, length, scratch
+                if (i >= stop or text[i] == 10) and end > max(closed, 0) and scratch[end - 1] == 13:
+                    end -= 1
+            else:
+                while i < stop and text[i] != separator and text[i] != 10:
+                    i += 1
+                end, source = i, text
+                if (i >= stop or text[i] == 10) and end > start and text[end - 1] == 13:
+                    end -= 1
+            if i >= stop and not at_end:
+                break  # the rest of the cell is in the next block
+            over = i >= stop or text[i] == 10
+            empty = end == start
+            if over and cell == 0 and empty and not quoted and columns > 1:
+                whole = True
+                break  # an empty line: no cell at all
+            kind = kinds[cell] if cell < columns else SKIPPED
+            if kind != SKIPPED:
+                place = places[cell]
+                gone = empty or (
+                    missing > 0 and _spelling(source, start, end, spellings, ends, 0, missing) >= 0
+                )
+                if kind == CATEGORY:
+                    code = np.int32(0)
+                    if not gone:
+                        first = start
+                        if endings[cell] > 0 and end - endings[cell] > start:
+                            first = end - endings[cell]
+                        h = _mixed(_hash(source, first, end, begun[cell]))
+                        code = np.int32(_ONE + (((h >> _32) * (buckets[cell] - _ONE)) >> _32))
+                    codes[row, place] = code
+                elif kind == LABEL:
+                    which = _spelling(source, start, end, spellings, ends, missing, len(ends))
+                    labels[row] = which - missing
+                    if which < 0 and problem == 0:
+                        problem, column, bad_start, bad_stop = BAD_LABEL, cell, begin, i
+                else:
+                    value, fine = 0.0, True
+                    if not gone:
+                        value, fine = _number(source, start, end)
+                        if kind == LOGARITHM:
+                            value = math.copysign(math.log1p(abs(value)), value)
+                    numbers[row, place] = value
+                    if not fine and problem == 0:
+                        problem, column, bad_start, bad_stop = BAD_NUMBER, cell, begin, i
+            cell += 1
+            if over:
+                whole = True
+                break
+            i += 1
+        if not whole:
+            break
+        if cell != columns and problem != OPEN_QUOTE:
+            problem, bad_start, bad_stop = BAD_CELLS, 0, 0
+        if problem:
+            found[3], found[4], found[5] = problem, column, cell
+            found[6], found[7] = bad_start, bad_stop
+            break
+        row += 1
+        lines += breaks + 1
+        at = min(i + 1, stop)
+    found[0], found[1], found[2] = row, at, lines
+
+
+def beginning_of_hashes(column: str) -> int:
+    """Return what the hashes of a column begin with: FNV-1a of its name and a zero byte.
+
+    >>> beginning_of_hashes("C1") == beginning_of_hashes("C2")
+    False
+    """
+    h = int(_OFFSET)
+    for byte in column.encode() + b"\0":
+        h = (h ^ byte) * int(_PRIME) % 2**64
+    return h

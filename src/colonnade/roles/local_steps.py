@@ -1,0 +1,132 @@
+"""Steps without an exchange of their own, as roles take them: one after another, or meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from colonnade.agreement import Agreement
+from colonnade.effects import Arrivals, Effect, Expect, Ready, Receive, Work
+from colonnade.links import Rows
+
+__all__ = ["LocalSteps", "Meanwhile"]
+
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+T = TypeVar("T")
+
+
+class LocalSteps:
+    """An organisation's local steps, counted for its reports.
+
+    Parameters
+    ----------
+    agreement
+        Whose policy of local updates it is.
+    """
+
+    def __init__(self, agreement: Agreement) -> None:
+        self._any = bool(agreement.method.local_updates.kinds)
+        self._count = 0
+
+    async def take(self, step: Callable[[], None], round: int, number: int, rows: Rows) -> None:
+        """Take step ``number`` of a round, on some rows."""
+        await Work("local_step", step, round, step=number, rows=len(rows))
+        self._count += 1
+
+    def report(self) -> dict[str, float]:
+        """Return how many there were since the last report; nothing where there never is one."""
+        count, self._count = self._count, 0
+        return {"local_steps": count} if self._any else {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was counted since the last report."""
+        return {"count": self._count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        self._count = state["count"]
+
+
+class _Half(Protocol[S_co]):
+    """What is asked of a policy's half: see ``local_updates.contract``."""
+
+    @property
+    def held_back(self) -> bool: ...
+
+
+class Meanwhile(Generic[S]):
+    """The local steps of a round, one at a time while messages are under way.
+
+    A step that has begun is finished. When the policy has no step any more, or the messages are
+    there, the role goes on.
+
+    Parameters
+    ----------
+    half
+        The organisation's half of the policy.
+    steps
+        The steps that it has now.
+    take
+        Takes a step, by its number in the round; the first is the exact one.
+    taken
+        How many were taken before.
+    """
+
+    def __init__(
+        self,
+        half: _Half[S],
+        steps: Iterable[S],
+        take: Callable[[S, int], Awaitable[None]],
+        taken: int = 0,
+    ) -> None:
+        self._half = half
+        self._upcoming = iter(steps)
+        self._take = take
+        self.taken = taken
+
+    async def until(self, expect: Expect) -> None:
+        """Take steps until a ``Receive`` of ``expect`` would return at once."""
+        while not await Ready(expect):
+            step = next(self._upcoming, None)
+            if step is None:
+                break
+            await self._take(step, 2 + self.taken)
+            self.taken += 1
+
+    async def receive(self, expect: Expect) -> Arrivals:
+        """Take steps until the messages are there, and return these."""
+        return await self.during(_received(expect))
+
+    async def during(self, course: Awaitable[T]) -> T:
+        """Go through what the role does else, with steps whenever it waits for messages."""
+        return await _Filled(course, self._before)
+
+    async def _before(self, receive: Receive) -> None:
+        await self.until(receive.expect)
+        if self._half.held_back:
+            receive.waiting = "held back"
+
+
+async def _received(expect: Expect) -> Arrivals:
+    return await Receive(expect)
+
+
+class _Filled(Generic[T]):
+    """A course with something before each of its ``Receive``."""
+
+    def __init__(self, course: Awaitable[T], before: Callable[[Receive], Awaitable[None]]) -> None:
+        self._course = course
+        self._before = before
+
+    def __await__(self) -> Generator[Effect[Any], Any, T]:
+        course = self._course.__await__()
+        answer = None
+        while True:
+            try:
+                effect = course.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # the course's
+            if isinstance(effect, Receive):
+                yield from self._before(effect).__await__()
+            answer = yield effect

@@ -1,0 +1,281 @@
+"""Encoded rows on disk: plain arrays that are mapped into memory, and a manifest.
+
+A store is a folder. ``manifest.json`` says of what it was made and how; for each organisation there
+is a file of numbers (float32) and one of codes (int32), and one of labels (int64), row after row,
+least significant byte first. A batch touches the pages of its own rows only.
+
+It is written in a folder beside its place, flushed, and renamed; what an interrupted writer left
+there is taken away by the next. A store takes the place of another one, never of anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.outputs import MARK, SIGNATURE
+from colonnade.streamed.form import Form
+from colonnade.streamed.text import Encoded
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Store", "stored", "written"]
+
+_MANIFEST = "manifest.json"
+_FORMAT = 1
+_LABELS = "labels.i64"
+_WRITING = ".writing"
+_LONGEST = 2**20  # bytes of a manifest
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of encoded rows.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    rows
+        How many rows there are.
+    form
+        What of each is encoded.
+    """
+
+    folder: Path
+    rows: int
+    form: Form
+
+    def features(self) -> dict[str, dict[str, Tensor]]:
+        """Return each organisation's features: "numeric", "categorical", or both.
+
+        They are read-only: a model that writes into its whole table ends the process.
+        """
+        return {
+            party: {
+                kind: self._mapped(name, dtype, width)
+                for kind, name, dtype, width in _files_of(self.form, party)
+            }
+            for party in self.form.parties
+        }
+
+    def labels(self) -> Tensor:
+        """Return the labels."""
+        return self._mapped(_LABELS, "<i8", 0)
+
+    def _mapped(self, name: str, dtype: str, width: int) -> Tensor:
+        shape = (self.rows, width) if width else (self.rows,)
+        values = np.memmap(self.folder / name, dtype=dtype, mode="r", shape=shape)
+        with warnings.catch_warnings():
+            # A mapping that could be written to would count as memory that is in use.
+            warnings.filterwarnings("ignore", message=".*not writable")
+            return torch.from_numpy(values)
+
+
+def stored(folder: Path, identity: Mapping[str, Any], form: Form) -> Store | None:
+    """Return the store in a folder if it is of this and whole, None if there is none.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is something that is no store.
+    """
+    manifest = _manifest(folder)
+    if manifest is None or manifest.get("format") != _FORMAT:
+        return None
+    rows = manifest.get("rows")
+    same = manifest.get("identity") == json.loads(json.dumps(identity))
+    if not same or not isinstance(rows, int) or rows < 1:
+        return None
+    for name, size in _sizes(form, rows).items():
+        file = folder / name
+        if not file.is_file() or file.stat().st_size != size:
+            return None
+    return Store(folder, rows, form)
+
+
+def written(
+    folder: Path, identity: Mapping[str, Any], form: Form, blocks: Iterable[Encoded]
+) -> Store:
+    """Write a store and return it; or the one that another process has written meanwhile.
+
+    Parameters
+    ----------
+    folder
+        Where it shall be; another store there is replaced.
+    identity
+        Of what it is made, as JSON values; the first entry comes first in the manifest.
+    form
+        What of each row is encoded.
+    blocks
+        The rows.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is something that is no store, or it cannot be written.
+    DataError
+        If there is no row.
+    """
+    _manifest(folder)  # raises before the work, not after it
+    try:
+        with _work_folder(folder) as work:
+            done = stored(folder, identity, form)
+            if done is not None:
+                return done
+            rows = _write_rows(work, form, blocks)
+            manifest = {
+                **identity,
+                "by": SIGNATURE,
+                "format": _FORMAT,
+                "rows": rows,
+                "identity": identity,
+                "files": _sizes(form, rows),
+            }
+            with (work / _MANIFEST).open("w", encoding="utf-8") as file:
+                file.write(json.dumps(manifest, indent=1) + "\n")
+                _flush(file)
+            _put(work, folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder}, where the encoded rows go, cannot be written: {error.strerror or error}; "
+            "name another place in store"
+        ) from error
+    return Store(folder, rows, form)
+
+
+def _write_rows(work: Path, form: Form, blocks: Iterable[Encoded]) -> int:
+    """Write the arrays, each a file, and return how many rows there are."""
+    rows = 0
+    files = {name: (work / name).open("wb") for name in _sizes(form, 0)}
+    try:
+        for block in blocks:
+            rows += len(block.labels)
+            for party in form.parties:
+                own = {"numeric": form.numbers(party), "categorical": form.codes(party)}
+                values = {"numeric": block.numbers, "categorical": block.codes}
+                for kind, name, dtype, _ in _files_of(form, party):
+                    part = values[kind][:, own[kind]]
+                    files[name].write(np.ascontiguousarray(part, dtype=dtype).data)
+            files[_LABELS].write(np.ascontiguousarray(block.labels, dtype="<i8").data)
+        for file in files.values():
+            _flush(file)
+    finally:
+        for file in files.values():
+            file.close()
+    if rows == 0:
+        raise DataError("there is no row to encode; the files have none")
+    return rows
+
+
+@contextmanager
+def _work_folder(folder: Path) -> Iterator[Path]:
+    """Give an empty folder beside the place of a store, to one writer at a time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work = folder.with_name(folder.name + _WRITING)
+    while True:
+        work.mkdir(exist_ok=True)
+        lock = os.open(work, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # waits for another writer to be done
+            ours = work.exists() and os.fstat(lock).st_ino == work.stat().st_ino
+        except BaseException:
+            os.close(lock)
+            raise
+        if ours:
+            break
+        os.close(lock)
+    try:
+        _empty(work)
+        yield work
+    finally:
+        # After success there is none of this name any more, or that of the next writer.
+        if work.exists() and os.fstat(lock).st_ino == work.stat().st_ino:
+            _empty(work)
+            work.rmdir()
+        os.close(lock)
+
+
+def _empty(work: Path) -> None:
+    """Take away what a writer left; anything else stays, and is an error."""
+    for file in work.iterdir():
+        if file.suffix not in (".f32", ".i32", ".i64") and file.name != _MANIFEST:
+            raise ConfigurationError(
+                f"{work} holds {file.name!r}, which is not Colonnade's; move it away, or name "
+                "another place in store"
+            )
+        file.unlink()
+
+
+def _put(work: Path, folder: Path) -> None:
+    """Rename a finished store to its place; the store that is there goes away first."""
+    if folder.exists():
+        old = _manifest(folder) or {}
+        known = {_MANIFEST, *old.get("files", {})}
+        strange = sorted(file.name for file in folder.iterdir() if file.name not in known)
+        if strange:
+            raise ConfigurationError(
+                f"{folder} holds {strange[0]!r} beside a store that is to be replaced; "
+                "move it away, or name another place in store"
+            )
+        shutil.rmtree(folder)
+    work.rename(folder)
+    if hasattr(os, "O_DIRECTORY"):
+        parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(parent)
+        os.close(parent)
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """Return what the manifest of a store says; None where there is nothing, or nothing whole."""
+    if not folder.exists():
+        return None
+    if folder.is_dir() and not any(folder.iterdir()):
+        return None
+    try:
+        with (folder / _MANIFEST).open("rb") as file:
+            manifest = json.loads(file.read(_LONGEST))
+        if isinstance(manifest, dict) and str(manifest.get("by")).startswith(MARK):
+            return manifest
+    except (OSError, ValueError):
+        pass
+    raise ConfigurationError(
+        f"{folder} is there already and holds no rows that Colonnade encoded; name another place "
+        "in store, or move it away"
+    )
+
+
+def _files_of(form: Form, party: str) -> list[tuple[str, str, str, int]]:
+    """Return kind, file, type and width of each array of a party."""
+    at, columns = list(form.parties).index(party), form.parties[party]
+    files = [
+        ("numeric", f"{at}-numeric.f32", "<f4", len(columns.numeric)),
+        ("categorical", f"{at}-categorical.i32", "<i4", len(columns.categorical)),
+    ]
+    return [file for file in files if file[3]]
+
+
+def _sizes(form: Form, rows: int) -> dict[str, int]:
+    sizes = {_LABELS: 8 * rows}
+    for party in form.parties:
+        sizes |= {name: 4 * width * rows for _, name, _, width in _files_of(form, party)}
+    return sizes
+
+
+def _flush(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
