@@ -23,6 +23,7 @@ from colonnade.flows import FixedSize, Flow
 from colonnade.local_updates.rotation import Rotation
 from colonnade.local_updates.staleness import Cosines, cosines
 from colonnade.methods import celu, fedbcd, svfl
+from colonnade.streams import StreamKey
 from colonnade.testing.methods import small_federation
 from colonnade.training import Training
 
@@ -192,6 +193,40 @@ def test_any_steps_may_be_taken_while_messages_are_under_way() -> None:
         "holder": 3 * (rounds - 1),
     }
     assert same(train(method), train(svfl()))  # FREE: whatever is sent is there at once
+
+
+class Collected:
+    present = ("bank", "shop", "clinic")
+
+    def fuse(self, own: Any) -> Any: ...
+
+    def differentiable(self, own: Any) -> Any: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
+def test_a_derivative_that_all_parties_share_is_kept_once() -> None:
+    generator = torch.Generator().manual_seed(1)
+    common, other, fresh = (torch.randn(8, 3, generator=generator) for _ in range(3))
+    rows = np.arange(8)
+
+    def kept_and_weights(*derivatives: Tensor) -> tuple[int, Tensor]:
+        half = cn.Workset(2, 2, -1.0).holder_steps()
+        sent = dict(zip(Collected.present, derivatives, strict=True))
+        half.add(cn.local_updates.HolderBatch(0, rows, Collected(), sent))
+        [[_, packed, *_]] = half.state_dict()["rotation"]["entries"]
+        (step,) = half.steps(StreamKey(0, "holder", "test", 0))
+        assert step.weights is not None
+        now = dict.fromkeys(Collected.present, fresh)
+        return len(packed["derivatives"]), step.weights(now)
+
+    once, weights = kept_and_weights(common, common, common)
+    each, expected = kept_and_weights(common, common.clone(), common.clone())
+    assert (once, each) == (1, 3)
+    assert torch.allclose(weights, expected, atol=1e-6)
+    # Where some share one, it weighs as often as it came.
+    assert kept_and_weights(common, common, other)[0] == 3
 
 
 # --- against plain torch --------------------------------------------------------------------------
