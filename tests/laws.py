@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
 
-from colonnade import exchanges, links, local_updates, stragglers, uplinks
+from colonnade import costs, delays, drivers, exchanges, links, local_updates, stragglers, uplinks
 from colonnade.agreement import Exchange
-from colonnade.local_updates import LocalUpdates
+from colonnade.costs import CostModel
+from colonnade.delays import Delay
+from colonnade.drivers import Driver
+from colonnade.local_updates import HolderSteps, LocalUpdates, PartySteps
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks import Collector, Uplink, Uploader
+from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
@@ -352,16 +355,19 @@ def peeks_into_parts(module: Module) -> list[str]:
         if isinstance(node, ast.Attribute):
             name = _part(node.value, parts)
             own = node.attr in fields or node.attr == "__class__"
+            own = own or (module.room == "config" and name in _SECTIONS)
             if name in _PARTS and node.attr not in _answers(name) and not own:
-                found.append(f"{ast.unparse(node)} is no answer of {_PARTS[name].__name__}")
+                found.append(f"{ast.unparse(node)} is no answer of {_PARTS[name][0].__name__}")
         for kind in _told_apart(node):
             meant = module.stands_for(kind).split(".")[-1]
             home = _homes().get(meant)
             if home not in (None, module.name):
                 found.append(f"{meant} of {home} is told from others")
         match node:
-            case ast.Call(ast.Name("getattr" | "hasattr" | "vars"), [of, *_]):
-                if _part(of, parts) in _PARTS:
+            case ast.Call(ast.Name("hasattr")) if module.room in _PLAYED:
+                found.append(f"{ast.unparse(node)}: whatever it is, it has what its protocol says")
+            case ast.Call(ast.Name("getattr" | "hasattr" | "vars"), [of, *what]):
+                if _part(of, parts) in _PARTS and not _promised(_part(of, parts), what):
                     found.append(f"{ast.unparse(node)} asks what nobody promised")
             case ast.Compare(left, _, others) if any(map(_asks_type, (left, *others))):
                 if any(_part(_typed(side), parts) in _PARTS for side in (left, *others)):
@@ -380,11 +386,23 @@ def _part(of: ast.AST | None, parts: dict[str, str]) -> str:
     return ""
 
 
+def _promised(part: str, what: list[ast.expr]) -> bool:
+    """Whether what is asked for by name, with something for whoever does not say, is an answer."""
+    match what:
+        case [ast.Constant(name), _]:
+            return name in _answers(part)
+    return False
+
+
 def _named_parts(tree: ast.AST) -> dict[str, str]:
-    """Names that were given to parts: ``u = self._local_updates``."""
+    """Names that were given to parts: ``u = self._local_updates``, ``def f(u: LocalUpdates)``."""
     parts: dict[str, str] = {}
+    kinds = {kind.__name__: part for part, all_kinds in _PARTS.items() for kind in all_kinds}
     for node in ast.walk(tree):
         match node:
+            case ast.arg(short, ast.expr() as kind):
+                for one in {*ast.unparse(kind).split(" | ")} & kinds.keys():
+                    parts[short] = kinds[one]
             case ast.Assign([ast.Name(short)], value) | ast.NamedExpr(ast.Name(short), value):
                 if isinstance(value, ast.Attribute) and (name := _part(value, parts)) in _PARTS:
                     parts[short] = name
@@ -410,29 +428,45 @@ def _names_a_part(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Constant) and n.value in _homes() for n in ast.walk(node))
 
 
-_PARTS: dict[str, type] = {
-    "uplink": Uplink,
-    "exchange": Exchange,
-    "local_updates": LocalUpdates,
-    "stragglers": Stragglers,
+_PARTS: dict[str, tuple[type, ...]] = {
+    "uplink": (Uplink, Uploader, Collector),  # what roles call theirs is the half that it made
+    "collected": (Collected,),
+    "exchange": (Exchange,),
+    "local_updates": (LocalUpdates,),
+    "steps": (PartySteps, HolderSteps),
+    "stragglers": (Stragglers,),
+    "driver": (Driver,),
+    "costs": (CostModel,),
+    "delay": (Delay,),
+    "itemised": (Itemised,),  # a capability, known by the annotation of an argument
 }
+"""What parts are called, and what they answer."""
+
+_PLAYED = {"exchanges", "local_updates", "roles", "stragglers", "uplinks"}
+"""Rooms of methods, where a part may have any name."""
+
+_SECTIONS = {"costs", "delay"}
+"""What is called so in ``config`` are sections, which build the part."""
 
 
 def _answers(part: str) -> set[str]:
-    # What roles call their uplink is the half that it made.
-    kinds = [_PARTS[part], *((Uploader, Collector) if part == "uplink" else ())]
-    return {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
+    return {name for kind in _PARTS[part] for name in dir(kind) if not name.startswith("_")}
 
 
 def _own_fields(module: Module) -> set[str]:
-    """Names of the fields of dataclasses that a module defines: a part may read its own."""
-    return {
-        field.target.id
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ClassDef)
-        for field in node.body
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-    }
+    """Names of what a module defines: fields of dataclasses, since a part may read its own, and
+    what its protocols ask for, since anybody may have such a capability."""
+    found = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef):
+            is_protocol = any(ast.unparse(base) == "Protocol" for base in node.bases)
+            for member in node.body:
+                match member:
+                    case ast.AnnAssign(ast.Name(name)):
+                        found.add(name)
+                    case ast.FunctionDef(name) if is_protocol:
+                        found.add(name)
+    return found
 
 
 def _told_apart(node: ast.AST) -> Iterator[str]:
@@ -455,12 +489,13 @@ def _told_apart(node: ast.AST) -> Iterator[str]:
 @cache
 def _homes() -> dict[str, str]:
     """The classes that can be part of a method, and the modules that define them."""
-    rooms = (exchanges, links, local_updates, stragglers, uplinks)
+    rooms = (exchanges, links, local_updates, stragglers, uplinks, drivers, costs, delays)
     return {
         name: value.__module__
         for room in rooms
         for name, value in vars(room).items()
         if inspect.isclass(value) and dataclasses.is_dataclass(value) and name in room.__all__
+        if room is not drivers or _answers("driver") <= set(dir(value))
     }
 
 

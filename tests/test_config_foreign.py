@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from colonnade.config import json_schema, parse_config
+from colonnade.config import json_schema, load_config, parse_config
 from colonnade.config.listing import listed
 from colonnade.console import parts_table
+from colonnade.costs import Delayed
+from colonnade.delays import Constant
+from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError
 
 BROKEN = '''
 from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from colonnade.codecs import Float
 
@@ -101,6 +105,18 @@ def exits(times: int = 1) -> Float:
 def makes(times: int = 1) -> Float:
     """Make something that is not to be looked at."""
     return Hostile()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """As somebody else's file says."""
+
+    file: Path
+    otherwise: Path | None = None
+    path: str = "that is none"
+
+    def seconds(self, key):
+        return float(self.file.read_text())
 '''
 
 BAD = {
@@ -123,7 +139,8 @@ GOOD = {"fine": "acme_broken:fine", "bare": "acme_broken:bare"}
 @pytest.fixture(autouse=True)
 def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = "".join(f"{name} = {value}\n" for name, value in (BAD | FAILING | GOOD).items())
-    install(tmp_path, f"[colonnade.codecs]\n{points}")
+    delays = "measured = acme_broken:Measured\nbroken = acme_broken:missing\n"
+    install(tmp_path, f"[colonnade.codecs]\n{points}[colonnade.delays]\n{delays}")
     for name, text in {
         "acme_broken": BROKEN,
         "acme_leaves": "raise SystemExit(7)",
@@ -153,6 +170,34 @@ def test_a_broken_part_that_is_chosen_is_refused_by_its_name_and_its_package(nam
     message = refused({"method": {"embedding": name}})
     assert message.startswith(f"method.embedding: the codec {name!r} of acme-broken 1.5 ")
     assert "\n" not in message
+
+
+def test_files_of_a_delay_are_beside_the_file_that_names_them(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "bank.txt").write_text("0.25", encoding="utf-8")
+    (folder / "shop.csv").write_text("party_2\n0.5\n", encoding="utf-8")
+    file = folder / "run.yaml"
+
+    def delays(bank: str) -> Any:
+        shop = "party_2: {delay: trace, path: shop.csv}"
+        file.write_text(
+            f"data: {{name: mnist5k}}\ncosts: {{delays: {{party_1: {bank}, {shop}}}}}\n",
+            encoding="utf-8",
+        )
+        driver = load_config(file).build_driver()
+        assert isinstance(driver, Simulate)
+        assert isinstance(driver.costs, Delayed)
+        return driver.costs.delays
+
+    found = delays("{delay: measured, file: bank.txt}")
+    assert found["party_1"].seconds(None) == 0.25
+    assert found["party_1"].path == "that is none"
+    assert found["party_2"].path == folder / "shop.csv"
+    assert delays("{delay: constant, each: 1}")["party_1"] == Constant(1)
+    for wrong in ("broken", "none", "[1]"):
+        with pytest.raises(ConfigurationError, match=r"costs\.delays\.party_1"):
+            delays(f"{{delay: {wrong}, file: bank.txt}}")
 
 
 def test_what_failed_is_said() -> None:

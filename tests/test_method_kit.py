@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
+import torch
 
 from colonnade import local_updates
 from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
@@ -28,12 +29,14 @@ from colonnade.testing.methods import (
     METHOD_CHECKS,
     MethodSubject,
     has_the_steps_that_it_declares,
+    is_planned,
+    predicts_as_it_evaluates,
     takes_the_steps_that_it_accepts,
 )
 from colonnade.uplinks import Plain
-from toy_deadline import Deadline, Stale
+from toy_deadline import Deadline, LeftOut, Stale
 from toy_exchange import Common
-from toy_masked import Masked
+from toy_masked import Masked, MaskedUploader
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -67,6 +70,35 @@ class Idle(LocalUpdates):
     kinds = frozenset({LocalStep.STALE_EMBEDDINGS})
 
 
+@dataclass(frozen=True)
+class Noisy(Masked):
+    """The masked sum of embeddings, to each of which noise is added, anew whenever it is sent."""
+
+    def uploader(self, layout, party):
+        return NoisyUploader(layout, party)
+
+
+class NoisyUploader(MaskedUploader):
+    def masked(self, embedding, moment):
+        key = moment.key(self.layout.seed, self.party.name, f"noise/{moment.purpose.label}")
+        generator = torch.Generator().manual_seed(int(key.words()[0]) >> 1)
+        return super().masked(embedding + torch.randn(embedding.shape, generator=generator), moment)
+
+
+@dataclass(frozen=True)
+class FirstTwo:
+    """A round goes on with the first two parties."""
+
+    drops = True
+    leaves_out = True
+
+    def expect(self, everything):
+        return everything._replace(quorum=min(2, len(everything.sources)))
+
+    def absences(self, layout):
+        return LeftOut()
+
+
 SUBJECTS = {
     "svfl": MethodSubject(svfl(), like=fedbcd(1)),
     "scalar both ways": MethodSubject(svfl(Scalar(3), Scalar(8))),
@@ -89,6 +121,23 @@ SUBJECTS = {
         ),
         timed=True,
     ),
+    "celu, deadline": MethodSubject(
+        Method(
+            "celu, deadline",
+            Mean(),
+            exchange=Asynchronous(),
+            local_updates=Workset(3, 2, 0.2),
+            stragglers=Deadline(60),
+        ),
+        timed=True,
+    ),
+    "celu, masked": MethodSubject(
+        Method("celu, masked", Sum(), Masked(), Asynchronous(), Workset(3, 2, 0.2)),
+        like=Method("plain", Sum(), exchange=Asynchronous()),
+        tolerance=1e-5,
+        timed=True,
+    ),
+    "noisy": MethodSubject(Method("noisy", Sum(), Noisy()), noise=0.5),
     "proximal": MethodSubject(Method("proximal", local_updates=Proximal(2, 3))),
     "replayed": MethodSubject(
         Method(
@@ -143,6 +192,16 @@ def test_a_method_conforms(subject, check):
     check(subject)
 
 
+def test_noise_that_is_not_declared_is_caught():
+    with pytest.raises(AssertionError, match=r"predicts at .*, and reports"):
+        predicts_as_it_evaluates(replace(SUBJECTS["noisy"], noise=0.0))
+
+
+def test_a_plan_is_compared_with_a_run_in_the_same_time():
+    """Where it depends on the time of messages whom a round waits for, and who is sent a word."""
+    is_planned(MethodSubject(Method("quorum", Mean(), stragglers=FirstTwo())))
+
+
 def test_an_exchange_that_claims_steps_which_it_leaves_out_is_caught():
     boasting = MethodSubject(Method("b", Sum(), exchange=Boaster()))
     with pytest.raises(AssertionError, match="trains as no local step does"):
@@ -174,7 +233,7 @@ def test_what_cannot_be_composed_is_refused():
         (lambda: Method("x", Sum(), exchange=Common(), stragglers=Deadline(1)), "without a party"),
         (
             lambda: Method("x", Sum(), exchange=Deaf(), local_updates=Consecutive(2)),
-            "takes one step a round",
+            r"repeats the step of a round, which .* Deaf does not: say Consecutive\(1\)",
         ),
         (lambda: Method("x", Sum(), Masked(), stragglers=Deadline(1)), "every message in order"),
         (lambda: Plain(held_out=ErrorFeedback(TopK(0.1))), "cannot remember them"),

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from colonnade.channels import Channel, Network
 from colonnade.codecs import ByRound, Float, Scalar
 from colonnade.codecs.codec import Bounded
-from colonnade.costs import Modelled
+from colonnade.costs import CostModel, Delayed, Measured, Modelled, uses_measured
+from colonnade.delays import Constant
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.effects import Work
+from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.federation import Federation
 from colonnade.links import LearnedEntropy
 from colonnade.local_updates import Consecutive, Proximal, Replayed
@@ -26,6 +28,7 @@ from colonnade.methods import celu, cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
+from colonnade.planning.calibrate import _Calibrated
 from colonnade.planning.stretch import _integer_bytes, stretched, traffic
 from colonnade.testing.methods import small_federation
 from colonnade.training import EarlyStopping, Training
@@ -180,6 +183,85 @@ def test_measured_compute_is_calibrated_with_a_few_real_rounds():
     assert costs.seconds > 0
     assert plan(problem(), driver=Processes()).clock["compute"] == "calibrated"
     assert plan(problem(), driver=SLOW).clock["compute"] == "modelled"
+
+
+class Foreign(CostModel):
+    """A cost model that somebody else might write, which says no more than it must."""
+
+    label = "theirs"
+
+    def nanoseconds(self, role, work, measured):
+        return 20 * Measured().nanoseconds(role, work, measured)
+
+
+@pytest.mark.parametrize(
+    ("costs", "label"),
+    [
+        (Foreign(), "theirs, calibrated"),
+        (Measured({"insurer": 20, "bank": 20, "shop": 20}), "calibrated"),
+        (Delayed(Foreign(), {"bank": Constant(0.0)}), "theirs, delayed, calibrated"),
+        (
+            Delayed(
+                Delayed(Measured({"insurer": 20}), {"bank": Constant(0.0)}), {"shop": Constant(0)}
+            ),
+            "calibrated, delayed, delayed",
+        ),
+    ],
+    ids=repr,
+)
+def test_a_plan_charges_what_the_costs_of_the_run_make_of_what_is_measured(costs, label):
+    federation, training = slow_top(), Training(epochs=2, batch_size=50)
+    driver = Simulate(costs=costs)
+    planned = plan(federation, svfl(), training, driver)
+    assert planned.clock["compute"] == label
+    ran = federation.train(svfl(), training, driver).summary["seconds_virtual"]
+    assert ran / 3 < planned.seconds < 3 * ran
+
+
+def test_a_model_of_costs_that_says_nothing_is_taken_to_use_measurements():
+    assert uses_measured(Foreign())
+    assert uses_measured(object())
+    assert not uses_measured(Delayed(Modelled(otherwise=0.0), {}))
+
+
+def slow_top():
+    federation = problem()
+    wide = [nn.Linear(8, 1000), nn.ReLU(), nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 3)]
+    holder = replace(federation.label_holder, top=nn.Sequential(*wide))
+    return Federation(federation.parties, holder, range(150), range(190, ROWS))
+
+
+def test_steps_that_fill_the_time_of_messages_are_calibrated_where_messages_take_time():
+    """Without a network the label holder, the slowest, never waits, and takes no such step."""
+    federation, training = slow_top(), Training(epochs=2, batch_size=50)
+    wide = Simulate(Network.preset("wan-300mbit", "insurer"))
+    planned = plan(federation, celu(), training, wide)
+    run = federation.train(celu(), training, wide)
+    assert run.summary["local_updates"]["insurer"] > 0
+    assert run.summary["seconds_virtual"] / 3 < planned.seconds < 3 * run.summary["seconds_virtual"]
+
+
+def test_work_that_no_round_of_calibration_did_costs_what_the_nearest_does():
+    means = {
+        ("insurer", "top", 50): 4e6,
+        ("insurer", "update", 50): 1e6,
+        ("insurer", "encode", 50): 9e6,
+        ("bank", "forward", 50): 3e6,
+        ("bank", "forward", 25): 2e6,
+        ("bank", "backward", 50): 5e6,
+    }
+    costs = _Calibrated(Measured({"bank": 2.0}), means)
+
+    def charged(role, kind, rows):
+        return costs.nanoseconds(role, Work(kind, bool, round=0, rows=rows), measured=7)
+
+    assert charged("insurer", "top", 100) == 8e6  # as ever: scaled
+    assert charged("insurer", "local_step", 50) == 5e6
+    assert charged("insurer", "local_step", 25) == 2.5e6
+    assert charged("bank", "local_step", 50) == 2 * 8e6
+    assert charged("bank", "a kind of somebody else's", 50) == 2 * 5e6
+    with pytest.raises(LocalProtocolError, match="no round of calibration did any work at 'shop'"):
+        charged("shop", "forward", 50)
 
 
 def test_memory_is_counted_on_the_models_themselves():

@@ -18,6 +18,7 @@ from colonnade.delays import Constant, Exponential, FromTrace
 from colonnade.drivers import Assignment
 from colonnade.effects import Expect, Purpose, Receive, Report, Send, Work
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.method import Method
 from colonnade.methods import celu, svfl
 from colonnade.planning import plan
 from colonnade.streams import StreamKey
@@ -155,11 +156,15 @@ def test_delays_lengthen_training_alone_and_a_plan_knows_them() -> None:
 def test_a_trace_says_seconds_by_round_and_organisation(tmp_path: Path) -> None:
     file = tmp_path / "delays.csv"
     file.write_text("bank,shop\n0.5,0\n1,2e-1\n", encoding="utf-8")
-    trace = FromTrace(str(file))
+    trace = FromTrace(file)
     found = [trace.seconds(StreamKey(0, "shop", "delay", round)) for round in range(4)]
     assert found == [0, 0.2, 0, 0.2]
     with pytest.raises(ConfigurationError, match="has no column 'clinic'; it has bank, shop"):
         trace.seconds(StreamKey(0, "clinic", "delay", 0))
+    assert trace == FromTrace(file)
+    assert hash(trace) == hash(FromTrace(file))
+    file.write_text("bank,shop\n0.5,0\n1,3e-1\n", encoding="utf-8")
+    assert trace != FromTrace(file)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +184,9 @@ def test_a_trace_that_is_none_is_refused(tmp_path: Path, text: str, message: str
     file = tmp_path / "delays.csv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        FromTrace(str(file))
+        FromTrace(file)
     with pytest.raises(DataError, match="cannot be read"):
-        FromTrace(str(tmp_path / "none.csv"))
+        FromTrace(tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize(
@@ -244,3 +249,14 @@ label_holder: {name: registry}
     config = parse_config({"data": {"name": "mnist5k"}, "costs": {"delays": delays}}, "f")
     with pytest.raises(ConfigurationError, match=r"costs\.delays\.clinic: there is no such org"):
         config.build_federation()
+
+
+@pytest.mark.parametrize("method", [svfl(), celu()], ids=["svfl", "celu"])
+def test_parties_do_not_wait_for_the_label_holders_own_step(method: Method) -> None:
+    driver = Simulate(costs=Modelled({"update": 10.0}, otherwise=0.001))
+    run = small_federation(method).train(method, TRAINING, driver, report=False)
+    sent = [entry for entry in run.ledger if entry.kind == "derivative" and entry.round == 0]
+    assert len(sent) == 3
+    for entry in sent:
+        assert entry.nanoseconds is not None
+        assert entry.nanoseconds < 1e9

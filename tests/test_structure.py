@@ -71,6 +71,7 @@ def test_nothing_that_must_be_the_same_everywhere_may_open_files():
 # Each law fails where it is broken
 
 ROLE = "colonnade.roles.planted"
+LOCAL = "colonnade.local_updates.planted"
 
 PLANTED = {
     laws.imports_from_above: [
@@ -193,6 +194,30 @@ PLANTED = {
         (ROLE, "def f(x):\n    return 'Proximal' == type(x).__name__"),
         (ROLE, "def f(x):\n    return x.__class__ is Proximal"),
         (ROLE, "def f(self):\n    return type(self._uplink) == self.kind"),
+        # Halves of policies, and what was collected
+        (ROLE, "def f(self):\n    return self._steps._rotation.steps"),
+        (ROLE, "def f(self):\n    s = self._steps\n    return s.capacity"),
+        (ROLE, "def f(self):\n    return type(self._steps).__name__ == '_PartyWorkset'"),
+        (ROLE, "def f(half: HolderSteps):\n    return half.bursts"),
+        (ROLE, "def f(self):\n    return getattr(self._steps, 'capacity', 1)"),
+        (LOCAL, "def f(batch):\n    return hasattr(batch.collected, 'embeddings')"),
+        (LOCAL, "def f(batch):\n    return batch.collected.embeddings"),
+        (LOCAL, "def f(c):\n    return hasattr(c, 'embeddings')"),
+        (LOCAL, "def f(c: Collected | None):\n    return c.bodies"),
+        (ROLE, "def f(collected: Itemised):\n    return collected.embeddings"),
+        # Costs, delays and drivers
+        ("colonnade.planning.planted", "def f(costs):\n    return isinstance(costs, Measured)"),
+        ("colonnade.planning.planted", "def f(d: Driver):\n    return d.costs"),
+        ("colonnade.drivers.planted", "def f(self):\n    return self.costs.slowdown"),
+        ("colonnade.drivers.planted", "from colonnade.costs import Delayed as D\nisinstance(1, D)"),
+        ("colonnade.drivers.planted", "def f(costs):\n    return getattr(costs, 'costs', costs)"),
+        ("colonnade.drivers.planted", "def f(costs):\n    return getattr(costs, 'label')"),
+        ("colonnade.costs", "def f(d):\n    return isinstance(d, FromTrace)"),
+        ("colonnade.costs", "def f(delay):\n    return delay.mean"),
+        ("colonnade.config.world", "def f(delay):\n    return isinstance(delay, Constant)"),
+        ("colonnade.federation", "def f(x):\n    return isinstance(x, Simulate)"),
+        ("colonnade.federation", "def f(driver):\n    return driver.network"),
+        ("colonnade.federation", "def f(driver):\n    return hasattr(driver, 'network')"),
     ],
     laws.wrong_exports: [
         (ROLE, "def f(): ..."),
@@ -256,6 +281,18 @@ KEPT = {
         (ROLE, "def f(x):\n    return isinstance(x, int | str)"),
         (ROLE, "def f(x):\n    return type(x).__name__ == 'Tensor'"),
         (ROLE, "def f(self):\n    u = self._local_updates\n    return u.repeats"),
+        (ROLE, "def f(self):\n    self._steps.add(1)\n    return self._steps.steps(2)"),
+        (ROLE, "def f(batch):\n    return batch.collected.fuse(None)"),
+        (ROLE, "def f(collected: Itemised):\n    return collected.bodies"),
+        (ROLE, "from colonnade.drivers import Elsewhere\nisinstance(1, Elsewhere)"),
+        ("colonnade.drivers.planted", "def f(costs):\n    return getattr(costs, 'measures', True)"),
+        (
+            "colonnade.planning.planted",
+            "class OnAClock(Protocol):\n    def network(self): ...\n"
+            "def f(driver):\n    return isinstance(driver, OnAClock) and driver.network",
+        ),
+        ("colonnade.config.planted", "def f(self):\n    return self.costs.build()"),
+        ("colonnade.costs", "def f(x):\n    return isinstance(x, Delayed)"),
     ],
     laws.wrong_exports: [(ROLE, "def f(): ...\n__all__ = ['f']"), (ROLE, "def _f(): ...")],
     laws.undocumented: [(ROLE, "'''A module.'''\ndef _f(): ...\nclass _A:\n    def f(self): ...")],

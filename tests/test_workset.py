@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,7 @@ from colonnade.flows import FixedSize, Flow
 from colonnade.local_updates.rotation import Rotation
 from colonnade.local_updates.staleness import Cosines, cosines
 from colonnade.methods import celu, fedbcd, svfl
+from colonnade.streams import StreamKey
 from colonnade.testing.methods import small_federation
 from colonnade.training import Training
 
@@ -194,6 +195,40 @@ def test_any_steps_may_be_taken_while_messages_are_under_way() -> None:
     assert same(train(method), train(svfl()))  # FREE: whatever is sent is there at once
 
 
+class Collected:
+    present = ("bank", "shop", "clinic")
+
+    def fuse(self, own: Any) -> Any: ...
+
+    def differentiable(self, own: Any) -> Any: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
+def test_a_derivative_that_all_parties_share_is_kept_once() -> None:
+    generator = torch.Generator().manual_seed(1)
+    common, other, fresh = (torch.randn(8, 3, generator=generator) for _ in range(3))
+    rows = np.arange(8)
+
+    def kept_and_weights(*derivatives: Tensor) -> tuple[int, Tensor]:
+        half = cn.Workset(2, 2, -1.0).holder_steps()
+        sent = dict(zip(Collected.present, derivatives, strict=True))
+        half.add(cn.local_updates.HolderBatch(0, rows, Collected(), sent))
+        [[_, packed, *_]] = half.state_dict()["rotation"]["entries"]
+        (step,) = half.steps(StreamKey(0, "holder", "test", 0))
+        assert step.weights is not None
+        now = dict.fromkeys(Collected.present, fresh)
+        return len(packed["derivatives"]), step.weights(now)
+
+    once, weights = kept_and_weights(common, common, common)
+    each, expected = kept_and_weights(common, common.clone(), common.clone())
+    assert (once, each) == (1, 3)
+    assert torch.allclose(weights, expected, atol=1e-6)
+    # Where some share one, it weighs as often as it came.
+    assert kept_and_weights(common, common, other)[0] == 3
+
+
 # --- against plain torch --------------------------------------------------------------------------
 
 
@@ -201,8 +236,13 @@ def adagrad(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.Adagrad(parameters, lr=0.3)
 
 
-def test_steps_are_those_of_the_paper() -> None:
-    """Two parties and a label holder with columns, W = 2, R = 2, weights, no overlap."""
+@pytest.mark.parametrize("lossy", [False, True])
+def test_steps_are_those_of_the_paper(lossy: bool) -> None:
+    """Two parties and a label holder with columns, W = 2, R = 2, weights, no overlap.
+
+    With a codec derivatives are taken at what arrived, but a party knows what it has sent: how
+    stale a row is it sees by that.
+    """
     torch.manual_seed(0)
     rows, least, rounds = 24, 0.3, 6
     x, own_x = {"bank": torch.randn(rows, 3), "shop": torch.randn(rows, 2)}, torch.randn(rows, 2)
@@ -222,7 +262,14 @@ def test_steps_are_those_of_the_paper() -> None:
         np.arange(rows),
     )
     training = cn.Training(epochs=3, batch_size=12, seed=4)
-    run = federation.train(celu(2, 2, least, overlap=False), training, FREE)
+    codec = cn.codecs.TopK(0.5, "row") if lossy else None
+    run = federation.train(celu(2, 2, least, codec, overlap=False), training, FREE)
+
+    def arrived(sent: Tensor) -> Tensor:
+        if not lossy:
+            return sent.detach()
+        largest = sent.detach().abs().topk(2).indices
+        return torch.zeros(sent.shape).scatter(1, largest, sent.detach().gather(1, largest))
 
     plan = BatchPlan(np.arange(rows), 12, 3, 4)
     steps = {name: adagrad(bottom.parameters()) for name, bottom in bottoms.items()}
@@ -242,7 +289,7 @@ def test_steps_are_those_of_the_paper() -> None:
     for round in range(rounds):
         batch = torch.from_numpy(plan.rows(round))
         z = {name: bottom(x[name][batch]) for name, bottom in bottoms.items()}
-        leaves = {name: value.detach().requires_grad_() for name, value in z.items()}
+        leaves = {name: arrived(value).requires_grad_() for name, value in z.items()}
         outputs = top(torch.cat([*leaves.values(), own(own_x[batch])], 1))
         nn.functional.cross_entropy(outputs, labels[batch]).backward()
         step(*holder)
@@ -250,7 +297,7 @@ def test_steps_are_those_of_the_paper() -> None:
         for name, value in z.items():
             value.backward(d[name])
             step(steps[name])
-        cache.append({"round": round, "batch": batch, "z": leaves, "d": d})
+        cache.append({"round": round, "batch": batch, "z": z, "d": d})
         for _ in range(2):
             alive = [e for e in cache if e["round"] > round - 2 and taken.count(e["round"]) < 2]
             free = [entry for entry in alive if entry["round"] not in taken[-1:]]
@@ -264,7 +311,7 @@ def test_steps_are_those_of_the_paper() -> None:
                 weights = weighted(fresh.detach(), z[name].detach())
                 fresh.backward(weights[:, None] * d[name])
                 step(steps[name])
-            leaves = {name: value.detach().requires_grad_() for name, value in z.items()}
+            leaves = {name: arrived(value).requires_grad_() for name, value in z.items()}
             outputs = top(torch.cat([*leaves.values(), own(own_x[batch])], 1))
             losses = nn.functional.cross_entropy(outputs, labels[batch], reduction="none")
             found = torch.autograd.grad(losses.mean(), [*leaves.values()], retain_graph=True)
@@ -282,6 +329,119 @@ def test_steps_are_those_of_the_paper() -> None:
     for name, module in (bottoms | {"own": own, "top": top}).items():
         for mine, expected in zip(trained[name].parameters(), module.parameters(), strict=True):
             assert torch.allclose(mine, expected, atol=2e-6), name
+
+
+def test_overlapped_steps_are_those_of_the_paper() -> None:
+    """Messages take so long that all local steps fit between them, and cost next to nothing.
+
+    A party sends, takes its steps, and only then the exact one at embeddings that it computes anew;
+    the label holder takes its steps before the exact one of the next round. What is remembered of a
+    batch, and compared with, is what was sent.
+    """
+    torch.manual_seed(1)
+    rows, capacity, reuses, least, rounds = 40, 3, 2, 0.4, 12
+    x = {"bank": torch.randn(rows, 5), "shop": torch.randn(rows, 4)}
+    labels = (x["bank"][:, 0] * x["shop"][:, 0] > 0).long()
+    bottoms = {name: nn.Sequential(nn.Linear(v.shape[1], 6), nn.Tanh()) for name, v in x.items()}
+    top = nn.Sequential(nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 2))
+    federation = cn.Federation(
+        [cn.Party(name, v, copy.deepcopy(bottoms[name]), adagrad) for name, v in x.items()],
+        cn.LabelHolder("insurer", labels, copy.deepcopy(top), optimiser=adagrad),
+        np.arange(rows),
+    )
+    wide = cn.Simulate(cn.Network(cn.Channel(latency=1.0)), cn.Modelled(otherwise=1e-6))
+    training = cn.Training(epochs=3, batch_size=10, seed=4, evaluate_every=100)
+    run = federation.train(celu(capacity, reuses, least), training, wide)
+
+    plan = BatchPlan(np.arange(rows), 10, 3, 4)
+    batches = [torch.from_numpy(plan.rows(round)) for round in range(rounds)]
+    steps = {name: adagrad(bottom.parameters()) for name, bottom in bottoms.items()}
+    holder = adagrad(top.parameters())
+
+    def step(optimiser: torch.optim.Optimizer) -> None:
+        optimiser.step()
+        optimiser.zero_grad()
+
+    def weighted(fresh: Tensor, stale: Tensor) -> Tensor:
+        found = nn.functional.cosine_similarity(fresh, stale, eps=1e-30)
+        return torch.where(found < least, 0.0, found)
+
+    turns = {name: Rotation[dict[str, Any]](capacity, reuses) for name in (*x, "insurer")}
+
+    def party_steps(name: str) -> None:
+        while (entry := turns[name].draw()) is not None:
+            fresh = bottoms[name](x[name][entry["batch"]])
+            weights = weighted(fresh.detach(), entry["z"][name])
+            fresh.backward(weights[:, None] * entry["d"][name])
+            step(steps[name])
+
+    def holder_steps() -> None:
+        while (entry := turns["insurer"].draw()) is not None:
+            leaves = [value.clone().requires_grad_() for value in entry["z"].values()]
+            outputs = top(torch.cat(leaves, 1))
+            losses = nn.functional.cross_entropy(outputs, labels[entry["batch"]], reduction="none")
+            found = torch.autograd.grad(losses.mean(), leaves, retain_graph=True)
+            weights = weighted(torch.cat(found, 1), torch.cat([*entry["d"].values()], 1))
+            (weights * losses).mean().backward()
+            step(holder)
+
+    for round, batch in enumerate(batches):
+        z = {name: bottom(x[name][batch]).detach() for name, bottom in bottoms.items()}
+        if round:
+            for name in x:
+                party_steps(name)
+            holder_steps()
+        leaves = {name: value.clone().requires_grad_() for name, value in z.items()}
+        nn.functional.cross_entropy(top(torch.cat([*leaves.values()], 1)), labels[batch]).backward()
+        step(holder)
+        d = {name: leaf.grad for name, leaf in leaves.items()}
+        entry = {"batch": batch, "z": z, "d": d}
+        for name, bottom in bottoms.items():
+            bottom(x[name][batch]).backward(d[name])
+            step(steps[name])
+        for turn in turns.values():
+            turn.insert(round, entry)
+
+    assert run.summary["local_updates"] == {name: turn.steps for name, turn in turns.items()}
+    for name, module in (bottoms | {"insurer": top}).items():
+        trained = run.models[name]["top" if name == "insurer" else "bottom"]
+        for mine, expected in zip(trained.parameters(), module.parameters(), strict=True):
+            assert torch.allclose(mine, expected, atol=2e-6), name
+
+
+class Drawing(nn.Module):
+    """Passes on what it is given, and notes what it draws in training, as dropout draws."""
+
+    drawn: ClassVar[dict[str, set[float]]] = {}
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.drawn[name] = set()
+
+    def forward(self, values: Tensor) -> Tensor:
+        if self.training:
+            self.drawn[self.name].add(float(torch.rand(1)))
+        return values
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_every_step_draws_anew(overlap: bool) -> None:
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))
+    top = nn.Sequential(Drawing("insurer"), nn.Linear(2, 2))
+    federation = cn.Federation(
+        [cn.Party("bank", x, nn.Sequential(nn.Linear(3, 2), Drawing("bank")))],
+        cn.LabelHolder("insurer", torch.arange(60) % 2, top),
+        np.arange(60),
+    )
+    wide = cn.Simulate(cn.Network(cn.Channel(latency=1.0)), cn.Modelled(otherwise=1e-6))
+    training = cn.Training(epochs=2, batch_size=20, evaluate_every=100)
+    run = federation.train(celu(3, 4, 0.0, overlap=overlap), training, wide)
+    for name, drawn in Drawing.drawn.items():
+        taken = run.summary["local_updates"][name]
+        assert taken > 2 * run.summary["rounds"]
+        # A party that embeds a batch again for its exact step draws what it drew the first time.
+        assert len(drawn) == taken + run.summary["rounds"], name
 
 
 # --- overlap --------------------------------------------------------------------------------------
@@ -513,7 +673,9 @@ def test_bad_values_are_refused(wrong: dict[str, Any], message: str) -> None:
 
 
 def test_repeated_steps_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="Consecutive repeats the step of a round"):
+    with pytest.raises(
+        ConfigurationError, match=r"Asynchronous does not: say Workset\(1, R, None\)"
+    ):
         cn.Method("mine", exchange=cn.Asynchronous(), local_updates=cn.Consecutive(3))
 
 

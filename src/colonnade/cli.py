@@ -214,13 +214,13 @@ def plan(config: _Config, set_: _Set = None, data: _Data = None, json_: _Json = 
 
     run = _parsed(config, set_, data)
     federation = run.build_federation()
-    costs = run.plan(federation)
+    planned = run.plan(federation)
     if json_:
-        say(out, json.dumps(costs.as_dict()))
+        say(out, json.dumps(planned.as_dict()))
         return
     if "data" not in run.model_fields_set:
         say(out, f"{config} names no data, so this is about {run.data.name}; name yours in data:")
-    for table in plan_tables(costs):
+    for table in plan_tables(planned):
         out.print(table)
     if absent := left_out(federation.headcount()):
         say(out, absent)

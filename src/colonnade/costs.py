@@ -20,7 +20,7 @@ from colonnade.effects import KINDS_OF_WORK, Purpose, Work
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
 
-__all__ = ["CostModel", "Delayed", "Measured", "Modelled"]
+__all__ = ["CostModel", "Delayed", "Measured", "Modelled", "uses_measured"]
 
 
 class CostModel(Protocol):
@@ -31,9 +31,26 @@ class CostModel(Protocol):
         """``"measured"`` or ``"modelled"``."""
         ...
 
+    @property
+    def measures(self) -> bool:
+        """Whether it uses what was measured: a plan then times some rounds beforehand.
+
+        Of a model that does not say it is taken for granted.
+        """
+        return True
+
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         """Return the time that ``role`` needs for ``work``, measured as ``measured`` ns."""
         ...
+
+
+def uses_measured(costs: CostModel) -> bool:
+    """Return whether a model uses what was measured, or does not say.
+
+    >>> [uses_measured(costs) for costs in (Measured(), Modelled(otherwise=0.1))]
+    [True, False]
+    """
+    return getattr(costs, "measures", True)
 
 
 def _check_slowdown(slowdown: Mapping[str, float]) -> None:
@@ -55,6 +72,11 @@ class Measured:
     def label(self) -> str:
         """Always ``"measured"``."""
         return "measured"
+
+    @property
+    def measures(self) -> bool:
+        """Always."""
+        return True
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         """Return ``measured`` times the role's slowdown."""
@@ -119,6 +141,11 @@ class Modelled:
     def label(self) -> str:
         """Always ``"modelled"``."""
         return "modelled"
+
+    @property
+    def measures(self) -> bool:
+        """Never."""
+        return False
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         """Return the model's time, whatever was measured.
@@ -188,6 +215,11 @@ class Delayed:
     def label(self) -> str:
         """As of the costs without it, and that there are delays."""
         return f"{self.costs.label}, delayed"
+
+    @property
+    def measures(self) -> bool:
+        """As the costs without it."""
+        return uses_measured(self.costs)
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         """Return the time of the work, and the delay of its round."""

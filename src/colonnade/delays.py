@@ -95,11 +95,13 @@ class FromTrace(Delay):
         If it cannot be read, or a row has too few cells, or one that is no number of seconds.
     """
 
-    path: str
-    _columns: dict[str, tuple[float, ...]] = field(init=False, repr=False, compare=False)
+    path: Path
+    # What was read is part of the value: the file may be another one when it is read again.
+    _columns: dict[str, tuple[float, ...]] = field(init=False, repr=False, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_columns", _read(Path(self.path)))
+        object.__setattr__(self, "path", Path(self.path))
+        object.__setattr__(self, "_columns", _read(self.path))
 
     def seconds(self, key: StreamKey) -> float:
         """Return the cell of the round.

@@ -34,8 +34,8 @@ class Method:
     uplink
         How embeddings reach the label holder.
     exchange
-        What comes back: ``Split()``, derivatives, or ``Relay(...)``, the others' embeddings and the
-        top model.
+        What comes back: ``Split()``, derivatives; ``Asynchronous()``, the same, with local steps
+        while messages are under way; or ``Relay(...)``, the others' embeddings and the top model.
     local_updates
         Which steps follow an exchange.
     stragglers
@@ -65,7 +65,12 @@ class Method:
         for kind in LocalStep:
             if kind in self.local_updates.kinds - self.exchange.takes_steps:
                 updates = type(self.local_updates).__name__
-                raise ConfigurationError(_NOT_TAKEN[kind].format(exchange=exchange, by=updates))
+                remembered = {*LocalStep} - {LocalStep.REPEATED} <= self.exchange.takes_steps
+                raise ConfigurationError(
+                    _NOT_TAKEN[kind].format(
+                        exchange=exchange, by=updates, instead=_INSTEAD[remembered]
+                    )
+                )
         if self.stragglers.drops and not self.exchange.takes_absences:
             raise ConfigurationError(
                 f"{policy} lets a round go on without a party, but the exchange {exchange} waits "
@@ -115,13 +120,19 @@ _PARTS: dict[str, tuple[type, Any]] = {
 """What each part must answer, and the room where ours are."""
 
 _NOT_TAKEN = {
-    LocalStep.REPEATED: "{by} repeats the step of a round, but the exchange {exchange} takes one "
-    "step a round: say Consecutive(1), or take the split exchange",
+    LocalStep.REPEATED: "{by} repeats the step of a round, which the exchange {exchange} does not: "
+    "say {instead}, or take the split exchange",
     LocalStep.STALE_DERIVATIVES: "{by} lets parties go on along the derivatives that they were "
     "sent, but the exchange {exchange} does not: take Split(...), or Consecutive(...)",
     LocalStep.STALE_EMBEDDINGS: "replaying is for the split exchange, where the label holder alone "
     "has what it needs; {exchange} cannot: take Split(...), or Consecutive(...)",
 }
+
+_INSTEAD = {
+    False: "Consecutive(1)",
+    True: "Workset(1, R, None), which takes up to R steps more on the batch of a round",
+}
+"""In place of steps that are repeated, by whether an exchange goes on with what is remembered."""
 
 
 def _what_is_missing(part: str, value: object) -> str:

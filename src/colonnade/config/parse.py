@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pydantic
 from pydantic.fields import FieldInfo
@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
 from colonnade.config.data import as_data_section, holds_a_source
 from colonnade.config.foreign import plain, shown
-from colonnade.config.registry import GROUPS, Group, Part
+from colonnade.config.registry import GROUPS, Group, Part, find
 from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen, near
 from colonnade.config.text import NOT_YAML, read_yaml
@@ -222,21 +222,34 @@ def beside(data: Any, folder: Path) -> Any:
     >>> beside({"data": {"name": "mnist", "folder": "digits"}}, Path("/srv"))
     {'data': {'name': 'mnist', 'folder': '/srv/digits'}}
     """
-    return _data_beside(_traces_beside(data, folder), folder)
+    return _data_beside(_delays_beside(data, folder), folder)
 
 
-def _traces_beside(data: Any, folder: Path) -> Any:
+def _delays_beside(data: Any, folder: Path) -> Any:
     costs = data.get("costs")
     delays = costs.get("delays") if isinstance(costs, dict) else None
     if not isinstance(costs, dict) or not isinstance(delays, dict):
         return data
-    placed = {
-        name: delay | {"path": str(folder / delay["path"])}
-        if isinstance(delay, dict) and isinstance(delay.get("path"), str)
-        else delay
-        for name, delay in delays.items()
-    }
+    placed = {name: _placed(GROUPS["delays"], delay, folder) for name, delay in delays.items()}
     return data | {"costs": costs | {"delays": placed}}
+
+
+def _placed(group: Group, content: Any, folder: Path) -> Any:
+    """Return a part's section with each of its paths put into a folder."""
+    name = content.get(group.key) if isinstance(content, dict) else None
+    if not isinstance(name, str):
+        return content
+    try:
+        fields = section(find(group, name)).model_fields
+    except ConfigurationError:  # it is refused where it is validated
+        return content
+    paths = {
+        key: str(folder / content[key])
+        for key, field in fields.items()
+        if Path in (field.annotation, *get_args(field.annotation))
+        and isinstance(content.get(key), str)
+    }
+    return content | paths
 
 
 def _data_beside(data: Any, folder: Path) -> Any:

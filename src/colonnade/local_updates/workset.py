@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -194,6 +194,15 @@ class _HolderWorkset(_Workset[HolderBatch], HolderSteps):
     def keeps_derivatives(self) -> bool:
         """Derivatives now are compared with those."""
         return True
+
+    def add(self, batch: HolderBatch) -> None:
+        """Insert the batch; a derivative that all parties share, as of a sum, is kept once.
+
+        Copies side by side have the same cosine.
+        """
+        if len({id(derivative) for derivative in batch.derivatives.values()}) == 1:
+            batch = replace(batch, derivatives=dict([*batch.derivatives.items()][:1]))
+        super().add(batch)
 
     def steps(self, key: StreamKey) -> Iterator[HolderStep]:
         """Yield a step for each batch whose turn it is."""

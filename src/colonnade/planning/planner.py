@@ -8,19 +8,20 @@ the largest possible is sent, and the plan is a bound.
 Long runs repeat: an epoch sends what the one before it sent. So of more than three epochs the third
 is played, and counted as often as there are more of its kind.
 
-Where work costs what it takes on this machine, a few rounds of the real models are timed first.
+Where the model of costs uses what work takes on this machine, a few rounds of the real models are
+timed first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
 from colonnade.channels import Network
-from colonnade.costs import CostModel, Delayed, Measured
+from colonnade.costs import CostModel, Measured, uses_measured
 from colonnade.drivers import Driver, Simulate
 from colonnade.federation import Federation
 from colonnade.flows import Flow
@@ -131,6 +132,17 @@ class Plan:
         return int(chosen["body_bytes"].sum())
 
 
+@runtime_checkable
+class _OnAClock(Protocol):
+    """A driver whose seconds are those of a modelled network, and of a model of costs."""
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def costs(self) -> CostModel: ...
+
+
 def plan(
     federation: Federation,
     method: Method | None = None,
@@ -142,8 +154,8 @@ def plan(
     Parameters
     ----------
     federation, method, training, driver
-        As for ``Federation.train``; nothing of the federation is changed. Under ``Processes`` the
-        time is that of a network without delay.
+        As for ``Federation.train``; nothing of the federation is changed. Under a driver without a
+        modelled network and costs, as ``Processes``, the time is that of a network without delay.
 
     Raises
     ------
@@ -168,15 +180,9 @@ def plan(
     training = (training or Training()).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)
-    network = driver.network if isinstance(driver, Simulate) else Network()
-    costs: CostModel = driver.costs if isinstance(driver, Simulate) else Measured()
-    delayed = costs if isinstance(costs, Delayed) else None
-    if delayed is not None:
-        costs = delayed.costs
-    if isinstance(costs, Measured):
-        costs = calibrated(federation, method, training, costs)
-    if delayed is not None:
-        costs = replace(delayed, costs=costs)
+    network, costs = _world(driver)
+    if uses_measured(costs):
+        costs = calibrated(federation, method, training, network, costs)
     hollow, thin = hollow_federation(federation), method.with_links(sized)
     simulator = Simulate(network, costs)
 
@@ -213,6 +219,13 @@ def plan(
         clock={"network": "modelled", "compute": costs.label},
         memory=memory_of(federation, agreement),
     )
+
+
+def _world(driver: object) -> tuple[Network, CostModel]:
+    """Return network and costs of a driver; where it has no such, no network, and this machine."""
+    if isinstance(driver, _OnAClock):
+        return driver.network, driver.costs
+    return Network(), Measured()
 
 
 def _why_bound(

@@ -90,6 +90,7 @@ class SplitParty(TrainingParty):
 
     def _draws(self) -> StreamKey:
         """Return what is drawn from for the local steps of this round."""
+        # Called after the first policy that drew; another word would change what Proximal draws.
         return StreamKey(self._seed, self.name, "parts", self.round)
 
     async def _exact_step(
@@ -176,6 +177,7 @@ class SplitLabelHolder(TrainingLabelHolder):
 
     def _draws(self) -> StreamKey:
         """Return what is drawn from for the local steps of this round."""
+        # Called after the first policy that drew; another word would change what Replayed draws.
         return StreamKey(self._seed, self.name, "replayed", self.round)
 
     async def _answer(
