@@ -31,7 +31,7 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs outputs",
+    "checks prediction export runs reaching local_reports outputs",
     "reports methods datasets objectives",
     "federation",
     "planning assembly partners progress convergence",

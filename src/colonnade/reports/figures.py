@@ -14,7 +14,7 @@ import polars as pl
 
 from colonnade.reports.groups import by_metric, is_classifier
 from colonnade.reports.palette import GRID, INK, WAITING, colour, turn
-from colonnade.reports.words import broken, purposes_told, quantity, words
+from colonnade.reports.words import broken, is_score, purposes_told, quantity, words
 from colonnade.runs import Run
 from colonnade.wire import Purpose
 
@@ -210,12 +210,12 @@ def _staleness(run: Run) -> Figure | None:
     holder, others = str(run.summary["label_holder"]), run.others_history
     index = 0
     for percent in (90, 50, 10):
-        name = f"{holder}: {100 - percent} % of rows above"
+        name = f"{holder}: {percent} % of rows below"
         _line(plot, name, run.history, "epoch", f"cosine_p{percent}", index)
         index += 1
     if "cosine_p50" in others.columns:
         for (party,), history in others.group_by("organisation", maintain_order=True):
-            _line(plot, f"{party}: half of them", history, "epoch", "cosine_p50", index)
+            _line(plot, f"{party}: half below", history, "epoch", "cosine_p50", index)
             index += 1
     if not plot.data:
         return None
@@ -513,10 +513,9 @@ def _capital(text: str) -> str:
 
 def _unit_of(metric: str) -> str:
     """Return the axis that a metric belongs on: only metrics of one kind share it."""
-    name = metric.removeprefix("validation_").removeprefix("test_")
-    if name in ("accuracy", "auc", "f1", "macro_f1") or name.startswith("top_"):
+    if is_score(metric):
         return "score"
-    return words(name)
+    return words(metric.removeprefix("validation_").removeprefix("test_"))
 
 
 def _with_sent(history: pl.DataFrame) -> pl.DataFrame:
