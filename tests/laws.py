@@ -31,7 +31,7 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs reaching local_reports outputs",
+    "checks prediction export runs reaching local_reports networks_told outputs",
     "reports methods datasets objectives",
     "federation",
     "planning assembly partners progress convergence",

@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure as Picture
 from torch import nn
 
-from colonnade.channels import Channel, Network
+from colonnade.channels import PRESETS, Channel, Gateway, Network
 from colonnade.codecs import Scalar
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
@@ -24,6 +24,7 @@ from colonnade.federation import Federation
 from colonnade.ledger import Entry, Ledger
 from colonnade.methods import celu, svfl
 from colonnade.metrics import ACCURACY, AUC, LOG_LOSS, RMSE
+from colonnade.networks_told import network_told
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import (
     comparison_table,
@@ -140,6 +141,35 @@ def test_its_numbers_are_those_of_the_run(run, tmp_path):
     shop = next(row for row in ledger if row[0] == "shop" and row[3] == "training")
     sent = run.ledger.bytes(lambda e: e.sender == "shop" and e.purpose is Purpose.TRAINING)
     assert shop[5] == human_bytes(sent)
+
+
+def test_it_tells_of_the_network_that_was_modelled(run, strange, tmp_path):
+    assert run.summary["network"] == {"up": "1 Mbit/s, 10 ms", "down": "1 Mbit/s, 10 ms"}
+    text = page_of(run, tmp_path).text
+    assert "The modelled network Up 1 Mbit/s, 10 ms Down 1 Mbit/s, 10 ms" in text
+    assert strange["real time"].summary["network"] is None
+    assert "modelled network" not in page_of(strange["real time"], tmp_path).text
+    old = replace(run, summary={k: v for k, v in run.summary.items() if k != "network"})
+    assert "modelled network" not in page_of(old, tmp_path).text
+
+
+def test_a_network_in_words():
+    slow = Channel(10e6, 1.5, 0.025)
+    network = Network(
+        Channel(2.5e9),
+        {("bank", "insurer"): slow},
+        senders={"insurer": Channel(500)},
+        gateways={"insurer": Gateway(out=300e3)},
+    )
+    assert network_told(network, ["bank", "shop", "spa"], "insurer") == {
+        "up, bank": "10 Mbit/s, 1.5 s, jitter up to 25 ms",
+        "up, shop, spa": "2.5 Gbit/s",
+        "down": "500 bit/s",
+        "gateway of insurer": "300 kbit/s out, no limit of bandwidth in",
+    }
+    for name, preset in PRESETS.items():
+        told = network_told(Network.preset(name, "insurer"), ["bank"], "insurer")
+        assert told["channels"] == f"those of {name}, {preset.about}"
 
 
 def test_training_writes_it_and_a_folder_gives_the_same(run, tmp_path):

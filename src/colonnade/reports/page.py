@@ -72,6 +72,7 @@ def write_page(run: Run, path: Path) -> None:
         numbers=_headlines(run),
         first_tables=[],
         figures=run_figures(run),
+        network=_network(run),
         protection=[("", _protection(run))],
         warnings=s["warnings"],
         tables=[
@@ -134,6 +135,7 @@ def write_comparison(
             for metric, group in groups.items()
         ],
         figures=comparison_figures(runs),
+        network=[],
         protection=[
             ("" if len(names) == len(runs) else ", ".join(names), facts)
             for facts, names in protections.items()
@@ -173,6 +175,7 @@ def write_sheets(
         numbers=[],
         first_tables=sheets[:1],
         figures=figures,
+        network=[],
         protection=[],
         warnings=notes,
         tables=sheets[1:],
@@ -260,7 +263,7 @@ def _headlines(run: Run) -> list[_Fact]:
         _Fact(
             _clock(run),
             human_seconds(s["seconds_training"]),
-            f"of training; compute {s['clock']['compute']}",
+            f"of training; network {s['clock']['network']}, compute {s['clock']['compute']}",
         ),
     ]
     return facts
@@ -296,6 +299,12 @@ def _best_place(run: Run) -> str:
 
 def _clock(run: Run) -> str:
     return "wall time" if run.summary["seconds_virtual"] is None else "modelled time"
+
+
+def _network(run: Run) -> list[_Fact]:
+    return [
+        _Fact(_capital(name), told) for name, told in (run.summary.get("network") or {}).items()
+    ]
 
 
 def _protection(run: Run) -> list[_Fact]:
