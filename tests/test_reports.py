@@ -657,3 +657,39 @@ def test_local_steps_of_any_policy_are_told_under_its_own_names() -> None:
     assert [*sheet.rows[1]] == ["bank", "10", "1", "0.5", "0.36%", "0.920"]
     idle = replace(run, history=history.with_columns(local_steps=pl.lit(0)))
     assert _local_steps(idle) is None
+
+
+def test_a_kind_has_its_colour_whoever_is_first_in_the_ledger(run) -> None:
+    def colours(each):
+        (figure,) = (f for f in run_figures(each) if f.key == "bytes-party")
+        return {bar.name: bar.marker.color for bar in figure.plot.data}
+
+    # The ledger is read by sender: the label holder is before the parties, or behind them.
+    renamed = Ledger(
+        entry._replace(
+            sender=entry.sender.replace("insurer", "a"),
+            receiver=entry.receiver.replace("insurer", "a"),
+        )
+        for entry in run.ledger
+    )
+    other = replace(run, ledger=renamed, summary=run.summary | {"label_holder": "a"})
+    assert len(set(colours(run).values())) == 2
+    assert [*colours(run).items()] == [*colours(other).items()]
+    strange = Entry("bank", "insurer", "a new kind", Purpose.TRAINING, 0, 999, 100, 117, 5)
+    more = replace(run, ledger=Ledger([*run.ledger, strange]))
+    assert [*colours(more)] == ["embedding, up", "derivative, down", "a new kind, up"]
+    assert len(set(colours(more).values())) == 3
+
+
+def test_what_was_held_back_is_a_part_of_waiting_with_a_colour_of_its_own(run, tmp_path) -> None:
+    entry = {"organisation": "insurer", "purpose": "training", "activity": "held back"}
+    held = entry | {"count": 3, "seconds": 0.5, "seconds_cpu": 0.0}
+    activities = [held, *run.summary["activities"]]
+    other = replace(run, summary=run.summary | {"activities": activities})
+    (figure,) = (f for f in run_figures(other) if f.key == "time")
+    *_, wait, last = figure.plot.data
+    assert (wait.name, last.name) == ("wait", "wait, held back")
+    assert wait.marker.color != last.marker.color
+    assert "Held back: a batch was at hand" in figure.note
+    assert "wait, held back" in page_of(other, tmp_path).text
+    assert "Held back" not in next(f for f in run_figures(run) if f.key == "time").note

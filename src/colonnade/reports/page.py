@@ -34,7 +34,7 @@ from colonnade.reports.tables import (
     step_columns,
 )
 from colonnade.reports.targets import check_target, target_of
-from colonnade.reports.words import left_out, pieces, purposes_told, words
+from colonnade.reports.words import activity, left_out, pieces, purposes_told, words
 from colonnade.runs import Run
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
@@ -395,7 +395,7 @@ def _activities(run: Run) -> Sheet:
         (
             entry["organisation"],
             entry["purpose"],
-            words(entry["activity"]),
+            activity(entry["activity"]),
             f"{entry['count']:,}",
             human_seconds(entry["seconds"]),
             human_seconds(entry["seconds_cpu"]),

@@ -10,7 +10,16 @@ import polars as pl
 
 from colonnade.ledger import Ledger
 
-__all__ = ["broken", "is_score", "left_out", "pieces", "purposes_told", "quantity", "words"]
+__all__ = [
+    "activity",
+    "broken",
+    "is_score",
+    "left_out",
+    "pieces",
+    "purposes_told",
+    "quantity",
+    "words",
+]
 
 
 def words(column: str) -> str:
@@ -33,6 +42,15 @@ def quantity(column: str) -> str:
     units = {"log_loss": " (nats)", "rmse": " (label's unit)"}
     unit = next((unit for end, unit in units.items() if column.endswith(end)), "")
     return words(column) + unit
+
+
+def activity(kind: str) -> str:
+    """Return what an organisation did, as words; a part of waiting says that it is one.
+
+    >>> activity("local_step"), activity("held back")
+    ('local step', 'wait, held back')
+    """
+    return "wait, held back" if kind == "held back" else words(kind)
 
 
 def is_score(metric: str) -> bool:
