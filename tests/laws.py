@@ -34,7 +34,7 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs outputs",
+    "checks prediction export runs reaching local_reports networks_told outputs",
     "reports methods datasets objectives streamed",
     "federation",
     "planning assembly partners progress convergence",

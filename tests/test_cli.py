@@ -690,6 +690,18 @@ def test_runs_stand_side_by_side(colonnade: Command, tiny: Path, tmp_path: Path)
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["run"] for line in lines] == ["4-bits", "2-bits"]
     assert lines[0]["bytes_up"] > lines[1]["bytes_up"]
+    assert "reached" not in lines[0]
+    # By what it took them to reach a value of the metric, any at all here.
+    compare = ("compare", *runs, "--out", tmp_path / "both", "--target", "0")
+    code, out, _ = colonnade(*compare)
+    assert code == 0
+    assert all(heading in out for heading in ("time to", "rounds to", "bytes to"))
+    assert "target: test accuracy 0" in " ".join(out.split())
+    code, out, _ = colonnade(*compare, "--json")
+    reached = [json.loads(line)["reached"] for line in out.splitlines()]
+    assert [set(each) for each in reached] == [
+        {"round", "epoch", "seconds", "bytes_up", "bytes_down"}
+    ] * 2
 
 
 def test_runs_of_one_name_are_told_apart(colonnade: Command, tiny: Path, tmp_path: Path) -> None:
@@ -725,6 +737,7 @@ def test_what_a_partner_adds(colonnade: Command, tiny: Path, tmp_path: Path) -> 
         (["nowhere"], "nowhere holds no run that can be read"),
         (["nowhere", "nowhere"], "a run is named twice"),
         (["a", "b", "--partners"], "--partners takes the YAML file of one run"),
+        (["a", "--partners", "--target", "0.8"], "--target is for runs that are over"),
         (["a", "--set", "x=1"], "--set and --data are for --partners"),
         (["a", "--quiet", "--json"], "--quiet and --json exclude each other"),
     ],

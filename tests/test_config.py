@@ -20,6 +20,7 @@ from colonnade.config import RunConfig, load_config, override, parse_config
 from colonnade.config import data as data_config
 from colonnade.costs import Measured, Modelled
 from colonnade.datasets import VerticalDataset
+from colonnade.delays import Constant, Exponential
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.models import Concat, DotProduct, Max, Mean, Sum
@@ -383,6 +384,21 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     ({"network": {"bandwidth": "20"}}, "network.bandwidth: '20' is not a number with a unit"),
     ({"network": {"bandwidth": "1.2.3 Mbit/s"}}, "network.bandwidth: '1.2.3 Mbit/s' is not a num"),
+    (
+        {"network": {"bandwidth": "8 Mbps"}},
+        "network.bandwidth: '8 Mbps' is not a number with a unit (bit/s, kbit/s, Mbit/s, "
+        "Gbit/s); say '8 Mbit/s'",
+    ),
+    (
+        {"network": {"bandwidth": "8 MBit/s"}},
+        "network.bandwidth: '8 MBit/s' is not a number with a unit (bit/s, kbit/s, Mbit/s, "
+        "Gbit/s); say '8 Mbit/s'",
+    ),
+    (
+        {"network": {"bandwidth": "1.5 MB/s"}},
+        "network.bandwidth: '1.5 MB/s' is not a number with a unit (bit/s, kbit/s, Mbit/s, "
+        "Gbit/s); a byte has 8 bits: say '12 Mbit/s'",
+    ),
     ({"network": {"bandwidth": 0}}, "network.bandwidth: input should be greater than 0"),
     ({"network": {"bandwidth": math.nan}}, "network.bandwidth: input should be greater than 0"),
     ({"network": {"latency": "3 h"}}, "network.latency: '3 h' is not a number with a unit (us, ms"),
@@ -395,9 +411,13 @@ REFUSED: list[tuple[Any, str]] = [
     # names
     (
         {"label_holder": {"name": "a/b"}},
-        "label_holder.name: a name is made of letters, digits and . _ -, not 'a/b'",
+        "label_holder.name: a name is made of letters a to z, digits and . _ -, not 'a/b'",
     ),
-    ({"label_holder": {"name": ""}}, "label_holder.name: a name is made of letters, digits"),
+    (
+        {"label_holder": {"name": "épicerie"}},
+        "label_holder.name: a name is made of letters a to z, digits and . _ -, not 'épicerie'",
+    ),
+    ({"label_holder": {"name": ""}}, "label_holder.name: a name is made of letters a to z, digits"),
     ({"label_holder": {"name": "x" * 65}}, "label_holder.name: string should have at most 64 "),
     ({"network": {"parties": {"../b": {}}}}, "network.parties.../b: a name is made of letters"),
     # combinations
@@ -784,3 +804,22 @@ def test_the_top_takes_what_the_fusion_gives(
     data: VerticalDataset, fusion: str, width: int
 ) -> None:
     assert build(method={"fusion": fusion}).label_holder.top[0].in_features == width
+
+
+def test_delays_are_durations_with_units():
+    delays = {
+        "party_1": {"delay": "exponential", "mean": "100 ms"},
+        "party_2": {"delay": "constant", "each": "0.1 s"},
+        "party_3": {"delay": "constant", "each": 2},
+        "party_4": {"delay": "constant", "each": "1e-3"},
+    }
+    built = parse_config({"data": "mnist5k", "costs": {"delays": delays}}).costs.build()
+    assert dict(built.delays) == {
+        "party_1": Exponential(0.1),
+        "party_2": Constant(0.1),
+        "party_3": Constant(2.0),
+        "party_4": Constant(0.001),
+    }
+    for each in ("soon", "3 h", True, -1):
+        with pytest.raises(ConfigurationError, match=r"costs\.delays\.party_1"):
+            parse_config({"costs": {"delays": {"party_1": {"delay": "constant", "each": each}}}})

@@ -227,6 +227,13 @@ REFUSED: list[tuple[Any, str]] = [
      "composition, which has the key 'local_updates', may not carry a method's name"),
     ({"embedding": {"link": "error_feedback"}}, "method.embedding: a codec is expected here, and "
      "'error_feedback' is a link; a link belongs into a composition, as in uplink: {uplink: plain"),
+    ({"embedding": {"link": "error_feedback", "codec": {"codec": "top_k", "ratio": 0.1}}},
+     "method.embedding: a codec is expected here, and 'error_feedback' is a link"),
+    ({"name": "celu", "local_steps": 5}, "method.local_steps: unknown key; there are name, "
+     "capacity, reuses, min_cosine, embedding, derivative, fusion, overlap, bursts; 'reuses' is "
+     "what says how many local steps there are"),
+    ({"name": "fedbcd", "reuses": 5}, "method.reuses: unknown key; there are name, local_steps, "
+     "fusion, labels; 'local_steps' is what says how many local steps there are"),
     ({"embedding": "direct"}, "method.embedding: a codec is expected here, and 'direct' is a link"),
     ({"name": "svfl", "correction": True}, "method.correction: input should be a valid number"),
     ({"name": "svfl", "correction": "2"}, "method.correction: input should be a valid number"),

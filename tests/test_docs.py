@@ -19,8 +19,10 @@ import pytest
 import yaml
 
 from colonnade import cli
+from colonnade.channels import PRESETS, Network
 from colonnade.config import parse_config
 from colonnade.config.reference import reference
+from colonnade.networks_told import network_told
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if page.stem not in ("design", "configuration")]
@@ -92,3 +94,13 @@ def test_every_page_is_in_the_navigation():
     text = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
     for page in DOCS.glob("*.md"):
         assert f": {page.name}\n" in text
+
+
+def test_the_presets_of_networks_are_those_of_the_code():
+    rows = [
+        f"| `{name}` | {preset.about} | {told['up']} | {told['down']} |"
+        for name, preset in PRESETS.items()
+        for told in [network_told(Network.preset(name, "registry"), ["bank"], "registry")]
+    ]
+    table = "|---|---|---|---|\n" + "\n".join(rows) + "\n\n"
+    assert table in (DOCS / "waiting.md").read_text(encoding="utf-8")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import pytest
 
 from colonnade.checkpoints import CheckpointStore
-from colonnade.drivers import Assignment, Processes, Replay
-from colonnade.effects import Expect, Receive, Send, Since
+from colonnade.drivers import Assignment, Processes, Replay, processes
+from colonnade.drivers.child import play
+from colonnade.effects import Expect, Receive, Report, Send, Since
 from colonnade.errors import Diverged, RoleFailed
 from colonnade.wire import Purpose
 from test_simulate import DRIVER, counters
@@ -191,3 +193,28 @@ def test_spawned_processes_agree_with_forked_ones():
     Processes().run(forked, Assignment(threads=1))
     Processes().run(spawned, Assignment(threads=2))  # more threads than one cannot be forked
     assert totals(forked) == totals(spawned)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a forked process sees what is planted here")
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_the_clock_starts_when_all_roles_are_there(monkeypatch, late):
+    def slow(task, *others):
+        if task.role.name == late:
+            time.sleep(0.8)
+        play(task, *others)
+
+    async def a(role):
+        await Send("b", "x", 0, b"abc")
+        await Report({"round": 1})
+
+    async def b(role):
+        await Receive(Expect("x", 0, ("a",)))
+
+    monkeypatch.setattr(processes, "play", slow)
+    record = Processes().run([Scripted("a", a, ["b"]), Scripted("b", b)], Assignment())
+    assert record.seconds_wall > 0.8
+    (entry,) = record.ledger
+    assert 0 <= entry.nanoseconds < 0.6e9
+    assert 0 <= record.history[0]["seconds"] < 0.6
+    waits = [spent.nanoseconds for (_, _, kind), spent in record.activities.items()]
+    assert sum(waits) < 0.6e9

@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure as Picture
 from torch import nn
 
-from colonnade.channels import Channel, Network
+from colonnade.channels import PRESETS, Channel, Gateway, Network
 from colonnade.codecs import Scalar
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
@@ -24,12 +24,15 @@ from colonnade.federation import Federation
 from colonnade.ledger import Entry, Ledger
 from colonnade.methods import celu, svfl
 from colonnade.metrics import ACCURACY, AUC, LOG_LOSS, RMSE
+from colonnade.networks_told import network_told
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import (
     comparison_table,
     comparison_tables,
     draw_comparison,
     human_bytes,
+    reaching_table,
+    reaching_tables,
     write_comparison,
     write_page,
 )
@@ -140,6 +143,35 @@ def test_its_numbers_are_those_of_the_run(run, tmp_path):
     assert shop[5] == human_bytes(sent)
 
 
+def test_it_tells_of_the_network_that_was_modelled(run, strange, tmp_path):
+    assert run.summary["network"] == {"up": "1 Mbit/s, 10 ms", "down": "1 Mbit/s, 10 ms"}
+    text = page_of(run, tmp_path).text
+    assert "The modelled network Up 1 Mbit/s, 10 ms Down 1 Mbit/s, 10 ms" in text
+    assert strange["real time"].summary["network"] is None
+    assert "modelled network" not in page_of(strange["real time"], tmp_path).text
+    old = replace(run, summary={k: v for k, v in run.summary.items() if k != "network"})
+    assert "modelled network" not in page_of(old, tmp_path).text
+
+
+def test_a_network_in_words():
+    slow = Channel(10e6, 1.5, 0.025)
+    network = Network(
+        Channel(2.5e9),
+        {("bank", "insurer"): slow},
+        senders={"insurer": Channel(500)},
+        gateways={"insurer": Gateway(out=300e3)},
+    )
+    assert network_told(network, ["bank", "shop", "spa"], "insurer") == {
+        "up, bank": "10 Mbit/s, 1.5 s, jitter up to 25 ms",
+        "up, shop, spa": "2.5 Gbit/s",
+        "down": "500 bit/s",
+        "gateway of insurer": "300 kbit/s out, no limit of bandwidth in",
+    }
+    for name, preset in PRESETS.items():
+        told = network_told(Network.preset(name, "insurer"), ["bank"], "insurer")
+        assert told["channels"] == f"those of {name}, {preset.about}"
+
+
 def test_training_writes_it_and_a_folder_gives_the_same(run, tmp_path):
     written = (run.folder / "report.html").read_bytes()
     write_page(load_run(run.folder), tmp_path / "again.html")
@@ -217,11 +249,17 @@ def test_the_page_does_not_grow_with_the_ledger(run, tmp_path):
 
 def test_long_histories_are_shown_in_part(run, tmp_path):
     history = pl.concat([run.history] * 30).with_columns(round=pl.int_range(1, pl.len() + 1))
-    page = page_of(Run(run.summary, history, run.ledger, {}, None, {}), tmp_path)
+    first = run.summary | {"best_round": 1}
+    page = page_of(Run(first, history, run.ledger, {}, None, {}), tmp_path)
     (evaluations,) = [table for table in page.tables if table[0][0] == "round"]
-    assert len(evaluations) == 13
-    assert [evaluations[1][0], evaluations[-1][0]] == ["1", "90"]
+    rounds = [row[0] for row in evaluations[1:]]
+    assert [rounds[0], rounds[-1], len(rounds)] == ["1", "90", 12]
     assert "12 of 90." in page.text
+    # The head says where the best was, so it is among them.
+    best = run.summary | {"best_round": 5}
+    page = page_of(Run(best, history, run.ledger, {}, None, {}), tmp_path)
+    (evaluations,) = [table for table in page.tables if table[0][0] == "round"]
+    assert [row[0] for row in evaluations[1:]] == sorted([*rounds, "5"], key=int)
 
 
 # Runs of other kinds
@@ -283,7 +321,8 @@ def test_classes_and_numbers_are_not_put_side_by_side(run, strange, tmp_path):
         ["auc", "again"],
     )
     assert (second[0][1], [row[0] for row in second[1:]]) == ("best validation RMSE", ["rmse"])
-    assert first[2][5] == second[1][5] == "100.0%"  # of the first in its own table
+    share = [table[0].index("of the first") for table in (first, second)]
+    assert first[2][share[0]] == second[1][share[1]] == "100.0%"  # of the first in its own table
 
     figures = {figure.key: figure.plot for figure in comparison_figures(runs)}
     for key, names, title in (
@@ -325,13 +364,116 @@ def test_the_comparison_has_each_runs_numbers(run, tmp_path):
     write_comparison({"exact": exact, "4 bits": run}, tmp_path / "both.html", "Bits")
     page = read(tmp_path / "both.html")
     head, first, second = page.tables[0]
-    assert head[:3] == ["run", "best validation AUC", "test AUC"]
+    assert {"run", "test AUC"} <= set(head)
     assert first[0] == "exact"
     assert first[1] == f"{exact.summary['best']:.4f}"
     sent = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in (exact, run)]
-    assert second[5] == f"{sent[1] / sent[0]:.1%}"
+    assert second[head.index("of the first")] == f"{sent[1] / sent[0]:.1%}"
+    # What a narrow screen shows before one scrolls is what runs are compared by.
+    assert head[1:6] == ["best validation AUC", "time to", "rounds to", "bytes to", "time"]
     (differing,) = [table for table in page.tables if table[0][0] == "setting"]
     assert {row[0] for row in differing[1:]} == {"method"}
+
+
+def past(scores, *, greater=True, real=False, gap=0.0):
+    """Return a run of an epoch a round, of 1 s and 10 bytes each way, judged after each by score.
+
+    Every evaluation takes ``gap`` seconds.
+    """
+    metric = "validation_auc" if greater else "validation_log_loss"
+    clock = [(i + 1) * (1 + gap) for i in range(len(scores))]
+    history = pl.DataFrame(
+        {
+            "round": range(1, len(scores) + 1),
+            "epoch": [float(i + 1) for i in range(len(scores))],
+            metric: scores,
+            "seconds": clock,
+            "bytes_up": [10 * (i + 1) for i in range(len(scores))],
+            "bytes_down": [10 * (i + 1) for i in range(len(scores))],
+        }
+    )
+    ledger = Ledger(
+        Entry("bank", "shop", kind, purpose, i, 2 * i + n, 10, 27, round(1e9 * at))
+        for i, end in enumerate(clock)
+        for n, (kind, purpose, at) in enumerate(
+            [("embedding", Purpose.TRAINING, end - gap), ("verdict", Purpose.EVALUATION, end)]
+        )
+    )
+    known = [score for score in scores if score is not None]
+    best = (max if greater else min)(known, default=None)
+    count = len(scores)
+    summary = {
+        **{"method": "svfl", "metric": metric, "greater_is_better": greater, "best": best},
+        **{"rounds": count, "bytes_up": 10 * count, "bytes_down": 10 * count},
+        **{"seconds_virtual": None if real else clock[-1], "seconds_training": float(count)},
+        **{"local_updates": {"bank": 0}},
+    }
+    return Run(summary, history, ledger, {}, None, {})
+
+
+def test_a_target_is_reached_where_the_metric_is_first_as_good() -> None:
+    run = past([0.6, 0.8, 0.7, 0.9], gap=0.5)
+    at = run.reached(0.75)
+    assert at is not None
+    assert (at.round, at.epoch, at.bytes_up, at.bytes_down) == (2, 2.0, 20, 20)
+    assert at.bytes_both == 40
+    assert at.seconds == pytest.approx(2)  # of training: the evaluations' halves are left out
+    assert run.reached(0.91) is None
+    less = past([0.9, math.nan, 0.5, 0.7], greater=False)
+    found = less.reached(0.6)
+    assert found is not None
+    assert found.round == 3
+    assert less.reached(0.4) is None
+    assert past([math.nan, 0.8]).reached(0.75).round == 2  # type: ignore[union-attr]
+    timeless = replace(run, history=run.history.drop("seconds"))
+    assert timeless.reached(0.75).seconds is None  # type: ignore[union-attr]
+
+
+def told(table):
+    """Return the cells of a table by row and heading."""
+    heads = [str(column.header) for column in table.columns]
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    return {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
+
+
+def test_runs_are_compared_by_what_it_took_to_reach_a_target() -> None:
+    runs = {"one": past([0.6, 0.8]), "better": past([0.79, 0.9]), "worse": past([0.5, 0.79])}
+    runs["real"] = past([0.6, 0.85], real=True)
+    table = reaching_table(runs)
+    cells = told(table)
+    assert {name: row["rounds to"] for name, row in cells.items()} == {
+        **{"one": "2", "better": "2", "worse": "not reached", "real": "2"},
+    }
+    assert {row["time to"] for row in cells.values()} == {"2.00 s", "—", "2.00 s*"}
+    assert cells["one"]["bytes to"] == "40 B"
+    assert "local steps" not in cells["one"]
+    caption = str(table.caption)
+    assert "target: validation AUC 0.798, 0.002 below the best of one" in caption
+    assert "* real time on this machine" in caption
+    early = told(reaching_table(runs, 0.79))
+    assert [row["rounds to"] for row in early.values()] == ["2", "1", "2", "2"]
+
+
+def test_a_target_where_less_is_better_is_a_little_above_the_best() -> None:
+    runs = {"one": past([0.9, 0.5], greater=False), "other": past([0.7, 0.6], greater=False)}
+    table = reaching_table(runs)
+    assert "target: validation log-loss 0.501, 0.2% above the best of one" in str(table.caption)
+    assert [row["rounds to"] for row in told(table).values()] == ["2", "not reached"]
+
+
+def test_a_target_is_of_one_metric_and_of_runs_that_were_evaluated(tmp_path) -> None:
+    runs = {"one": past([0.6]), "other": past([0.7], greater=False)}
+    assert reaching_tables(runs) == []  # each is alone with its metric
+    for compare in (
+        lambda: reaching_tables(runs, 0.6),
+        lambda: write_comparison(runs, tmp_path / "c.html", target=0.6),
+    ):
+        with pytest.raises(ConfigurationError, match="validation AUC and validation log-loss"):
+            compare()
+    alone = {"one": past([0.6])}
+    assert reaching_table(alone) is None
+    assert told(reaching_table(alone, 0.5))["one"]["rounds to"] == "1"
+    assert reaching_table({"one": past([None]), "other": past([None])}) is None
 
 
 def test_clocks_are_not_mixed(run, strange):
@@ -462,8 +604,8 @@ def test_a_page_tells_of_local_steps_and_how_stale_rows_were() -> None:
     figures = {figure.key: figure for figure in run_figures(run)}
     lines = {line.name: line for line in figures["staleness"].plot.data}
     assert len(lines) == 3 + 3  # three quantiles of the label holder's, a median of each party
-    told = run.history["cosine_p10"].to_list()
-    assert [*lines["holder: 90 % of rows above"].y] == told
+    low = run.history["cosine_p10"].to_list()
+    assert [*lines["holder: 10 % of rows below"].y] == low
     # What is told of steps is no metric.
     assert {line.name for line in figures["metric-epochs"].plot.data} <= {
         "validation accuracy",
@@ -476,6 +618,78 @@ def test_a_page_tells_of_local_steps_and_how_stale_rows_were() -> None:
         name: run.summary["local_updates"][name]
         for name in ("holder", "party_0", "party_1", "party_2")
     }
+    # The summary has them too, and the table that a command prints.
+    bubbles = 0
+    for name, told_of in run.summary["local_reports"].items():
+        own = run.reported("local_steps").filter(organisation=name)
+        assert told_of["local_steps"] == own["local_steps"].sum()
+        assert told_of["cosine_p10"] == pytest.approx(own["cosine_p10"].mean())
+        bubbles += own["bubbles"].sum()
+    (row,) = told(reaching_table({"celu": run})).values()
+    assert row == {"local steps": f"{sum(steps.values())}", "bubbles": f"{bubbles}"}
     plain = small_federation(svfl()).train(svfl(), Training(epochs=1, batch_size=16))
     assert _local_steps(plain) is None
     assert "staleness" not in {figure.key for figure in run_figures(plain)}
+
+
+def test_local_steps_of_any_policy_are_told_under_its_own_names() -> None:
+    """A policy has to tell of its steps; what else it reports is its own choice."""
+    run = past([0.6, 0.7])
+    history = run.history.with_columns(organisation=pl.lit("shop"), local_steps=pl.Series([3, 4]))
+    bare = replace(run, history=history)
+    sheet = _local_steps(bare)
+    assert sheet is not None
+    assert (sheet.head, sheet.rows, sheet.note) == (
+        *(("organisation", "steps"), [("shop", "7")]),
+        "",
+    )
+    others = pl.DataFrame(
+        {
+            "organisation": ["bank", "bank"],
+            **{"local_steps": [5, 5], "steps_undone": [1, 0], "drift": [0.25, 0.75]},
+            **{"rows_too_stale": [1.59e-05, 0.0071], "why": ["x", "y"]},
+            **{"cosine_p50": [0.92, 0.9200002]},
+        }
+    )
+    sheet = _local_steps(replace(bare, others_history=others))
+    assert sheet is not None
+    assert [*sheet.head[1:]] == ["steps", "steps undone", "drift", "rows left out", "half below"]
+    assert [*sheet.rows[1]] == ["bank", "10", "1", "0.5", "0.36%", "0.920"]
+    idle = replace(run, history=history.with_columns(local_steps=pl.lit(0)))
+    assert _local_steps(idle) is None
+
+
+def test_a_kind_has_its_colour_whoever_is_first_in_the_ledger(run) -> None:
+    def colours(each):
+        (figure,) = (f for f in run_figures(each) if f.key == "bytes-party")
+        return {bar.name: bar.marker.color for bar in figure.plot.data}
+
+    # The ledger is read by sender: the label holder is before the parties, or behind them.
+    renamed = Ledger(
+        entry._replace(
+            sender=entry.sender.replace("insurer", "a"),
+            receiver=entry.receiver.replace("insurer", "a"),
+        )
+        for entry in run.ledger
+    )
+    other = replace(run, ledger=renamed, summary=run.summary | {"label_holder": "a"})
+    assert len(set(colours(run).values())) == 2
+    assert [*colours(run).items()] == [*colours(other).items()]
+    strange = Entry("bank", "insurer", "a new kind", Purpose.TRAINING, 0, 999, 100, 117, 5)
+    more = replace(run, ledger=Ledger([*run.ledger, strange]))
+    assert [*colours(more)] == ["embedding, up", "derivative, down", "a new kind, up"]
+    assert len(set(colours(more).values())) == 3
+
+
+def test_what_was_held_back_is_a_part_of_waiting_with_a_colour_of_its_own(run, tmp_path) -> None:
+    entry = {"organisation": "insurer", "purpose": "training", "activity": "held back"}
+    held = entry | {"count": 3, "seconds": 0.5, "seconds_cpu": 0.0}
+    activities = [held, *run.summary["activities"]]
+    other = replace(run, summary=run.summary | {"activities": activities})
+    (figure,) = (f for f in run_figures(other) if f.key == "time")
+    *_, wait, last = figure.plot.data
+    assert (wait.name, last.name) == ("wait", "wait, held back")
+    assert wait.marker.color != last.marker.color
+    assert "Held back: a batch was at hand" in figure.note
+    assert "wait, held back" in page_of(other, tmp_path).text
+    assert "Held back" not in next(f for f in run_figures(run) if f.key == "time").note

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -177,6 +178,13 @@ def compare(
     seeds: Annotated[
         int, typer.Option(min=1, help="With --partners: how many seeds to train from.")
     ] = 1,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            help="Value of the metric: what it took each run to reach it. By default a little "
+            "short of the first run's best."
+        ),
+    ] = None,
     set_: _Set = None,
     out_: Annotated[
         Path | None,
@@ -195,13 +203,15 @@ def compare(
     if partners:
         if len(runs) != 1:
             raise ConfigurationError("--partners takes the YAML file of one run")
+        if target is not None:
+            raise ConfigurationError("--target is for runs that are over: --partners trains anew")
         _compare_partners(_parsed(runs[0], set_, data), folder, seeds, show)
         return
     if set_ or data:
         raise ConfigurationError("--set and --data are for --partners: these runs are over")
     loaded = {name: load_run(path) for name, path in _named(runs).items()}
-    _write_comparison(loaded, folder, "")
-    _show_runs(loaded, show)
+    _write_comparison(loaded, folder, "", target)
+    _show_runs(loaded, show, target)
     if show is Show.BAR:
         say(out, f"The comparison is in {folder}: comparison.html and comparison.png.")
 
@@ -394,23 +404,31 @@ def _show(quiet: bool, as_json: bool) -> Show:
     return Show.NOTHING if quiet else Show.JSON if as_json else Show.BAR
 
 
-def _show_runs(runs: Mapping[str, Run], show: Show) -> None:
-    from colonnade.reports import comparison_tables
+def _show_runs(runs: Mapping[str, Run], show: Show, target: float | None = None) -> None:
+    from colonnade.reports import comparison_tables, reaching_tables
 
     if show is Show.BAR:
-        for table in comparison_tables(runs):
+        for table in comparison_tables(runs) + reaching_tables(runs, target):
             out.print(table)
     elif show is Show.JSON:
         for name, each in runs.items():
-            say(out, json.dumps({"run": name} | each.summary))
+            told = {} if target is None else {"target": target, "reached": _reached(each, target)}
+            say(out, json.dumps({"run": name} | each.summary | told))
 
 
-def _write_comparison(runs: Mapping[str, Run], folder: Path, title: str) -> None:
+def _reached(run: Run, target: float) -> dict[str, float] | None:
+    found = run.reached(target)
+    return None if found is None else asdict(found)
+
+
+def _write_comparison(
+    runs: Mapping[str, Run], folder: Path, title: str, target: float | None = None
+) -> None:
     from colonnade.reports import draw_comparison, write_comparison
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_comparison(runs, folder / "comparison.html", title)
+        write_comparison(runs, folder / "comparison.html", title, target)
         draw_comparison(runs, folder / "comparison.png", title)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None

@@ -44,6 +44,7 @@ from colonnade.method import Method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Features, check_gradients, parameter_count
+from colonnade.networks_told import network_told
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
@@ -271,6 +272,8 @@ class Federation:
         history = history_frame(record, holder)
         watched = "validation" if len(self.validation_rows) else "test"
         disclosures = method.disclosures(agreement.layout)
+        network = getattr(driver, "network", None)  # which only a driver has that models one
+        parties = agreement.layout.parties
         summary = summarise(
             record,
             history,
@@ -290,6 +293,7 @@ class Federation:
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
                 "seed": training.seed,
                 "driver": driver.label,
+                "network": None if network is None else network_told(network, parties, holder),
                 "versions": {"colonnade": __version__, "torch": torch.__version__},
             },
         )

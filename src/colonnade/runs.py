@@ -19,6 +19,7 @@ from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import export_part
 from colonnade.ledger import Ledger
+from colonnade.local_reports import local_reports
 from colonnade.outputs import (
     CONFIGURATION,
     PAGE,
@@ -29,6 +30,7 @@ from colonnade.outputs import (
     replacing,
 )
 from colonnade.prediction import Prediction, Predictor
+from colonnade.reaching import Reached, reached
 from colonnade.wire import Purpose
 
 __all__ = [
@@ -96,6 +98,17 @@ class Run:
         if not known:
             return pl.DataFrame(schema={"organisation": pl.String, column: pl.Float64})
         return pl.concat(known, how="diagonal_relaxed")
+
+    def reached(self, target: float) -> Reached | None:
+        """Return what training had cost when the deciding metric was first as good as a target.
+
+        Returns
+        -------
+        Reached or None
+            Rounds, epochs, seconds of training and bytes until then; None if it never was. Where
+            less of the metric is better, as good is as small.
+        """
+        return reached(self.summary, self.history, self.ledger, target)
 
     def predict(
         self,
@@ -235,7 +248,9 @@ def summarise(
     those that were lost included: bodies, envelopes, and the length of each frame.
     ``messages_discarded`` came too late to be taken, with bodies of ``bytes_discarded`` in all;
     they count in the other numbers like any that were sent.
-    ``local_updates`` are the steps of each organisation, by name, that it took without an exchange.
+    ``local_updates`` are the steps of each organisation, by name, that it took without an exchange;
+    ``local_reports`` is what it reported of them, where it did: sums of counts, such as of bubbles,
+    and means of other numbers, such as cosines, over all its reports.
     ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
     ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
     organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
@@ -268,6 +283,7 @@ def summarise(
         "completed": record.completed,
         "rounds": record.round,
         "local_updates": _local_updates(record),
+        "local_reports": local_reports(history, others_history_frame(record, label_holder)),
         "messages": len(ledger),
         "messages_discarded": sum(entry.discarded for entry in kept),
         "messages_lost": len(lost),

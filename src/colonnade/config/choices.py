@@ -77,6 +77,10 @@ class MadeSection(Chosen):
         return _BUILDERS.get(self.part.group.name, _call)(self.part, given)
 
 
+_STEPS = ("local_steps", "steps", "reuses")
+"""How methods and policies call the number of their local steps."""
+
+
 class MethodSection(MadeSection):
     """A section that stands for a method."""
 
@@ -85,6 +89,13 @@ class MethodSection(MadeSection):
     @classmethod
     def _near(cls) -> list[str]:
         return [*cls.model_fields, *composing()]
+
+    @classmethod
+    def _meant(cls, said: str) -> str:
+        called = next((key for key in _STEPS if key in cls.model_fields), None)
+        if said in _STEPS and called is not None:
+            return f"; {called!r} is what says how many local steps there are"
+        return super()._meant(said)
 
     def build(self) -> Method:
         """Return the method."""
@@ -174,7 +185,7 @@ def _made(part: Part, tag: tuple[Any, Any] | None = None) -> type[MadeSection]:
             continue
         if key in content or hasattr(Chosen, key):
             raise _useless(part, f"has an argument {argument!r}, which no section can have")
-        annotation = _annotation(hint)
+        annotation = part.group.numbers if hint is float else _annotation(hint)
         if default is inspect.Parameter.empty:
             default = ...
         elif (said := written(default)) is not None:
@@ -411,8 +422,10 @@ class Choice:
             raise _refused(f"expected a name or keys and values, not {shown(value)}")
         name = value.get(key, group.default)
         if group.name == "codecs" and (name is None or str(name) not in names(group)):
-            link = name if key in value else value.get("link")
-            if isinstance(link, str) and link in names(GROUPS["links"]):
+            links = names(GROUPS["links"])
+            said = [each for each in (value.get("link"), name) if isinstance(each, str)]
+            link = next((each for each in said if each in links), None)
+            if link is not None:
                 raise _refused(
                     f"a codec is expected here, and {link!r} is a link; a link belongs into a "
                     "composition, as in uplink: {uplink: plain, link: ...}"

@@ -141,7 +141,7 @@ def _said(error: Any) -> str:
         close = near(tag, expected.replace("'", "").split(", "))
         return f"{shown(tag)} names none of {expected}{close}"
     if error["type"] == "string_pattern_mismatch":
-        return f"a name is made of letters, digits and . _ -, not {error['input']!r}"
+        return f"a name is made of letters a to z, digits and . _ -, not {error['input']!r}"
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
         message = "input should be a valid dictionary of keys and values"

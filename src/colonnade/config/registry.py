@@ -47,6 +47,7 @@ from colonnade.config.bottoms import (
     WideAndDeepConfig,
 )
 from colonnade.config.foreign import guarded, plain, shown
+from colonnade.config.sections import Duration, Number
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, Relay, Split
@@ -88,6 +89,8 @@ class Group:
         Keys of settings that are called otherwise than the argument.
     given
         Arguments that the program gives: no settings.
+    numbers
+        The type of settings that are numbers.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Group:
     default: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
+    numbers: Any = Number
 
     @property
     def entry_points(self) -> str:
@@ -192,6 +196,7 @@ GROUPS = {
             "how much longer an organisation takes in a round than its work costs",
             {"constant": Constant, "exponential": Exponential, "trace": FromTrace},
             (Delay,),
+            numbers=Duration,
         ),
         Group(
             "fusions",

@@ -27,6 +27,7 @@ __all__ = [
     "Chosen",
     "Count",
     "CountOrAuto",
+    "Duration",
     "Name",
     "Number",
     "Seconds",
@@ -44,14 +45,36 @@ def _quantity(**units: float) -> Any:
     """Return the type of a number that may be written with a unit, such as ``300 Mbit/s``."""
 
     def read(value: Any) -> Any:
+        value = _scientific(value)
         if not isinstance(value, str):
             return value
         match = _QUANTITY.fullmatch(value)
         if match is None or match[2] not in units:
-            raise ValueError(f"{value!r} is not a number with a unit ({', '.join(units)})")
+            meant = "" if match is None else _rate_meant(float(match[1]), match[2], units)
+            raise ValueError(f"{value!r} is not a number with a unit ({', '.join(units)}){meant}")
         return float(match[1]) * units[match[2]]
 
     return BeforeValidator(read, json_schema_input_type=float | str)
+
+
+_RATE = re.compile(r"([kmg]?)(bits?|bytes?|b)(?:/s|/sec|ps)", re.IGNORECASE)
+
+
+def _rate_meant(number: float, unit: str, units: Iterable[str]) -> str:
+    """Return a clause about a rate that is written otherwise, such as 8 Mbps or 1 MB/s.
+
+    >>> _rate_meant(8, "Mbps", ["Mbit/s"]), _rate_meant(8, "MB/s", ["Mbit/s"])
+    ("; say '8 Mbit/s'", "; a byte has 8 bits: say '64 Mbit/s'")
+    """
+    match = _RATE.fullmatch(unit)
+    if match is None:
+        return ""
+    known = {each.lower(): each for each in units}.get(f"{match[1]}bit/s".lower())
+    if known is None:
+        return ""
+    if match[2] == "B" or match[2].lower().startswith("byte"):
+        return f"; a byte has 8 bits: say '{8 * number:g} {known}'"
+    return f"; say '{number:g} {known}'"
 
 
 _SCIENTIFIC = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
@@ -67,9 +90,11 @@ Number = Annotated[float, Field(strict=True), BeforeValidator(_scientific)]  # y
 
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
 Bandwidth = Annotated[float, Field(gt=0, strict=True), _quantity(**_RATES)]
-Seconds = Annotated[
-    float, Field(ge=0, lt=math.inf, strict=True), _quantity(us=1e-6, ms=1e-3, s=1.0, min=60.0)
-]
+_DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+Seconds = Annotated[float, Field(ge=0, lt=math.inf, strict=True), _quantity(**_DURATIONS)]
+Duration = Annotated[float, Field(strict=True), _quantity(**_DURATIONS)]
+"""Seconds of which the part itself says what is too many."""
+
 Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: yes is not 1
 
@@ -108,6 +133,11 @@ class Section(BaseModel):
         """Return the keys that may be meant by one that there is not."""
         return list(cls.model_fields)
 
+    @classmethod
+    def _meant(cls, said: str) -> str:
+        """Return a clause about what may be meant by a key that there is not, if that is known."""
+        return near(said, cls._near())
+
     @pydantic.model_validator(mode="wrap")
     @classmethod
     def _says_which_keys(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -120,7 +150,7 @@ class Section(BaseModel):
                 raise
             keys = ", ".join(cls.model_fields)
             details = [
-                _detail(each, f"unknown key; there are {keys}{near(each['loc'][-1], cls._near())}")
+                _detail(each, f"unknown key; there are {keys}{cls._meant(str(each['loc'][-1]))}")
                 for each in found
             ]
             raise ValidationError.from_exception_data(error.title, details) from None

@@ -62,8 +62,7 @@ class ChildTask:
     """What a child is given: a role, where it stands, and the limits.
 
     ``state`` is what a role that is cast in the child goes on from; another role has it already.
-    ``saves`` says whether the run keeps checkpoints. ``origin`` is the reading of the machine-wide
-    monotonic clock, in nanoseconds, that counts as the start of the run.
+    ``saves`` says whether the run keeps checkpoints.
     """
 
     role: Role | Elsewhere
@@ -71,7 +70,6 @@ class ChildTask:
     account: Account
     mail: list[tuple[Message, int]]
     gate: int
-    origin: int
     seed: int
     threads: int
     queue: int
@@ -140,6 +138,7 @@ class _Child:
             self._put(message, arrival)
         self.received = dict.fromkeys(peers, 0)
         self.heard = dict.fromkeys(peers, -1)  # the sequence number last received
+        self.origin: int | None = None  # until all roles are there
         self.gate = task.gate
         self.save: dict[str, int] | None = None
         self.stop = False
@@ -153,8 +152,9 @@ class _Child:
         _start(self._read)
 
     def now(self) -> int:
-        """Nanoseconds since the start of the run."""
-        return time.monotonic_ns() - self.task.origin
+        """Nanoseconds since all roles were there."""
+        assert self.origin is not None
+        return time.monotonic_ns() - self.origin
 
     # The role's own thread
 
@@ -162,6 +162,8 @@ class _Child:
         finished = True
         for agreed in agreements([self.role]).values():
             control.tell(self.parent, control.Cast(agreed))
+        control.tell(self.parent, control.Waiting())
+        self._wait(lambda: self.origin is not None)
         coroutine = self.role.run()
         try:
             answer = None
@@ -355,13 +357,17 @@ class _Child:
 
     def _read(self) -> None:
         names = {connection: name for name, connection in self.peers.items()}
-        open_ones = [self.parent, *names]
+        # A peer may have begun already: what it sends has a time only when this role's clock runs.
+        open_ones = [self.parent]
         while True:
             for connection in wait(open_ones):
                 assert isinstance(connection, Connection)
                 try:
                     if connection is self.parent:
-                        self._obey(control.hear_parent(connection))
+                        message = control.hear_parent(connection)
+                        self._obey(message)
+                        if isinstance(message, control.Begin):
+                            open_ones += names
                     else:
                         self._accept(names[connection], connection)
                 except (EOFError, ConnectionError):
@@ -393,6 +399,8 @@ class _Child:
     def _obey(self, message: control.FromParent) -> None:
         with self.changed:
             match message:
+                case control.Begin(origin):
+                    self.origin = origin
                 case control.Gate(round):
                     self.gate = round
                 case control.Save(received):

@@ -16,6 +16,7 @@ from colonnade.wire import Message
 
 __all__ = [
     "Abort",
+    "Begin",
     "Cast",
     "Failed",
     "FromChild",
@@ -28,12 +29,19 @@ __all__ = [
     "Save",
     "Saved",
     "Stop",
+    "Waiting",
     "hear_child",
     "hear_parent",
     "tell",
 ]
 
 Decisions = list[bool | tuple[tuple[str, int], ...]]
+
+
+class Begin(msgspec.Struct, tag=True):
+    """Every role is there: play, from this reading of the machine-wide clock, in nanoseconds."""
+
+    origin: int
 
 
 class Gate(msgspec.Struct, tag=True):
@@ -87,6 +95,10 @@ class Cast(msgspec.Struct, tag=True):
     agreed: str
 
 
+class Waiting(msgspec.Struct, tag=True):
+    """The role is there, and waits for the others to be."""
+
+
 class Saved(msgspec.Struct, tag=True):
     """What the role contributes to the cut at the gate.
 
@@ -133,8 +145,8 @@ class Failed(msgspec.Struct, tag=True):
     traceback: str
 
 
-FromParent = Gate | Save | Stop | Abort
-FromChild = Cast | Reached | Reported | Saved | Played | Left | Failed
+FromParent = Begin | Gate | Save | Stop | Abort
+FromChild = Cast | Waiting | Reached | Reported | Saved | Played | Left | Failed
 
 _encode = msgspec.msgpack.Encoder().encode
 _from_parent: msgspec.msgpack.Decoder[FromParent] = msgspec.msgpack.Decoder(FromParent)

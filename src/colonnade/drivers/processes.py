@@ -61,6 +61,9 @@ class Processes:
 
     Notes
     -----
+    The clock of the history and the ledger starts when all roles are there: how long processes take
+    to start is in ``seconds_wall`` alone.
+
     Processes are forked where that is possible and torch uses one thread; elsewhere they are
     spawned, and the models and optimiser factories must then be importable by name. A role that is
     described by ``Elsewhere`` is always played, and cast, in a process that is spawned.
@@ -108,10 +111,13 @@ class _Parent:
         self.roles = {role.name: role for role in roles}
         self.ledger = Ledger()
         self.wall, self.cpu = -time.perf_counter(), -time.process_time()
+        self.before = 0.0  # seconds that the run took until the checkpoint
+        self.waiting: set[str] = set()
         cut = Cut(0)
         if assignment.resume is not None:
             cut, self.ledger = Cut.read(assignment.resume, list(self.roles))
-            self.wall += assignment.resume.account["seconds_wall"]
+            self.before = assignment.resume.account["seconds_wall"]
+            self.wall += self.before
             self.cpu += assignment.resume.account["seconds_cpu"]
             for name, role in self.roles.items():
                 if not isinstance(role, Elsewhere):
@@ -136,7 +142,6 @@ class _Parent:
                 accounts.get(name) or Account(),
                 cut.mail.get(name, []),
                 gate=self.gate,
-                origin=time.monotonic_ns() - round((self.wall + time.perf_counter()) * 1e9),
                 seed=assignment.seed,
                 threads=assignment.threads,
                 queue=queue,
@@ -255,6 +260,10 @@ class _Parent:
             case control.Cast(agreed):
                 self.agreed[name] = agreed
                 refuse_disagreement(self.agreed)
+            case control.Waiting():
+                self.waiting.add(name)
+                if len(self.waiting) == len(self.roles):
+                    self._begin()
             case control.Reached(round, sent, sent_bytes):
                 self.reached[name] = round
                 self.sent[name] = sent
@@ -282,6 +291,10 @@ class _Parent:
                 self.pipes.pop(name).close()
             case control.Failed():
                 raise _rebuilt(name, message)
+
+    def _begin(self) -> None:
+        """Start the clock of the roles: to start their processes took as long as it took."""
+        self._broadcast(control.Begin(time.monotonic_ns() - round(self.before * 1e9)))
 
     def _discard(self, receiver: str, messages: Sequence[tuple[str, int]]) -> None:
         for sender, sequence in messages:

@@ -4,7 +4,14 @@ from colonnade.reports.chart import Chart, Curve, draw_charts
 from colonnade.reports.page import write_comparison, write_page, write_sheets
 from colonnade.reports.pictures import draw_comparison, draw_run
 from colonnade.reports.sheet import Sheet
-from colonnade.reports.tables import comparison_table, comparison_tables, human_bytes, human_seconds
+from colonnade.reports.tables import (
+    comparison_table,
+    comparison_tables,
+    human_bytes,
+    human_seconds,
+    reaching_table,
+    reaching_tables,
+)
 from colonnade.reports.words import left_out
 
 __all__ = [
@@ -19,6 +26,8 @@ __all__ = [
     "human_bytes",
     "human_seconds",
     "left_out",
+    "reaching_table",
+    "reaching_tables",
     "write_comparison",
     "write_page",
     "write_sheets",

@@ -12,9 +12,10 @@ from html import escape
 import plotly.graph_objects as go
 import polars as pl
 
+from colonnade.effects import KINDS_OF_WORK
 from colonnade.reports.groups import by_metric, is_classifier
-from colonnade.reports.palette import GRID, INK, WAITING, colour, turn
-from colonnade.reports.words import broken, purposes_told, quantity, words
+from colonnade.reports.palette import GRID, HELD_BACK, INK, WAITING, colour, turn
+from colonnade.reports.words import activity, broken, is_score, purposes_told, quantity, words
 from colonnade.runs import Run
 from colonnade.wire import Purpose
 
@@ -23,6 +24,14 @@ __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figur
 _LOSSES = ("train_loss", "validation_log_loss", "test_log_loss", "validation_loss")
 _JUDGED = ("validation_", "test_")  # how columns of metrics begin
 _WAIT = "wait"
+_HELD_BACK = "held back"  # waiting with a batch at hand, as no more steps were allowed
+_SHADES = {_WAIT: WAITING, f"{_WAIT}, {_HELD_BACK}": HELD_BACK}
+
+# What has a colour of its own, whoever sends it first and whatever there is besides.
+_EXCHANGED = (
+    *("embedding, up", "derivative, down", "embedding, down", "codes, up", "codes, down"),
+    *("total, down", "top, down", "skipped, down"),
+)
 
 # What tells curves and points apart that share a colour, as there are more of them than colours.
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -210,12 +219,12 @@ def _staleness(run: Run) -> Figure | None:
     holder, others = str(run.summary["label_holder"]), run.others_history
     index = 0
     for percent in (90, 50, 10):
-        name = f"{holder}: {100 - percent} % of rows above"
+        name = f"{holder}: {percent} % of rows below"
         _line(plot, name, run.history, "epoch", f"cosine_p{percent}", index)
         index += 1
     if "cosine_p50" in others.columns:
         for (party,), history in others.group_by("organisation", maintain_order=True):
-            _line(plot, f"{party}: half of them", history, "epoch", "cosine_p50", index)
+            _line(plot, f"{party}: half below", history, "epoch", "cosine_p50", index)
             index += 1
     if not plot.data:
         return None
@@ -329,11 +338,13 @@ def _bytes_by_party(run: Run) -> Figure | None:
     most = grouped.group_by("party").agg(pl.col("body_bytes").sum())["body_bytes"].max()
     scale, unit = _byte_unit(float(most or 0))  # type: ignore[arg-type]  # a number
     bars = []
-    for kind, up in grouped.select("kind", "up").unique(maintain_order=True).rows():
+    for kind, up in grouped.select("kind", "up").unique().sort("kind", "up").rows():
         sent = dict(grouped.filter(kind=kind, up=up).select("party", "body_bytes").rows())
         name = f"{kind}, {'up' if up else 'down'}"
         bars.append((name, [sent.get(party, 0) / scale for party in parties]))
-    plot = _bars(parties, bars, f"training bytes ({unit})", "%{x:.4g} " + unit)
+    places = {name: place for place, name in enumerate(_EXCHANGED)}
+    bars.sort(key=lambda bar: places.get(bar[0], len(places)))
+    plot = _bars(parties, bars, f"training bytes ({unit})", "%{x:.4g} " + unit, _EXCHANGED)
     return Figure("bytes-party", "Bytes by party and kind", plot)
 
 
@@ -387,19 +398,24 @@ def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
     if not any(sum(spent.values()) for spent in seconds.values()):
         return None
     kinds = list(dict.fromkeys(kind for spent in seconds.values() for kind in spent))
-    kinds.sort(key=lambda kind: kind == _WAIT)
+    kinds.sort(key=lambda kind: (kind == _HELD_BACK, kind == _WAIT))
     totals = {label: sum(spent.values()) or 1.0 for label, spent in seconds.items()}
     bars = [
-        (words(kind), [100 * spent.get(kind, 0) / totals[n] for n, spent in seconds.items()])
+        (activity(kind), [100 * spent.get(kind, 0) / totals[n] for n, spent in seconds.items()])
         for kind in kinds
     ]
-    plot = _bars(list(seconds), bars, "share of its time (%)", "%{x:.1f} %")
+    known = [words(kind) for kind in KINDS_OF_WORK]
+    plot = _bars(list(seconds), bars, "share of its time (%)", "%{x:.1f} %", known)
     plot.update_xaxes(range=[0, 100])
     modelled = {run.summary["seconds_virtual"] is not None for run in runs.values()}
     clock = "on each run's clock" if len(modelled) > 1 else "in real time"
     clock = "on the modelled clock" if modelled == {True} else clock
     whose = "Work and waiting of the label holder" if len(runs) > 1 else "Work and waiting"
-    return Figure("time", "Where time goes", plot, f"{whose}, {clock}.")
+    held = (
+        " Held back: a batch was at hand, but no more steps were allowed before the next exchange."
+    )
+    note = f"{whose}, {clock}." + (held if _HELD_BACK in kinds else "")
+    return Figure("time", "Where time goes", plot, note)
 
 
 # Parts
@@ -468,21 +484,30 @@ def _line(plot: go.Figure, name: str, history: pl.DataFrame, x: str, y: str, ind
 
 
 def _bars(
-    labels: Sequence[str], bars: Iterable[tuple[str, Sequence[float]]], x: str, hover: str
+    labels: Sequence[str],
+    bars: Sequence[tuple[str, Sequence[float]]],
+    x: str,
+    hover: str,
+    known: Sequence[str] = (),
 ) -> go.Figure:
-    """Return lying bars, stacked: names of organisations need the room on the left."""
+    """Return lying bars, stacked: names of organisations need the room on the left.
+
+    Those that are known have the colours of their places, the others those that follow.
+    """
+    others = [name for name, _ in bars if name not in known and name not in _SHADES]
+    colours = {name: colour(index) for index, name in enumerate([*known, *others])} | _SHADES
     plot = empty_plot(x, "")
     names = [plot_text(label) for label in labels]
     shown = [_lines(label, _LABEL_WIDTH) for label in labels]
     row = max(30, 8 + _LINE_HEIGHT * max((text.count("<br>") + 1 for text in shown), default=1))
-    for index, (name, values) in enumerate(bars):
+    for name, values in bars:
         plot.add_trace(
             go.Bar(
                 y=names,
                 x=list(values),
                 name=plot_text(name),
                 orientation="h",
-                marker={"color": WAITING if name == _WAIT else colour(index)},
+                marker={"color": colours[name]},
                 hovertemplate=hover + "<extra>%{fullData.name}</extra>",
             )
         )
@@ -513,10 +538,9 @@ def _capital(text: str) -> str:
 
 def _unit_of(metric: str) -> str:
     """Return the axis that a metric belongs on: only metrics of one kind share it."""
-    name = metric.removeprefix("validation_").removeprefix("test_")
-    if name in ("accuracy", "auc", "f1", "macro_f1") or name.startswith("top_"):
+    if is_score(metric):
         return "score"
-    return words(name)
+    return words(metric.removeprefix("validation_").removeprefix("test_"))
 
 
 def _with_sent(history: pl.DataFrame) -> pl.DataFrame:

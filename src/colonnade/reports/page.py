@@ -20,12 +20,21 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from colonnade import __version__
+from colonnade.local_reports import local_columns, local_reports
 from colonnade.outputs import PAGE, SIGNATURE, check_output
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
-from colonnade.reports.tables import besides_notes, held_out_notes, human_bytes, human_seconds
-from colonnade.reports.words import left_out, pieces, purposes_told, words
+from colonnade.reports.tables import (
+    besides_notes,
+    held_out_notes,
+    human_bytes,
+    human_seconds,
+    reaching_columns,
+    step_columns,
+)
+from colonnade.reports.targets import check_target, target_of
+from colonnade.reports.words import activity, left_out, pieces, purposes_told, words
 from colonnade.runs import Run
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
@@ -63,6 +72,7 @@ def write_page(run: Run, path: Path) -> None:
         numbers=_headlines(run),
         first_tables=[],
         figures=run_figures(run),
+        network=_network(run),
         protection=[("", _protection(run))],
         warnings=s["warnings"],
         tables=[
@@ -78,7 +88,9 @@ def write_page(run: Run, path: Path) -> None:
     )
 
 
-def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> None:
+def write_comparison(
+    runs: Mapping[str, Run], path: Path, title: str = "", target: float | None = None
+) -> None:
     """Write the page of several runs side by side.
 
     Parameters
@@ -89,14 +101,17 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
         The HTML file.
     title
         The heading; by default the names.
+    target
+        The value of the metric that runs are compared by; see ``reaching_table``.
 
     Raises
     ------
     ConfigurationError
-        If there is a file that Colonnade did not write.
+        If there is a file that Colonnade did not write, or a target and several metrics.
     OSError
         If the file cannot be written.
     """
+    check_target(runs, target)
     groups = by_metric(runs)
     first = next(iter(runs.values())).summary
     rows = {_rows(run.summary) for run in runs.values()}
@@ -114,10 +129,13 @@ def write_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> No
         lead=f"{len(runs)} runs on {_rows(first)}." if len(rows) == 1 else f"{len(runs)} runs.",
         numbers=[],
         first_tables=[
-            _runs_table(group, f"Results by {words(metric)}" if len(groups) > 1 else "Results")
+            _runs_table(
+                group, f"Results by {words(metric)}" if len(groups) > 1 else "Results", target
+            )
             for metric, group in groups.items()
         ],
         figures=comparison_figures(runs),
+        network=[],
         protection=[
             ("" if len(names) == len(runs) else ", ".join(names), facts)
             for facts, names in protections.items()
@@ -157,6 +175,7 @@ def write_sheets(
         numbers=[],
         first_tables=sheets[:1],
         figures=figures,
+        network=[],
         protection=[],
         warnings=notes,
         tables=sheets[1:],
@@ -244,7 +263,7 @@ def _headlines(run: Run) -> list[_Fact]:
         _Fact(
             _clock(run),
             human_seconds(s["seconds_training"]),
-            f"of training; compute {s['clock']['compute']}",
+            f"of training; network {s['clock']['network']}, compute {s['clock']['compute']}",
         ),
     ]
     return facts
@@ -282,6 +301,12 @@ def _clock(run: Run) -> str:
     return "wall time" if run.summary["seconds_virtual"] is None else "modelled time"
 
 
+def _network(run: Run) -> list[_Fact]:
+    return [
+        _Fact(_capital(name), told) for name, told in (run.summary.get("network") or {}).items()
+    ]
+
+
 def _protection(run: Run) -> list[_Fact]:
     return [_Fact(_capital(name), _capital(str(v))) for name, v in run.summary["privacy"].items()]
 
@@ -300,47 +325,59 @@ def _ledger_table(run: Run) -> Sheet:
     return Sheet("What left each building", head, rows, text=(0, 1, 2, 3))
 
 
-_LOCAL_STEPS = {
+_LOCAL_REPORTS = {
     "local_steps": "steps",
-    "bubbles": "bubbles",
     "uses_per_batch": "uses of a batch",
     "cosine_p10": "cosine, 10 % below",
     "cosine_p50": "half below",
     "cosine_p90": "90 % below",
     "rows_too_stale": "rows left out",
 }
-"""What organisations report of local steps on remembered batches, and how a table calls it."""
+"""How a table calls what policies report of local steps; other columns keep their names."""
 
 
 def _local_steps(run: Run) -> Sheet | None:
-    """Return each organisation's local steps, where it reported of them."""
-    frame = run.reported("local_steps")
-    if not len(frame):
+    """Return each organisation's local steps, where any reported that it took some."""
+    reports = local_reports(run.history, run.others_history)
+    if not any(told["local_steps"] for told in reports.values()):
         return None
-    rows = []
-    for (name,), own in frame.group_by("organisation", maintain_order=True):
-        steps, bubbles = (int(own[column].sum()) for column in ("local_steps", "bubbles"))
-        rates = [own[column].mean() if column in own.columns else None for column in _RATES]
-        rows.append((str(name), f"{steps:,}", f"{bubbles:,}", *map(_rate, rates)))
-    head = ("organisation", *_LOCAL_STEPS.values())
-    note = "Until the last evaluation. Bubbles: times that all remembered batches had to rest. "
-    note += "Cosines, of fresh and remembered, are means over evaluations."
-    return Sheet("Local steps", head, rows, note=note)
+    columns = list(dict.fromkeys(column for told in reports.values() for column in told))
+    rows = [
+        (name, *(_of_steps(column, told.get(column)) for column in columns))
+        for name, told in reports.items()
+    ]
+    taken = run.summary.get("local_updates", {})
+    notes = []
+    if any(told["local_steps"] < taken.get(name, 0) for name, told in reports.items()):
+        notes.append("Until the last evaluation.")
+    if "bubbles" in columns:
+        notes.append("Bubbles: times that all remembered batches had to rest.")
+    if any(column.startswith("cosine_") for column in columns):
+        notes.append("Cosines, of fresh and remembered, are means over evaluations.")
+    head = ("organisation", *(_LOCAL_REPORTS.get(column, words(column)) for column in columns))
+    return Sheet("Local steps", head, rows, note=" ".join(notes))
 
 
-_RATES = tuple(_LOCAL_STEPS)[2:]
-
-
-def _rate(value: Any) -> str:
-    return "" if value is None else f"{value:.3g}"
+def _of_steps(column: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if column == "rows_too_stale":
+        return f"{value:.2%}"
+    return f"{value:.3f}" if column.startswith("cosine_") else f"{value:.4g}"
 
 
 def _evaluations(run: Run) -> Sheet:
     history = run.history
-    if len(history) > 12:  # the first, the last, and evenly between
+    if len(history) > 12:  # the first, the last, evenly between, and the best
         step = (len(history) - 1) / 11
-        history = history[sorted({round(i * step) for i in range(12)})]
-    hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *_LOCAL_STEPS}
+        places = {round(i * step) for i in range(12)}
+        best = run.summary.get("best_round")
+        if best is not None and best in history["round"]:
+            places.add(history["round"].to_list().index(best))
+        history = history[sorted(places)]
+    hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *local_columns(history)}
     columns = [column for column in history.columns if column not in hidden]
     rows = [
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)
@@ -358,7 +395,7 @@ def _activities(run: Run) -> Sheet:
         (
             entry["organisation"],
             entry["purpose"],
-            words(entry["activity"]),
+            activity(entry["activity"]),
             f"{entry['count']:,}",
             human_seconds(entry["seconds"]),
             human_seconds(entry["seconds_cpu"]),
@@ -372,34 +409,39 @@ def _activities(run: Run) -> Sheet:
 # Several runs
 
 
-def _runs_table(runs: Mapping[str, Run], title: str) -> Sheet:
-    """Return what runs that are judged by one metric reached and took."""
-    first = next(iter(runs.values())).summary
-    metric = str(first["metric"])
-    tested = [k for k in (first.get("test") or {}) if metric == f"validation_{k}"]
-    baseline = first["bytes_up"] + first["bytes_down"]
-    rows = []
-    for name, run in runs.items():
-        s = run.summary
-        sent = s["bytes_up"] + s["bytes_down"]
-        rows.append(
-            (
-                name,
-                _number(s["best"]),
-                *(_number((s.get("test") or {}).get(k)) for k in tested),
-                human_bytes(s["bytes_up"]),
-                human_bytes(s["bytes_down"]),
-                f"{sent / baseline:.1%}" if baseline else "—",
-                human_seconds(s["seconds_training"])
-                + ("" if s["seconds_virtual"] is not None else "*"),
-            )
-        )
-    head = ("run", f"best {words(metric)}", *(f"test {words(k)}" for k in tested))
-    head += ("sent up", "down", "of the first", "time")
-    real = any(run.summary["seconds_virtual"] is None for run in runs.values())
-    note = ("* real time on this machine; other t" if real else "T") + "imes are modelled."
-    note = " ".join([note, *(f"{said}." for said in [*besides_notes(runs), *held_out_notes(runs)])])
-    return Sheet(title, head, rows, note=note)
+def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sheet:
+    """Return what runs that are judged by one metric reached and took.
+
+    What is compared most stands at the left, where a narrow screen shows it.
+    """
+    summaries = [run.summary for run in runs.values()]
+    metric = str(summaries[0]["metric"])
+    tested = [k for k in (summaries[0].get("test") or {}) if metric == f"validation_{k}"]
+    chosen = target_of(runs, target)
+    sent = [s["bytes_up"] + s["bytes_down"] for s in summaries]
+    columns: dict[str, list[str]] = {
+        "run": list(runs),
+        f"best {words(metric)}": [_number(s["best"]) for s in summaries],
+        **reaching_columns(runs, chosen),
+        "time": [
+            human_seconds(s["seconds_training"]) + ("" if s["seconds_virtual"] is not None else "*")
+            for s in summaries
+        ],
+        "sent up": [human_bytes(s["bytes_up"]) for s in summaries],
+        "down": [human_bytes(s["bytes_down"]) for s in summaries],
+        "of the first": [f"{each / sent[0]:.1%}" if sent[0] else "—" for each in sent],
+        **{
+            f"test {words(k)}": [_number((s.get("test") or {}).get(k)) for s in summaries]
+            for k in tested
+        },
+        **step_columns(runs),
+    }
+    notes = [] if chosen is None else [f"{_capital(chosen.told)}."]
+    real = any(s["seconds_virtual"] is None for s in summaries)
+    notes.append(("* real time on this machine; other t" if real else "T") + "imes are modelled.")
+    notes += [f"{said}." for said in [*besides_notes(runs), *held_out_notes(runs)]]
+    rows = list(zip(*columns.values(), strict=True))
+    return Sheet(title, tuple(columns), rows, note=" ".join(notes))
 
 
 def _differing(runs: Mapping[str, Run]) -> Sheet:
@@ -455,8 +497,8 @@ def _number(value: float | None) -> str:
 
 
 def _cell(column: str, value: Any) -> str:
-    if value is None:
-        return ""
+    if value is None or isinstance(value, str):
+        return value or ""
     if column == "round":
         return f"{value:,}"
     if column in ("epoch", "learning_rate"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GRID", "INK", "WAITING", "colour", "turn"]
+__all__ = ["GRID", "HELD_BACK", "INK", "WAITING", "colour", "turn"]
 
 # After Okabe and Ito, "Color universal design", 2008; darkened where thin lines would pale.
 _COLOURS = (
@@ -13,6 +13,7 @@ _COLOURS = (
 INK = "#22292f"
 GRID = "#e3e6ea"
 WAITING = "#d3d8de"
+HELD_BACK = "#9aa4ae"
 
 
 def colour(index: int) -> str:

@@ -11,7 +11,9 @@ from rich.table import Table
 
 from colonnade.disclosures import HELD_OUT
 from colonnade.errors import ConfigurationError
+from colonnade.local_reports import local_reports
 from colonnade.reports.groups import by_metric
+from colonnade.reports.targets import Target, check_target, target_of
 from colonnade.reports.words import words
 from colonnade.runs import Run
 
@@ -22,7 +24,14 @@ __all__ = [
     "held_out_notes",
     "human_bytes",
     "human_seconds",
+    "reaching_columns",
+    "reaching_table",
+    "reaching_tables",
+    "step_columns",
 ]
+
+
+_REAL = "* real time on this machine; other times are modelled"
 
 
 def human_bytes(count: float) -> str:
@@ -104,11 +113,91 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
         )
     notes = [*besides_notes(runs), *held_out_notes(runs)]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
-        notes.append("* real time on this machine; other times are modelled")
+        notes.append(_REAL)
     if notes:
         table.caption = escape("\n".join(notes))
         table.caption_justify = "left"
     return table
+
+
+def reaching_tables(runs: Mapping[str, Run], target: float | None = None) -> list[Table]:
+    """Return a table for each metric that there is something to tell of; see ``reaching_table``.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is a target, and several metrics.
+    """
+    check_target(runs, target)
+    tables = (reaching_table(group, target) for group in by_metric(runs).values())
+    return [table for table in tables if table is not None]
+
+
+def reaching_table(runs: Mapping[str, Run], target: float | None = None) -> Table | None:
+    """Return a table of what it cost each run to reach a target, and of its local steps.
+
+    Rounds, seconds of training and bytes until the metric was first as good as the target. Local
+    steps and bubbles are those of all organisations together.
+
+    Parameters
+    ----------
+    runs
+        The runs, all judged by one metric.
+    target
+        A value of it; by default one a little short of the best of the first run. A single run is
+        told of without one.
+
+    Returns
+    -------
+    Table or None
+        None where there is nothing to tell.
+    """
+    chosen = target_of(runs, target)
+    costs, steps = reaching_columns(runs, chosen), step_columns(runs)
+    if not costs and not steps:
+        return None
+    table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in (*costs, *steps):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, cells in zip(runs, zip(*costs.values(), *steps.values(), strict=True), strict=True):
+        table.add_row(name, *cells)
+    notes = [] if chosen is None else [chosen.told]
+    if any("*" in cell for cells in costs.values() for cell in cells):
+        notes.append(_REAL)
+    if notes:
+        table.caption = escape("\n".join(notes))
+        table.caption_justify = "left"
+    return table
+
+
+def reaching_columns(runs: Mapping[str, Run], target: Target | None) -> dict[str, list[str]]:
+    """Return what it cost each run to reach a target, as columns; none where there is no target."""
+    if target is None:
+        return {}
+    columns: dict[str, list[str]] = {"time to": [], "rounds to": [], "bytes to": []}
+    for run in runs.values():
+        at = run.reached(target.value)
+        real = at is not None and at.seconds is not None and run.summary["seconds_virtual"] is None
+        columns["time to"].append(
+            "—" if at is None else human_seconds(at.seconds) + ("*" if real else "")
+        )
+        columns["rounds to"].append("not reached" if at is None else f"{at.round:,}")
+        columns["bytes to"].append("—" if at is None else human_bytes(at.bytes_both))
+    return columns
+
+
+def step_columns(runs: Mapping[str, Run]) -> dict[str, list[str]]:
+    """Return the local steps of each run, and its bubbles where any has them, as columns."""
+    steps = [sum(run.summary.get("local_updates", {}).values()) for run in runs.values()]
+    if not any(steps):
+        return {}
+    columns = {"local steps": [f"{count:,}" for count in steps]}
+    told = [local_reports(run.history, run.others_history) for run in runs.values()]
+    bubbles = [[own["bubbles"] for own in each.values() if "bubbles" in own] for each in told]
+    if any(bubbles):
+        columns["bubbles"] = [f"{sum(each):,}" if each else "—" for each in bubbles]
+    return columns
 
 
 def besides_notes(runs: Mapping[str, Run]) -> list[str]:

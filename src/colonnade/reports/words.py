@@ -10,7 +10,16 @@ import polars as pl
 
 from colonnade.ledger import Ledger
 
-__all__ = ["broken", "left_out", "pieces", "purposes_told", "quantity", "words"]
+__all__ = [
+    "activity",
+    "broken",
+    "is_score",
+    "left_out",
+    "pieces",
+    "purposes_told",
+    "quantity",
+    "words",
+]
 
 
 def words(column: str) -> str:
@@ -33,6 +42,25 @@ def quantity(column: str) -> str:
     units = {"log_loss": " (nats)", "rmse": " (label's unit)"}
     unit = next((unit for end, unit in units.items() if column.endswith(end)), "")
     return words(column) + unit
+
+
+def activity(kind: str) -> str:
+    """Return what an organisation did, as words; a part of waiting says that it is one.
+
+    >>> activity("local_step"), activity("held back")
+    ('local step', 'wait, held back')
+    """
+    return "wait, held back" if kind == "held back" else words(kind)
+
+
+def is_score(metric: str) -> bool:
+    """Return whether a metric is a share of rows, or of pairs of rows, from 0 to 1.
+
+    >>> is_score("test_top_5_accuracy"), is_score("validation_log_loss")
+    (True, False)
+    """
+    name = metric.removeprefix("validation_").removeprefix("test_")
+    return name in ("accuracy", "auc", "f1", "macro_f1") or name.startswith("top_")
 
 
 def pieces(name: str) -> list[str]:
