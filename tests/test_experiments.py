@@ -292,6 +292,7 @@ def test_the_catalogue_is_complete() -> None:
         "cvfl-algorithms",
         "cvfl-parties",
         "cvfl-schedule",
+        "celu-rates",
         "celu-ablation",
         "celu-time",
         "lean-mnist",

@@ -272,7 +272,7 @@ class Federation:
         history = history_frame(record, holder)
         watched = "validation" if len(self.validation_rows) else "test"
         disclosures = method.disclosures(agreement.layout)
-        network = getattr(driver, "network", None)  # which only a driver has that models one
+        network = driver.network
         parties = agreement.layout.parties
         summary = summarise(
             record,

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from colonnade.channels import Network
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.departures import lost_since
 from colonnade.drivers.account import Account, Activity, Values
@@ -265,6 +266,11 @@ class Driver(Protocol):
     @property
     def clock(self) -> Mapping[str, str]:
         """How seconds come about, as summaries tell it: ``network`` and ``compute``."""
+        ...
+
+    @property
+    def network(self) -> Network | None:
+        """The network that it models; None where messages travel as they do."""
         ...
 
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:

@@ -81,6 +81,10 @@ class Processes:
         """How seconds come about: all of them are measured."""
         return {"network": "measured", "compute": "measured"}
 
+    @property
+    def network(self) -> None:
+        """None: no network is modelled."""
+
     def run(self, roles: Sequence[Role | Elsewhere], assignment: Assignment) -> RunRecord:
         """Run ``roles`` to their end or to an interruption, and bring their states back.
 

@@ -75,6 +75,10 @@ class Replay:
         """How seconds come about: there is no network, and compute is measured."""
         return {"network": "not timed", "compute": "measured"}
 
+    @property
+    def network(self) -> None:
+        """None: no network is modelled."""
+
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` along the trace.
 

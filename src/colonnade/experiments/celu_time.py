@@ -195,17 +195,17 @@ def _faster(whole: float, spent: float) -> str:
 
 def _local(found: Sequence[Result]) -> tuple[str, str, str]:
     """Return local steps and bubbles a round, and the share of time held back; of who has most."""
-    steps, bubbles, shares = [], [], []
+    taken, bubbles, shares = [], [], []
     for result in found:
         run = result.run
-        steps.append(max(run.summary["local_updates"].values()) / run.summary["rounds"])
+        taken.append(max(run.summary["local_updates"].values()) / run.summary["rounds"])
         told = run.reported("bubbles")
         if len(told):
             sums = told.group_by("organisation").agg(pl.sum("bubbles").cast(pl.Float64))
             bubbles.append(max(sums["bubbles"].to_list()) / run.summary["rounds"])
             shares.append(held_back(run))
     return (
-        f"{fmean(steps):.1f}",
+        f"{fmean(taken):.1f}",
         f"{fmean(bubbles):.2f}" if bubbles else "",
         f"{fmean(shares):.1%}" if shares else "",
     )

@@ -153,17 +153,17 @@ def reaching_table(runs: Mapping[str, Run], target: float | None = None) -> Tabl
         None where there is nothing to tell.
     """
     chosen = target_of(runs, target)
-    costs, steps = reaching_columns(runs, chosen), step_columns(runs)
-    if not costs and not steps:
+    reached, taken = reaching_columns(runs, chosen), step_columns(runs)
+    if not reached and not taken:
         return None
     table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
     table.add_column("method", no_wrap=True)
-    for heading in (*costs, *steps):
+    for heading in (*reached, *taken):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, cells in zip(runs, zip(*costs.values(), *steps.values(), strict=True), strict=True):
+    for name, cells in zip(runs, zip(*reached.values(), *taken.values(), strict=True), strict=True):
         table.add_row(name, *cells)
     notes = [] if chosen is None else [chosen.told]
-    if any("*" in cell for cells in costs.values() for cell in cells):
+    if any("*" in cell for cells in reached.values() for cell in cells):
         notes.append(_REAL)
     if notes:
         table.caption = escape("\n".join(notes))
