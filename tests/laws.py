@@ -495,8 +495,12 @@ def _homes() -> dict[str, str]:
         for room in rooms
         for name, value in vars(room).items()
         if inspect.isclass(value) and dataclasses.is_dataclass(value) and name in room.__all__
-        if room is not drivers or _answers("driver") <= set(dir(value))
+        if room is not drivers or _answers("driver") <= _members(value)
     }
+
+
+def _members(cls: type) -> set[str]:
+    return {*dir(cls), *(field.name for field in dataclasses.fields(cls))}
 
 
 # Names and documentation

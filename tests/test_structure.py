@@ -216,8 +216,8 @@ PLANTED = {
         ("colonnade.costs", "def f(delay):\n    return delay.mean"),
         ("colonnade.config.world", "def f(delay):\n    return isinstance(delay, Constant)"),
         ("colonnade.federation", "def f(x):\n    return isinstance(x, Simulate)"),
-        ("colonnade.federation", "def f(driver):\n    return driver.network"),
-        ("colonnade.federation", "def f(driver):\n    return hasattr(driver, 'network')"),
+        ("colonnade.federation", "def f(driver):\n    return driver.costs"),
+        ("colonnade.federation", "def f(driver):\n    return hasattr(driver, 'costs')"),
     ],
     laws.wrong_exports: [
         (ROLE, "def f(): ..."),
