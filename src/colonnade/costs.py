@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from colonnade.channels import check_seconds, nanoseconds
 from colonnade.delays import Delay
-from colonnade.effects import KINDS_OF_WORK, Purpose, Work
+from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
 
@@ -24,7 +24,10 @@ __all__ = ["CostModel", "Delayed", "Measured", "Modelled"]
 
 
 class CostModel(Protocol):
-    """Decides what a piece of work costs on the virtual clock."""
+    """Decides what a piece of work costs on the virtual clock.
+
+    One that inherits from this class answers that no organisation is slow in some rounds.
+    """
 
     @property
     def label(self) -> str:
@@ -35,6 +38,10 @@ class CostModel(Protocol):
         """Return the time that ``role`` needs for ``work``, measured as ``measured`` ns."""
         ...
 
+    def lost_nanoseconds(self, role: str, round: int) -> int:
+        """Return what ``role`` loses in ``round`` besides, before its first work in training."""
+        return 0
+
 
 def _check_slowdown(slowdown: Mapping[str, float]) -> None:
     for role, factor in slowdown.items():
@@ -43,7 +50,7 @@ def _check_slowdown(slowdown: Mapping[str, float]) -> None:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(CostModel):
     """The CPU time that the work took here, times the role's slowdown (1 unless given)."""
 
     slowdown: Mapping[str, float] = field(default_factory=dict)
@@ -63,7 +70,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Modelled:
+class Modelled(CostModel):
     """Given seconds per kind of work: (seconds + seconds_per_row * rows) * slowdown.
 
     Parameters
@@ -146,8 +153,10 @@ class Modelled:
 
 
 @dataclass(frozen=True)
-class Delayed:
+class Delayed(CostModel):
     """Costs of organisations of which some take longer, in each round as long as is drawn.
+
+    A delay lengthens the first work of a round's training, whatever that is.
 
     Parameters
     ----------
@@ -155,34 +164,20 @@ class Delayed:
         What work costs without it.
     delays
         By organisation.
-    kind
-        The kind of work that a delay lengthens, in training.
     seed
         What delays are drawn from.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no such work.
 
     Examples
     --------
     >>> from colonnade.delays import Constant
     >>> costs = Delayed(Modelled(otherwise=0.01), {"bank": Constant(0.5)})
-    >>> [costs.nanoseconds(name, Work("forward", bool, round=0), 0) for name in ("bank", "shop")]
-    [510000000, 10000000]
+    >>> [costs.lost_nanoseconds(name, round=3) for name in ("bank", "shop")]
+    [500000000, 0]
     """
 
     costs: CostModel
     delays: Mapping[str, Delay]
-    kind: str = "forward"
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS_OF_WORK:
-            raise ConfigurationError(
-                f"there is no work {self.kind!r}; there are {', '.join(KINDS_OF_WORK)}"
-            )
 
     @property
     def label(self) -> str:
@@ -190,9 +185,13 @@ class Delayed:
         return f"{self.costs.label}, delayed"
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
-        """Return the time of the work, and the delay of its round."""
-        cost = self.costs.nanoseconds(role, work, measured)
+        """Return what the work costs without a delay."""
+        return self.costs.nanoseconds(role, work, measured)
+
+    def lost_nanoseconds(self, role: str, round: int) -> int:
+        """Return the delay of the round."""
+        lost = self.costs.lost_nanoseconds(role, round)
         delay = self.delays.get(role)
-        if delay is None or work.kind != self.kind or work.purpose is not Purpose.TRAINING:
-            return cost
-        return cost + nanoseconds(delay.seconds(StreamKey(self.seed, role, "delay", work.round)))
+        if delay is None:
+            return lost
+        return lost + nanoseconds(delay.seconds(StreamKey(self.seed, role, "delay", round)))

@@ -106,7 +106,6 @@ class CostConfig(Section):
     delays: dict[Name, chosen("delays")] = Field(  # type: ignore[valid-type]
         {}, description="of organisations that are slow, beside what their work costs"
     )
-    delayed: _Work = Field("forward", description="the work in training that delays lengthen")
     delays_seed: int = Field(0, description="what delays are drawn from")
 
     @pydantic.model_validator(mode="after")
@@ -128,4 +127,4 @@ class CostConfig(Section):
         if not self.delays:
             return costs
         delays = {name: delay.build() for name, delay in self.delays.items()}
-        return Delayed(costs, delays, self.delayed, self.delays_seed)
+        return Delayed(costs, delays, self.delays_seed)

@@ -57,7 +57,7 @@ from colonnade.effects import (
 from colonnade.errors import Aborted, Deadlock, LocalProtocolError
 from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
-from colonnade.wire import Message, carried_bytes
+from colonnade.wire import Message, Purpose, carried_bytes
 
 __all__ = ["Simulate"]
 
@@ -131,6 +131,7 @@ class _Actor:
         self.coroutine: Coroutine[Effect[Any], Any, None] = role.run()
         self.trace: list[bool | tuple[tuple[str, int], ...]] = []
         self.boundary = -1  # the last one passed
+        self.trained = role.round - 1  # the last round in which it has worked
         self.answer: Any = None  # of the work that is done when its step comes
         self.blocked: Send | None = None  # waits for room in a full queue
         self.waiting: Receive | Ready | None = None
@@ -278,7 +279,7 @@ class _Simulation:
                     return
             elif isinstance(effect, Work):
                 answer, cpu = perform(effect, actor.name, self.assignment.seed)
-                cost = self.costs.nanoseconds(actor.name, effect, cpu)
+                cost = self._cost(actor, effect, cpu)
                 account.spend(effect.purpose, effect.kind, cost, cpu)
                 if cost:
                     actor.answer = answer
@@ -320,6 +321,14 @@ class _Simulation:
                 answer = actor.journal.notes()
             else:
                 raise LocalProtocolError(f"{actor.name} awaited {effect!r}, which is no effect")
+
+    def _cost(self, actor: _Actor, work: Work[Any], measured: int) -> int:
+        """Return what work costs, and what the role loses in a round before its first training."""
+        cost = self.costs.nanoseconds(actor.name, work, measured)
+        if work.purpose is Purpose.TRAINING and work.round > actor.trained:
+            actor.trained = work.round
+            cost += self.costs.lost_nanoseconds(actor.name, work.round)
+        return cost
 
     def _send(self, actor: _Actor, send: Send, now: int) -> bool:
         """Put a message into its channel; False if the role must wait for room."""

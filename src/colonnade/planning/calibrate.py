@@ -23,7 +23,7 @@ _ROUNDS = 12
 
 
 @dataclass
-class _Recorder:
+class _Recorder(CostModel):
     """Measures, and remembers what was measured."""
 
     inner: Measured
@@ -42,7 +42,7 @@ class _Recorder:
 
 
 @dataclass(frozen=True)
-class _Calibrated:
+class _Calibrated(CostModel):
     """The mean time of each piece of work, as it was measured; scaled by rows where it was not."""
 
     means: Mapping[tuple[str, str, int], float]
