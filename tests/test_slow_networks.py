@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from colonnade.drivers import Assignment
 from colonnade.effects import Expect, Purpose, Receive, Report, Send
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.methods import celu, fedbcd, svfl
+from colonnade.models import Sum
 from colonnade.planning import plan
 from colonnade.streams import StreamKey
 from colonnade.testing.methods import small_federation
-from colonnade.training import Training
+from colonnade.training import Training, Watcher
 from colonnade.wire import carried_bytes, encode_header
+from toy_deadline import Deadline
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -130,6 +133,44 @@ def test_a_run_through_gateways_goes_on_to_the_same_times(
     assert whole.history.rows() == rest.history.rows()
     assert whole.summary["seconds_virtual"] == rest.summary["seconds_virtual"]
     assert list(whole.ledger) == list(rest.ledger)
+
+
+class Killed(Exception):
+    """Ends a run in the middle of a round."""
+
+
+WHO_IS_THERE = replace(celu(2, 3, 0.0, fusion=Sum()), stragglers=Deadline(0.0))
+
+
+@pytest.mark.parametrize("method", [celu(2, 2, 0.0), WHO_IS_THERE], ids=["celu", "who is there"])
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+@pytest.mark.parametrize("round", [3, 4, 5, 7])
+def test_nothing_passes_a_gateway_twice(method: Any, end: str, round: int, tmp_path: Path) -> None:
+    """Those who are ahead send through it what others have not come to yet, or need no more."""
+    network = Network(Channel(latency=0.001), gateways={"holder": Gateway(1e6, 3e4)})
+    slow = {name: Exponential(0.1) for name in ("party_0", "party_1", "party_2")}
+    driver = Simulate(network, Delayed(Modelled({"update": 0.03}, otherwise=0.002), slow))
+    training = replace(TRAINING, checkpoint_every=1)
+
+    def train(**more: Any) -> Any:
+        return small_federation(method).train(method, training, driver, report=False, **more)
+
+    def kill(name: str, entered: int, _: int) -> None:
+        if name == "holder" and entered > round:
+            raise Killed
+
+    whole = train()
+    if end == "stopped":
+        train(out=tmp_path / "run", stop_before=round)
+    else:
+        with pytest.raises(Killed):
+            train(out=tmp_path / "run", watcher=Watcher(on_round=kill))
+    rest = train(out=tmp_path / "run", resume=True)
+    assert whole.history.rows() == rest.history.rows()
+    assert whole.summary["seconds_virtual"] == rest.summary["seconds_virtual"]
+    discarded = [e.discarded for e in whole.ledger]
+    assert sum(discarded) == sum(e.discarded for e in rest.ledger if not e.lost)
+    assert any(discarded) == method.stragglers.drops
 
 
 def test_delays_lengthen_training_alone_and_a_plan_knows_them() -> None:

@@ -347,7 +347,7 @@ class _Simulation:
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:
-                cut.hold(receiver.name, message, arrival)
+                self._hold(cut, receiver, message, arrival)
         return True
 
     def _lane(self, actor: _Actor, send: Send) -> tuple[_Actor, Lane]:
@@ -402,8 +402,7 @@ class _Simulation:
 
     def _discard(self, actor: _Actor, message: Message) -> None:
         """Note that a message came too late for its receiver."""
-        if self.assignment.store is not None:
-            del actor.unread[message.sender, message.sequence]
+        self._forget(actor, message)
         self.ledger.discard(message.sender, message.sequence)
         self.discarded.append((actor.name, message.sender, message.sequence))
 
@@ -436,11 +435,17 @@ class _Simulation:
     def _note_taken(
         self, actor: _Actor, expect: Expect, arrivals: Arrivals, *, waited: int
     ) -> None:
-        if self.assignment.store is not None:
-            for message in arrivals.messages:
-                del actor.unread[message.sender, message.sequence]
+        for message in arrivals.messages:
+            self._forget(actor, message)
         actor.account.spend(expect.purpose, "wait", waited)
         actor.trace.append(identities(arrivals))
+
+    def _forget(self, actor: _Actor, message: Message) -> None:
+        """Note that a message was taken or discarded, so that no checkpoint need hold it."""
+        if self.assignment.store is not None:
+            del actor.unread[message.sender, message.sequence]
+        if actor.entrance is not None:
+            actor.entrance.leave(message)
 
     # Between rounds
 
@@ -465,10 +470,13 @@ class _Simulation:
         cut.mail[actor.name] = []
         for message, arrival, epoch in actor.unread.values():
             if epoch < round:
-                cut.hold(actor.name, message, arrival)
+                self._hold(cut, actor, message, arrival)
         if len(cut.states) == len(self.actors):
             del self.cuts[round]
             self._commit(cut)
+
+    def _hold(self, cut: Cut, receiver: _Actor, message: Message, arrival: int) -> None:
+        cut.hold(receiver.name, message, arrival, occupies=receiver.entrance is not None)
 
     def _final_checkpoint(self) -> None:
         round = max(actor.boundary for actor in self.actors)
