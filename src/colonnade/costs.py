@@ -10,11 +10,12 @@ either. A summary says which it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Protocol
 
-from colonnade.channels import check_seconds, nanoseconds
+from colonnade.channels import check_organisations, check_seconds, is_number, nanoseconds
 from colonnade.delays import Delay
 from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError
@@ -26,7 +27,7 @@ __all__ = ["CostModel", "Delayed", "Measured", "Modelled"]
 class CostModel(Protocol):
     """Decides what a piece of work costs on the virtual clock.
 
-    One that inherits from this class answers that no organisation is slow in some rounds.
+    One that inherits from this class answers that nobody is slow in some rounds, and names nobody.
     """
 
     @property
@@ -42,11 +43,18 @@ class CostModel(Protocol):
         """Return what ``role`` loses in ``round`` besides, before its first work in training."""
         return 0
 
+    def check(self, organisations: Collection[str]) -> None:
+        """Raise ``ConfigurationError`` if it names somebody who is none of the organisations."""
+        return
+
+
+_SLOWEST = 1e6
+
 
 def _check_slowdown(slowdown: Mapping[str, float]) -> None:
     for role, factor in slowdown.items():
-        if not 0 <= factor < math.inf:
-            raise ConfigurationError(f"slowdown of {role!r} must be 0 or more, not {factor}")
+        if not (is_number(factor) and 0 <= factor <= _SLOWEST):
+            raise ConfigurationError(f"slowdown of {role!r} must be 0 to 1e6, not {factor!r}")
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,10 @@ class Measured(CostModel):
         """Return ``measured`` times the role's slowdown."""
         factor = self.slowdown.get(role)
         return measured if factor is None else round(measured * factor)
+
+    def check(self, organisations: Collection[str]) -> None:
+        """Refuse a slowdown of somebody who is not there."""
+        check_organisations("a slowdown of", self.slowdown, organisations)
 
 
 @dataclass(frozen=True)
@@ -90,7 +102,7 @@ class Modelled(CostModel):
     Raises
     ------
     ConfigurationError
-        If a number is negative or not finite, or a kind of work has no price.
+        If a number is negative or beyond 1e6, a kind of work has no price, or one is misspelt.
 
     Examples
     --------
@@ -112,6 +124,7 @@ class Modelled(CostModel):
         _check_slowdown(self.slowdown)
         for kind, seconds in (*self.seconds.items(), *self.seconds_per_row.items()):
             check_seconds(f"cost of {kind!r}", seconds)
+            _check_spelling(kind)
         if self.otherwise is not None:
             check_seconds("cost of other work", self.otherwise)
             return
@@ -148,8 +161,22 @@ class Modelled(CostModel):
             )
         return nanoseconds(seconds * self.slowdown.get(role, 1.0))
 
+    def check(self, organisations: Collection[str]) -> None:
+        """Refuse a slowdown of somebody who is not there."""
+        check_organisations("a slowdown of", self.slowdown, organisations)
+
     def _names(self, kind: str) -> bool:
         return kind in self.seconds or kind in self.seconds_per_row
+
+
+def _check_spelling(kind: str) -> None:
+    """Refuse a kind of work that is almost one there is; others may be those of a user's role."""
+    close = get_close_matches(kind, KINDS_OF_WORK, n=1, cutoff=0.8)
+    if kind not in KINDS_OF_WORK and close:
+        raise ConfigurationError(
+            f"there is no work {kind!r}, but {close[0]!r}; there are {', '.join(KINDS_OF_WORK)}, "
+            "and what a role of your own calls its work, if that is not almost one of these"
+        )
 
 
 @dataclass(frozen=True)
@@ -167,6 +194,11 @@ class Delayed(CostModel):
     seed
         What delays are drawn from.
 
+    Raises
+    ------
+    ConfigurationError
+        If something is no delay, does not know its organisation, or ``seed`` has more than 64 bits.
+
     Examples
     --------
     >>> from colonnade.delays import Constant
@@ -178,6 +210,21 @@ class Delayed(CostModel):
     costs: CostModel
     delays: Mapping[str, Delay]
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        seed = self.seed
+        whole = isinstance(seed, int) and not isinstance(seed, bool)
+        if not whole or not -(2**63) <= seed < 2**63:
+            raise ConfigurationError(
+                f"the seed of delays must be a whole number of 64 bits, not {seed!r}"
+            )
+        for role, delay in self.delays.items():
+            if not isinstance(delay, Delay) or isinstance(delay, type):
+                raise ConfigurationError(
+                    f"the delay of {role!r} is Constant(...), Exponential(...), FromTrace(...) or "
+                    f"has seconds() as they have, which {delay!r} has not"
+                )
+            self.lost_nanoseconds(role, 0)  # a trace may have no column of it
 
     @property
     def label(self) -> str:
@@ -194,4 +241,14 @@ class Delayed(CostModel):
         delay = self.delays.get(role)
         if delay is None:
             return lost
-        return lost + nanoseconds(delay.seconds(StreamKey(self.seed, role, "delay", round)))
+        seconds = delay.seconds(StreamKey(self.seed, role, "delay", round))
+        if not 0 <= seconds < math.inf:
+            raise ConfigurationError(
+                f"the delay of {role!r} in round {round} must be 0 s or more, not {seconds!r}"
+            )
+        return lost + nanoseconds(seconds)
+
+    def check(self, organisations: Collection[str]) -> None:
+        """Refuse a delay of somebody who is not there."""
+        self.costs.check(organisations)
+        check_organisations("a delay of", self.delays, organisations)

@@ -54,7 +54,7 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Aborted, Deadlock, LocalProtocolError
+from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtocolError
 from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, Purpose, carried_bytes
@@ -62,6 +62,7 @@ from colonnade.wire import Message, Purpose, carried_bytes
 __all__ = ["Simulate"]
 
 _DELIVER, _STEP, _ANSWER = 0, 1, 2
+_LAST = 2**63 - 1  # nanoseconds, as a ledger's file holds them
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,14 @@ class Simulate:
         ------
         Deadlock
             If every unfinished role waits and no message is under way.
+        ConfigurationError
+            If network or costs name an organisation that is not there, or the clock would pass 292
+            years.
         """
         check_roles(roles)
+        names = [role.name for role in roles]
+        self.network.check(names)
+        self.costs.check(names)
         with threads(assignment.threads):
             return _Simulation(self.network, self.costs, roles, assignment).run()
 
@@ -252,6 +259,11 @@ class _Simulation:
                 self._resolve(actor, actor.waiting, now)
 
     def _at(self, when: int, rank: int, actor: _Actor, message: Message | None = None) -> None:
+        if when > _LAST:
+            raise ConfigurationError(
+                f"the virtual clock of {actor.name!r} would pass 292 years, 2^63 ns; give channels "
+                "and gateways more bandwidth, or let work and delays take less"
+            )
         self.serial += 1
         heapq.heappush(self.events, (when, rank, actor.index, self.serial, message))
 

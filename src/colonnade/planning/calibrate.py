@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,9 @@ class _Recorder(CostModel):
         cost = self.inner.nanoseconds(role, work, measured)
         self.samples[role, work.kind, work.rows].append(cost)
         return cost
+
+    def check(self, organisations: Collection[str]) -> None:
+        self.inner.check(organisations)
 
 
 @dataclass(frozen=True)
