@@ -21,7 +21,7 @@ from colonnade.costs import Delayed, Measured, Modelled
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
 from colonnade.drivers import Assignment
 from colonnade.effects import Expect, Purpose, Receive, Report, Send
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.methods import celu, fedbcd, svfl
 from colonnade.models import Sum
 from colonnade.planning import plan
@@ -535,3 +535,54 @@ def test_who_was_left_out_needs_no_channel_and_is_not_slow() -> None:
 def test_what_no_clock_can_hold_is_refused_by_its_key(settings: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         parse_config({"data": {"name": "mnist5k"}, **settings}, "f")
+
+
+def driver_of(latency: float, file: Path | None = None, price: float = 0.002) -> Simulate:
+    costs: Any = Modelled(otherwise=price)
+    if file is not None:
+        costs = Delayed(costs, {"party_0": FromTrace(str(file))})
+    return Simulate(Network(Channel(latency=latency)), costs)
+
+
+@pytest.mark.parametrize("method", [celu(2, 2, 0.0), WHO_IS_THERE], ids=["celu", "who is there"])
+def test_where_time_decides_a_run_goes_on_at_the_same_times_alone(
+    method: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text("party_0\n0.1\n", encoding="utf-8")
+
+    def train(driver: Any, out: str, **more: Any) -> Any:
+        federation = small_federation(method)
+        return federation.train(method, TRAINING, driver, out=tmp_path / out, report=False, **more)
+
+    train(driver_of(0.02, file), "run", stop_before=3)
+    others = [driver_of(0.01, file), driver_of(0.02), driver_of(0.02, file, 0.001), Simulate()]
+    for other in others:
+        with pytest.raises(CheckpointError, match="over another network or with other costs"):
+            train(other, "run", resume=True)
+    file.write_text("party_0\n0.2\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="over another network or with other costs"):
+        train(driver_of(0.02, file), "run", resume=True)
+    moved = tmp_path / "moved.csv"  # what it holds counts, and not where it lies
+    moved.write_text("party_0\n0.1\n", encoding="utf-8")
+    rest = train(driver_of(0.02, moved), "run", resume=True)
+    whole = train(driver_of(0.02, moved), "whole")
+    assert whole.history.rows() == rest.history.rows()
+    for driver, warns in ((driver_of(0.02), False), (Simulate(), True)):
+        summary = train(driver, f"warns {warns}").summary
+        assert any("time was measured" in each for each in summary["warnings"]) is warns
+
+
+@pytest.mark.parametrize("method", [svfl(), celu(2, 0), celu(2, 2, 0.0, overlap=False)])
+def test_where_time_decides_nothing_a_run_goes_on_over_any_network(
+    method: Any, tmp_path: Path
+) -> None:
+    def train(driver: Any, **more: Any) -> Any:
+        federation = small_federation(method)
+        return federation.train(method, TRAINING, driver, out=tmp_path, report=False, **more)
+
+    train(driver_of(0.02), stop_before=3)
+    run = train(Simulate(), resume=True)
+    assert not method.timed
+    assert run.summary["completed"]
+    assert not any("time was measured" in each for each in run.summary["warnings"])

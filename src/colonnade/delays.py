@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -100,13 +101,17 @@ class FromTrace(Delay):
         If it cannot be read, or a row has too few cells, or one that is no number of seconds.
     """
 
-    path: str
+    path: str = field(compare=False)  # what it holds tells a trace from others
+    digest: str = field(init=False)
     _columns: dict[str, tuple[float, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | PathLike) or "\0" in str(self.path):
             raise ConfigurationError(f"a trace of delays has the path of a file, not {self.path!r}")
-        object.__setattr__(self, "_columns", _read(Path(self.path)))
+        columns = _read(Path(self.path))
+        digest = hashlib.blake2b(repr(sorted(columns.items())).encode(), digest_size=16)
+        object.__setattr__(self, "_columns", columns)
+        object.__setattr__(self, "digest", digest.hexdigest())
 
     def seconds(self, key: StreamKey) -> float:
         """Return the cell of the round.

@@ -75,6 +75,16 @@ class Replay:
         """How seconds come about: there is no network, and compute is measured."""
         return {"network": "not timed", "compute": "measured"}
 
+    @property
+    def timing(self) -> None:
+        """There are no times."""
+        return None
+
+    @property
+    def repeats(self) -> bool:
+        """The trace decides, not time."""
+        return True
+
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` along the trace.
 

@@ -23,6 +23,7 @@ from colonnade.channels import Network
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.costs import CostModel, Measured
 from colonnade.departures import Departures
+from colonnade.descriptions import content_of
 from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
@@ -94,6 +95,16 @@ class Simulate:
     def clock(self) -> Mapping[str, str]:
         """How seconds come about: a modelled network, and compute as the cost model says."""
         return {"network": "modelled", "compute": self.costs.label}
+
+    @property
+    def timing(self) -> str:
+        """Network and costs, with what traces of delays hold."""
+        return f"{content_of(self.network)} {content_of(self.costs)}"
+
+    @property
+    def repeats(self) -> bool:
+        """Modelled costs do; what is measured differs a little each time."""
+        return not self.costs.label.startswith("measured")
 
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` to their end or to an interruption.
