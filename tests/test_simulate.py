@@ -300,7 +300,7 @@ def counters(rounds=6, ahead=0):
     return [Counter("a", "b", rounds, ahead), Counter("b", "a", rounds, ahead)]
 
 
-NETWORK = Network(Channel(bandwidth=1e4, latency=0.003), {("a", "b"): Channel(2e3, 0.001)})
+NETWORK = Network(Channel(bandwidth=1e4, latency=0.003))
 DRIVER = Simulate(NETWORK, Modelled({"count": 0.004}, slowdown={"b": 3.0}, otherwise=0.0))
 
 

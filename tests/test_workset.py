@@ -664,6 +664,9 @@ def test_a_modelled_run_repeats_and_a_real_one_is_replayed() -> None:
         ({"min_cosine": 1.5}, "min_cosine is a cosine, from -1 to 1, or None, not 1.5"),
         ({"min_cosine": float("nan")}, "min_cosine is a cosine"),
         ({"min_cosine": 60}, "of 60 degrees it is 0.5"),
+        ({"min_cosine": "0.5"}, "min_cosine is a cosine, from -1 to 1, or None, not '0.5'"),
+        ({"min_cosine": True}, "min_cosine is a cosine, from -1 to 1, or None, not True"),
+        ({"bursts": "no"}, "bursts is True or False, not 'no'"),
     ],
 )
 def test_bad_values_are_refused(wrong: dict[str, Any], message: str) -> None:

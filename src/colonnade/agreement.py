@@ -128,6 +128,11 @@ class Exchange(Protocol):
         """Whether a round can do without a party, which is told so."""
         return False
 
+    @property
+    def timed(self) -> bool:
+        """Whether it takes as many local steps, where there are any, as there is time for."""
+        return False
+
     def check(self, method: Composition) -> None:
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""
         return

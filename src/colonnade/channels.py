@@ -9,14 +9,26 @@ are whole nanoseconds, so that two schedules that should tie do tie.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from types import MappingProxyType
 from typing import Self
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["PRESETS", "Channel", "Gateway", "Network", "Preset", "check_seconds", "nanoseconds"]
+__all__ = [
+    "LONGEST",
+    "PRESETS",
+    "Channel",
+    "Gateway",
+    "Network",
+    "Preset",
+    "check_organisations",
+    "check_seconds",
+    "is_number",
+    "nanoseconds",
+]
 
 
 def nanoseconds(seconds: float) -> int:
@@ -28,15 +40,42 @@ def nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
+LONGEST = 1e6
+"""Seconds that a latency, a jitter, a delay or a piece of work may take at most: eleven days."""
+
+
 def check_seconds(what: str, seconds: float) -> None:
-    """Raise ``ConfigurationError`` if a duration is negative or not finite.
+    """Raise ``ConfigurationError`` unless it is a number of seconds, up to ``LONGEST``.
 
     >>> check_seconds("latency", -1)
     Traceback (most recent call last):
-    colonnade.errors.ConfigurationError: latency must be 0 s or more, not -1
+    colonnade.errors.ConfigurationError: latency must be 0 to 1e6 s, not -1
     """
-    if not 0 <= seconds < math.inf:
-        raise ConfigurationError(f"{what} must be 0 s or more, not {seconds}")
+    if not (is_number(seconds) and 0 <= seconds <= LONGEST):
+        raise ConfigurationError(f"{what} must be 0 to 1e6 s, not {seconds!r}")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a real number, which yes and "3" are not.
+
+    >>> is_number(0.5), is_number(True), is_number("3")
+    (True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_organisations(what: str, named: Iterable[str], there: Collection[str]) -> None:
+    """Raise ``ConfigurationError`` if somebody is named who is none of the organisations.
+
+    >>> check_organisations("a gateway of", ["shpo"], ["bank", "shop"])
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: a gateway of 'shpo': there is no such organisation; there are bank, shop
+    """  # noqa: E501 - a message is one line
+    for name in named:
+        if name not in there:
+            raise ConfigurationError(
+                f"{what} {name!r}: there is no such organisation; there are {', '.join(there)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -52,6 +91,11 @@ class Channel:
     jitter
         Up to so many seconds a message takes longer, any number as likely as another, drawn from
         the run's seed. None overtakes another.
+
+    Raises
+    ------
+    ConfigurationError
+        If the bandwidth is below 1 bit/s, or a time is negative or beyond 1e6 s.
 
     Examples
     --------
@@ -90,6 +134,11 @@ class Gateway:
     out, into
         Bits per second that leave and that come in.
 
+    Raises
+    ------
+    ConfigurationError
+        If one is below 1 bit/s.
+
     Examples
     --------
     >>> Gateway(out=300e6, into=300e6).transmission_nanoseconds(37_500, leaving=True)
@@ -109,8 +158,8 @@ class Gateway:
 
 
 def _check_bandwidth(name: str, value: float) -> None:
-    if not value > 0:
-        raise ConfigurationError(f"{name} must be above 0 bit/s, not {value}")
+    if not (is_number(value) and value >= 1):
+        raise ConfigurationError(f"{name} must be 1 bit/s or more, not {value!r}")
 
 
 def _transmission(size: int, bandwidth: float) -> int:
@@ -172,6 +221,11 @@ class Network:
     queue
         Messages a sender may have waiting or under transmission to one receiver; sending one
         more waits. The same bound holds under every driver.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``queue`` is no number of messages.
     """
 
     default: Channel = field(default_factory=Channel)
@@ -205,9 +259,17 @@ class Network:
         return cls(preset.up, senders={label_holder: preset.down})
 
     def __post_init__(self) -> None:
-        if self.queue < 1:
-            raise ConfigurationError(f"queue must be at least 1 message, not {self.queue}")
+        if not isinstance(self.queue, int) or isinstance(self.queue, bool) or self.queue < 1:
+            raise ConfigurationError(
+                f"queue must be a whole number of messages, 1 or more, not {self.queue!r}"
+            )
 
     def channel(self, sender: str, receiver: str) -> Channel:
         """Return the channel that carries messages from ``sender`` to ``receiver``."""
         return self.pairs.get((sender, receiver), self.senders.get(sender, self.default))
+
+    def check(self, organisations: Collection[str]) -> None:
+        """Raise ``ConfigurationError`` if it names somebody who is none of the organisations."""
+        ends = [name for pair in self.pairs for name in pair]
+        check_organisations("a network with channels of", [*ends, *self.senders], organisations)
+        check_organisations("a network with a gateway of", self.gateways, organisations)

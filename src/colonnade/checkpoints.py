@@ -1,9 +1,10 @@
 """Checkpoints: the state of a whole federation between two rounds, on disk, or not at all.
 
 A checkpoint is a folder ``round-00000120`` that holds one safetensors file a role, the ledger so
-far and ``manifest.json`` with the digest of every file. It is written beside its final place,
-flushed to the disk, and renamed: a process killed at any moment leaves the previous checkpoint
-whole. States are nested containers of tensors, numbers and strings; no pickle is involved.
+far and ``manifest.json`` with the digest of every file, and of itself. It is written beside its
+final place, flushed to the disk, and renamed: a process killed at any moment leaves the previous
+checkpoint whole. States are nested containers of tensors, numbers and strings; no pickle is
+involved.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from colonnade.errors import CheckpointError
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
-FORMAT = 2
+FORMAT = 3
 State = dict[str, Any]
 
 
@@ -166,16 +167,20 @@ class Draft:
             out.flush()
             os.fsync(out.fileno())
 
-    def commit(self, round: int, fingerprint: str, account: dict[str, Any]) -> None:
+    def commit(
+        self, round: int, fingerprint: str, account: dict[str, Any], timing: str | None
+    ) -> None:
         """Write the manifest, and move the checkpoint to its place in one step."""
         files = {path.name: _digest(path.read_bytes()) for path in sorted(self.folder.iterdir())}
         manifest = {
             "format": FORMAT,
             "round": round,
             "fingerprint": fingerprint,
+            "timing": timing,
             "files": files,
             "account": account,
         }
+        manifest["digest"] = _digest(_canonical(manifest))
         self.write("manifest.json", json.dumps(manifest).encode())
         _sync_folder(self.folder)
         shutil.rmtree(self._target, ignore_errors=True)  # only ever a damaged one
@@ -194,12 +199,18 @@ class CheckpointStore:
         Names the run's configuration; a checkpoint of another run is refused.
     keep
         How many to keep, the newest ones.
+    timing
+        What the run's times are computed from, where they decide its course; a checkpoint of a run
+        with other times is refused. None where they do not, or are not computed.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, keep: int = 2) -> None:
+    def __init__(
+        self, folder: Path, fingerprint: str, keep: int = 2, timing: str | None = None
+    ) -> None:
         self.folder = folder
         self.fingerprint = fingerprint
         self._keep = keep
+        self._timing = None if timing is None else _digest(timing.encode())
 
     def holds(self, round: int) -> bool:
         """Whether there is a whole checkpoint before ``round`` of this run already."""
@@ -216,7 +227,7 @@ class CheckpointStore:
 
     def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
         """Finish a draft, and remove checkpoints that are no longer needed."""
-        draft.commit(round, self.fingerprint, account)
+        draft.commit(round, self.fingerprint, account, self._timing)
         for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
             shutil.rmtree(old)
 
@@ -226,8 +237,8 @@ class CheckpointStore:
         Raises
         ------
         CheckpointError
-            If it was written by another version or belongs to a run of another configuration, or
-            all that exist are damaged.
+            If it was written by another version or belongs to a run of another configuration or
+            with other times that decide its course, or all that exist are damaged.
         """
         damaged = []
         for folder in reversed(self._folders()):
@@ -245,6 +256,14 @@ class CheckpointStore:
                 raise CheckpointError(
                     f"{folder} was written by a run of another configuration or other data; "
                     "resume with the configuration in the run's own folder"
+                )
+            if None not in (self._timing, manifest["timing"]) and (
+                self._timing != manifest["timing"]
+            ):
+                raise CheckpointError(
+                    f"{folder} was written by a run over another network or with other costs or "
+                    "delays, and in this method time decides what is learned; resume with those "
+                    "of the run, or start a new run in a new folder"
                 )
             return Checkpoint(folder, manifest)
         if damaged:
@@ -268,6 +287,9 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a checkpoint whose files are all whole, else None."""
     try:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+        digest = manifest.pop("digest", None)
+        if digest != _digest(_canonical(manifest)) and (digest or manifest["format"] == FORMAT):
+            return None  # others than this version may have had no digest of the manifest itself
         whole = type(manifest["format"]) is int and all(
             _digest((folder / file).read_bytes()) == digest
             for file, digest in manifest["files"].items()
@@ -275,6 +297,10 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
         return manifest if whole and isinstance(manifest["fingerprint"], str) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, sort_keys=True).encode()
 
 
 def _digest(data: bytes) -> str:

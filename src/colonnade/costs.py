@@ -10,13 +10,14 @@ either. A summary says which it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Protocol
 
-from colonnade.channels import check_seconds, nanoseconds
+from colonnade.channels import check_organisations, check_seconds, is_number, nanoseconds
 from colonnade.delays import Delay
-from colonnade.effects import KINDS_OF_WORK, Purpose, Work
+from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
 
@@ -24,7 +25,10 @@ __all__ = ["CostModel", "Delayed", "Measured", "Modelled", "uses_measured"]
 
 
 class CostModel(Protocol):
-    """Decides what a piece of work costs on the virtual clock."""
+    """Decides what a piece of work costs on the virtual clock.
+
+    One that inherits from this class answers that nobody is slow in some rounds, and names nobody.
+    """
 
     @property
     def label(self) -> str:
@@ -43,6 +47,17 @@ class CostModel(Protocol):
         """Return the time that ``role`` needs for ``work``, measured as ``measured`` ns."""
         ...
 
+    def lost_nanoseconds(self, role: str, round: int) -> int:
+        """Return what ``role`` loses in ``round`` besides, before its first work in training."""
+        return 0
+
+    def check(self, organisations: Collection[str]) -> None:
+        """Raise ``ConfigurationError`` if it names somebody who is none of the organisations."""
+        return
+
+
+_SLOWEST = 1e6
+
 
 def uses_measured(costs: CostModel) -> bool:
     """Return whether a model uses what was measured, or does not say.
@@ -55,12 +70,12 @@ def uses_measured(costs: CostModel) -> bool:
 
 def _check_slowdown(slowdown: Mapping[str, float]) -> None:
     for role, factor in slowdown.items():
-        if not 0 <= factor < math.inf:
-            raise ConfigurationError(f"slowdown of {role!r} must be 0 or more, not {factor}")
+        if not (is_number(factor) and 0 <= factor <= _SLOWEST):
+            raise ConfigurationError(f"slowdown of {role!r} must be 0 to 1e6, not {factor!r}")
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(CostModel):
     """The CPU time that the work took here, times the role's slowdown (1 unless given)."""
 
     slowdown: Mapping[str, float] = field(default_factory=dict)
@@ -83,9 +98,13 @@ class Measured:
         factor = self.slowdown.get(role)
         return measured if factor is None else round(measured * factor)
 
+    def check(self, organisations: Collection[str]) -> None:
+        """Refuse a slowdown of somebody who is not there."""
+        check_organisations("a slowdown of", self.slowdown, organisations)
+
 
 @dataclass(frozen=True)
-class Modelled:
+class Modelled(CostModel):
     """Given seconds per kind of work: (seconds + seconds_per_row * rows) * slowdown.
 
     Parameters
@@ -105,7 +124,7 @@ class Modelled:
     Raises
     ------
     ConfigurationError
-        If a number is negative or not finite, or a kind of work has no price.
+        If a number is negative or beyond 1e6, a kind of work has no price, or one is misspelt.
 
     Examples
     --------
@@ -127,6 +146,7 @@ class Modelled:
         _check_slowdown(self.slowdown)
         for kind, seconds in (*self.seconds.items(), *self.seconds_per_row.items()):
             check_seconds(f"cost of {kind!r}", seconds)
+            _check_spelling(kind)
         if self.otherwise is not None:
             check_seconds("cost of other work", self.otherwise)
             return
@@ -168,13 +188,29 @@ class Modelled:
             )
         return nanoseconds(seconds * self.slowdown.get(role, 1.0))
 
+    def check(self, organisations: Collection[str]) -> None:
+        """Refuse a slowdown of somebody who is not there."""
+        check_organisations("a slowdown of", self.slowdown, organisations)
+
     def _names(self, kind: str) -> bool:
         return kind in self.seconds or kind in self.seconds_per_row
 
 
+def _check_spelling(kind: str) -> None:
+    """Refuse a kind of work that is almost one there is; others may be those of a user's role."""
+    close = get_close_matches(kind, KINDS_OF_WORK, n=1, cutoff=0.8)
+    if kind not in KINDS_OF_WORK and close:
+        raise ConfigurationError(
+            f"there is no work {kind!r}, but {close[0]!r}; there are {', '.join(KINDS_OF_WORK)}, "
+            "and what a role of your own calls its work, if that is not almost one of these"
+        )
+
+
 @dataclass(frozen=True)
-class Delayed:
+class Delayed(CostModel):
     """Costs of organisations of which some take longer, in each round as long as is drawn.
+
+    A delay lengthens the first work of a round's training, whatever that is.
 
     Parameters
     ----------
@@ -182,34 +218,40 @@ class Delayed:
         What work costs without it.
     delays
         By organisation.
-    kind
-        The kind of work that a delay lengthens, in training.
     seed
         What delays are drawn from.
 
     Raises
     ------
     ConfigurationError
-        If there is no such work.
+        If something is no delay, does not know its organisation, or ``seed`` has more than 64 bits.
 
     Examples
     --------
     >>> from colonnade.delays import Constant
     >>> costs = Delayed(Modelled(otherwise=0.01), {"bank": Constant(0.5)})
-    >>> [costs.nanoseconds(name, Work("forward", bool, round=0), 0) for name in ("bank", "shop")]
-    [510000000, 10000000]
+    >>> [costs.lost_nanoseconds(name, round=3) for name in ("bank", "shop")]
+    [500000000, 0]
     """
 
     costs: CostModel
     delays: Mapping[str, Delay]
-    kind: str = "forward"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS_OF_WORK:
+        seed = self.seed
+        whole = isinstance(seed, int) and not isinstance(seed, bool)
+        if not whole or not -(2**63) <= seed < 2**63:
             raise ConfigurationError(
-                f"there is no work {self.kind!r}; there are {', '.join(KINDS_OF_WORK)}"
+                f"the seed of delays must be a whole number of 64 bits, not {seed!r}"
             )
+        for role, delay in self.delays.items():
+            if not isinstance(delay, Delay) or isinstance(delay, type):
+                raise ConfigurationError(
+                    f"the delay of {role!r} is Constant(...), Exponential(...), FromTrace(...) or "
+                    f"has seconds() as they have, which {delay!r} has not"
+                )
+            self.lost_nanoseconds(role, 0)  # a trace may have no column of it
 
     @property
     def label(self) -> str:
@@ -222,9 +264,23 @@ class Delayed:
         return uses_measured(self.costs)
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
-        """Return the time of the work, and the delay of its round."""
-        cost = self.costs.nanoseconds(role, work, measured)
+        """Return what the work costs without a delay."""
+        return self.costs.nanoseconds(role, work, measured)
+
+    def lost_nanoseconds(self, role: str, round: int) -> int:
+        """Return the delay of the round."""
+        lost = self.costs.lost_nanoseconds(role, round)
         delay = self.delays.get(role)
-        if delay is None or work.kind != self.kind or work.purpose is not Purpose.TRAINING:
-            return cost
-        return cost + nanoseconds(delay.seconds(StreamKey(self.seed, role, "delay", work.round)))
+        if delay is None:
+            return lost
+        seconds = delay.seconds(StreamKey(self.seed, role, "delay", round))
+        if not 0 <= seconds < math.inf:
+            raise ConfigurationError(
+                f"the delay of {role!r} in round {round} must be 0 s or more, not {seconds!r}"
+            )
+        return lost + nanoseconds(seconds)
+
+    def check(self, organisations: Collection[str]) -> None:
+        """Refuse a delay of somebody who is not there."""
+        self.costs.check(organisations)
+        check_organisations("a delay of", self.delays, organisations)

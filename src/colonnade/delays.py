@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from colonnade.channels import check_seconds
+from colonnade.channels import LONGEST, check_seconds
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
 from colonnade.streams import StreamKey
@@ -87,21 +91,28 @@ class FromTrace(Delay):
     Parameters
     ----------
     path
-        The file; its first line names the organisations.
+        The file; its first line names the organisations, and blank lines count for nothing.
 
     Raises
     ------
+    ConfigurationError
+        If ``path`` is no path.
     DataError
         If it cannot be read, or a row has too few cells, or one that is no number of seconds.
     """
 
-    path: Path
-    # What was read is part of the value: the file may be another one when it is read again.
-    _columns: dict[str, tuple[float, ...]] = field(init=False, repr=False, hash=False)
+    path: Path = field(compare=False)  # what it holds tells a trace from others
+    digest: str = field(init=False)
+    _columns: dict[str, tuple[float, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.path, str | PathLike) or "\0" in str(self.path):
+            raise ConfigurationError(f"a trace of delays has the path of a file, not {self.path!r}")
         object.__setattr__(self, "path", Path(self.path))
-        object.__setattr__(self, "_columns", _read(self.path))
+        columns = _read(self.path)
+        digest = hashlib.blake2b(repr(sorted(columns.items())).encode(), digest_size=16)
+        object.__setattr__(self, "_columns", columns)
+        object.__setattr__(self, "digest", digest.hexdigest())
 
     def seconds(self, key: StreamKey) -> float:
         """Return the cell of the round.
@@ -121,34 +132,44 @@ class FromTrace(Delay):
 
 def _read(path: Path) -> dict[str, tuple[float, ...]]:
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.reader(lines))
+        if path.exists() and not path.is_file():  # what never ends, or waits for somebody to write
+            raise DataError(f"{path} is no regular file")
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            rows = list(_rows(lines))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no CSV file: {error}") from None
     if len(rows) < 2:
         raise DataError(f"{path} has no row of seconds below a line of names")
-    names = [name.strip() for name in rows[0]]
+    names = [name.strip() for name in rows[0][1]]
     if len(set(names)) < len(names):
         raise DataError(f"{path} names an organisation twice: {', '.join(names)}")
     values: list[list[float]] = []
-    for number, row in enumerate(rows[1:], start=1):
+    for number, (line, row) in enumerate(rows[1:], start=1):
+        place = f"{path}, row {number} (line {line})"
         if len(row) != len(names):
-            raise DataError(
-                f"{path}, row {number}: {len(row)} cells, but {len(names)} organisations are named"
-            )
-        values.append(
-            [_cell(path, number, name, cell) for name, cell in zip(names, row, strict=True)]
-        )
+            raise DataError(f"{place}: {len(row)} cells, but {len(names)} organisations are named")
+        values.append([_cell(place, name, cell) for name, cell in zip(names, row, strict=True)])
     return {name: tuple(row[place] for row in values) for place, name in enumerate(names)}
 
 
-def _cell(path: Path, number: int, name: str, cell: str) -> float:
-    try:
-        seconds = float(cell)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise DataError(f"{path}, row {number}, column {name!r}: {cell!r} is no number of seconds")
+def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not blank, with the number of its first line."""
+    reader = csv.reader(lines)
+    line = 1
+    for row in reader:
+        if row:
+            yield line, row
+        line = reader.line_num + 1
+
+
+_NUMBER = re.compile(r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+
+
+def _cell(place: str, name: str, cell: str) -> float:
+    seconds = float(cell) if _NUMBER.fullmatch(cell) else math.nan
+    if not 0 <= seconds <= LONGEST:
+        shown = repr(cell if len(cell) <= 40 else f"{cell[:37]}...")
+        raise DataError(f"{place}, column {name!r}: {shown} is no number of seconds up to 1e6")
     return seconds

@@ -47,6 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "derivative": {"codec": "scalar", "bits": 8},
         },
         "driver": "processes",
+        "network": {},  # a real one
     },
 }
 

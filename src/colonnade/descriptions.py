@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from colonnade.models import Learner
 
-__all__ = ["bytes_of", "described"]
+__all__ = ["bytes_of", "content_of", "described"]
 
 
 def described(learner: Learner) -> dict[str, Any]:
@@ -34,6 +35,23 @@ def described(learner: Learner) -> dict[str, Any]:
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a scheduler's state says the same in every process: no addresses."""
     return {k: v for k, v in state.items() if isinstance(v, (int, float, str, list, dict))}
+
+
+def content_of(value: object) -> str:
+    """Return what tells a value from others like it, the same in every process.
+
+    >>> content_of({"b": 1, "a": 0.5})
+    "{'a': 0.5, 'b': 1}"
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
+        return f"{type(value).__qualname__}{content_of(named)}"
+    if isinstance(value, Mapping):
+        inside = sorted(f"{content_of(key)}: {content_of(each)}" for key, each in value.items())
+        return f"{{{', '.join(inside)}}}"
+    if type(value).__repr__ is object.__repr__:  # which has an address
+        return type(value).__qualname__
+    return repr(value)
 
 
 def bytes_of(values: Tensor) -> memoryview:

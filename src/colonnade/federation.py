@@ -196,7 +196,8 @@ class Federation:
         folder = None if out is None else RunFolder(Path(out))
         store = checkpoint = None
         if folder is not None:
-            store = folder.store(self._fingerprint(description))
+            timing = driver.timing if method.timed else None
+            store = folder.store(self._fingerprint(description), timing)
             checkpoint = store.latest() if resume else None
             folder.begin(config or description, resume, checkpoint is not None)
         assignment = Assignment(
@@ -283,7 +284,12 @@ class Federation:
             greater_is_better=self.metrics[0].greater_is_better,
             clock=driver.clock,
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
-            warnings=[*privacy_warnings(disclosures), *self.warnings, *_uncounted(record)],
+            warnings=[
+                *privacy_warnings(disclosures),
+                *self.warnings,
+                *_uncounted(record),
+                *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
+            ],
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
@@ -474,6 +480,12 @@ class Federation:
 
 
 _ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")
+
+
+_UNREPEATABLE = (
+    "in this method time decides what is learned, and time was measured: another run, or this one "
+    "resumed, ends with other bits; modelled costs on a virtual clock repeat, and so does a Replay"
+)
 
 
 def _uncounted(record: RunRecord) -> list[str]:

@@ -89,6 +89,15 @@ class Method:
                 "max, or wait for everybody (Wait())"
             )
 
+    @property
+    def timed(self) -> bool:
+        """Whether the course of a run, and so what is learned, depends on time.
+
+        >>> Method("waits").timed
+        False
+        """
+        return self.stragglers.drops or (self.exchange.timed and bool(self.local_updates.kinds))
+
     def with_links(self, change: Callable[[Link], Link]) -> Method:
         """Return the method with each link of uplink and exchange changed."""
         return replace(

@@ -460,9 +460,9 @@ class RunFolder:
         except OSError as error:
             raise DataError(f"the folder {self.path} cannot be written: {error.strerror}") from None
 
-    def store(self, fingerprint: str) -> CheckpointStore:
+    def store(self, fingerprint: str, timing: str | None = None) -> CheckpointStore:
         """Return the run's checkpoints."""
-        return CheckpointStore(self.path / "checkpoint", fingerprint)
+        return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing)
 
     @property
     def journals(self) -> Path:

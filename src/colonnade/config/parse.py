@@ -122,7 +122,9 @@ schedule_every, early_stopping; 'epochs' is near
         path = ".".join(_path(first["loc"]))
         more = error.error_count() - 1
         said = plain(_said(first)) + (f" (and {more} more)" if more else "")
-        raise ConfigurationError(f"{source}: {plain(path)}: {said}") from None
+        # What is wrong with several sections together has no path.
+        parts = (source, plain(path), said)
+        raise ConfigurationError(": ".join(part for part in parts if part)) from None
 
 
 _OUR_OWN = ("choice", "secret", "unknown_key")  # types of errors whose message is complete
@@ -154,7 +156,7 @@ def _said(error: Any) -> str:
 def _path(location: tuple[int | str, ...]) -> list[str]:
     """Return the path to a field as a user writes it, without pydantic's notes."""
     path = [str(part) for part in location if part != "[key]"]  # the name of an entry is wrong
-    if path[0] == "data" and len(path) > 1:  # which kind of data it took: no key
+    if path[:1] == ["data"] and len(path) > 1:  # which kind of data it took: no key
         del path[1]
     return path
 

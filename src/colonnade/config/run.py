@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pydantic
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from colonnade import defaults
@@ -94,11 +95,31 @@ class RunConfig(Section):
     network: NetworkConfig = NetworkConfig()
     costs: CostConfig = CostConfig()
 
+    @pydantic.model_validator(mode="after")
+    def _is_timed_by_its_driver(self) -> RunConfig:
+        """Refuse a modelled network and costs where all time is real."""
+        if self.driver != "processes":
+            return self
+        for section, said in (("network", self.network), ("costs", self.costs)):
+            usual = dict(type(said)())
+            for key, value in said:
+                if value != usual[key] and (section, key) != ("network", "queue"):
+                    raise ValueError(
+                        f"{section}.{key}: driver: processes takes real time, over this machine's "
+                        "own sockets, and of these sections network.queue alone; leave it out, or "
+                        "say driver: simulate"
+                    )
+        return self
+
     def build_driver(self) -> Driver:
         """Return the driver."""
         if self.driver == "processes":
             return Processes(self.network.queue)
-        return Simulate(self.network.network(self.label_holder.name), self.costs.build())
+        left_out = self.data.leave_out
+        return Simulate(
+            self.network.network(self.label_holder.name, left_out),
+            self.costs.build(self.training.seed, left_out),
+        )
 
     def build_federation(self, data: Loaded | None = None) -> Federation:
         """Load the data and make the models, each organisation's from its own seed.

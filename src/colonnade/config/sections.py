@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -20,6 +19,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
+from colonnade.channels import LONGEST
 from colonnade.errors import ConfigurationError
 
 __all__ = [
@@ -89,9 +89,9 @@ def _scientific(value: Any) -> Any:
 Number = Annotated[float, Field(strict=True), BeforeValidator(_scientific)]  # yes is not 1.0
 
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
-Bandwidth = Annotated[float, Field(gt=0, strict=True), _quantity(**_RATES)]
+Bandwidth = Annotated[float, Field(ge=1, strict=True), _quantity(**_RATES)]
 _DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-Seconds = Annotated[float, Field(ge=0, lt=math.inf, strict=True), _quantity(**_DURATIONS)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST, strict=True), _quantity(**_DURATIONS)]
 Duration = Annotated[float, Field(strict=True), _quantity(**_DURATIONS)]
 """Seconds of which the part itself says what is too many."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -20,15 +21,18 @@ __all__ = ["ChannelConfig", "ConnectionConfig", "CostConfig", "GatewayConfig", "
 
 
 class ChannelConfig(Section):
-    """One direction of a connection."""
+    """One direction of a connection; what is left out is as for everybody."""
 
-    bandwidth: Bandwidth = math.inf
-    latency: Seconds = 0.0
-    jitter: Seconds = Field(0.0, description="up to so much later a message is there, by chance")
+    bandwidth: Bandwidth | None = Field(None, description="no limit, unless a preset has one")
+    latency: Seconds | None = Field(None, description="none, unless a preset has one")
+    jitter: Seconds | None = Field(
+        None, description="up to so much later a message is there, by chance"
+    )
 
-    def build(self) -> Channel:
-        """Return the channel."""
-        return Channel(self.bandwidth, self.latency, self.jitter)
+    def build(self, usual: Channel) -> Channel:
+        """Return the channel, which differs from the usual one in what is said."""
+        said = {name: getattr(self, name) for name in ("bandwidth", "latency", "jitter")}
+        return replace(usual, **{name: value for name, value in said.items() if value is not None})
 
 
 class ConnectionConfig(Section):
@@ -64,24 +68,26 @@ class NetworkConfig(ChannelConfig):
     )
     queue: Count = 64
 
-    def network(self, label_holder: str) -> Network:
-        """Return the network around ``label_holder``."""
+    def network(self, label_holder: str, left_out: Collection[str] = ()) -> Network:
+        """Return the network around ``label_holder``, of all but those who are left out."""
         usual = Network() if self.preset is None else Network.preset(self.preset, label_holder)
-        said = {name: getattr(self, name) for name in self.model_fields_set & _OF_CHANNELS}
-        senders = {name: replace(channel, **said) for name, channel in usual.senders.items()}
+        up = self.build(usual.default)
+        down = self.build(usual.senders.get(label_holder, usual.default))
+        senders = {label_holder: down} if usual.senders else {}
         if self.down is not None:
-            senders[label_holder] = self.down.build()
+            down = senders[label_holder] = self.down.build(down)
         pairs = {}
         for party, connection in self.parties.items():
+            if party in left_out:
+                continue
             if connection.up is not None:
-                pairs[party, label_holder] = connection.up.build()
+                pairs[party, label_holder] = connection.up.build(up)
             if connection.down is not None:
-                pairs[label_holder, party] = connection.down.build()
-        gateways = {name: gateway.build() for name, gateway in self.gateways.items()}
-        return Network(replace(usual.default, **said), pairs, self.queue, senders, gateways)
-
-
-_OF_CHANNELS = {"bandwidth", "latency", "jitter"}
+                pairs[label_holder, party] = connection.down.build(down)
+        gateways = {
+            name: gateway.build() for name, gateway in self.gateways.items() if name not in left_out
+        }
+        return Network(up, pairs, self.queue, senders, gateways)
 
 
 def _known_work(kind: str) -> str:
@@ -99,15 +105,20 @@ class CostConfig(Section):
     kind: Literal["measured", "modelled"] = "measured"
     seconds: dict[_Work, Seconds] = {}
     seconds_per_row: dict[_Work, Seconds] = {}
-    slowdown: dict[Name, Annotated[Number, Field(ge=0, lt=math.inf)]] = {}
+    slowdown: dict[Name, Annotated[Number, Field(ge=0, le=1e6)]] = {}
     otherwise: Seconds | None = Field(
         None, description="of each kind of work that neither names; without it all must be named"
     )
     delays: dict[Name, chosen("delays")] = Field(  # type: ignore[valid-type]
         {}, description="of organisations that are slow, beside what their work costs"
     )
-    delayed: _Work = Field("forward", description="the work in training that delays lengthen")
-    delays_seed: int = Field(0, description="what delays are drawn from")
+    delays_seed: int | None = Field(
+        None,
+        ge=-(2**63),
+        lt=2**63,
+        strict=True,
+        description="what delays are drawn from; by default the run's seed",
+    )
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> CostConfig:
@@ -120,12 +131,15 @@ class CostConfig(Section):
             raise ValueError(str(error)) from None
         return self
 
-    def build(self) -> CostModel:
-        """Return the cost model."""
-        costs: CostModel = Measured(self.slowdown)
+    def build(self, seed: int = 0, left_out: Collection[str] = ()) -> CostModel:
+        """Return the cost model in a run from ``seed``, of all but those who are left out."""
+        slowdown = {name: slow for name, slow in self.slowdown.items() if name not in left_out}
+        costs: CostModel = Measured(slowdown)
         if self.kind == "modelled":
-            costs = Modelled(self.seconds, self.seconds_per_row, self.slowdown, self.otherwise)
-        if not self.delays:
+            costs = Modelled(self.seconds, self.seconds_per_row, slowdown, self.otherwise)
+        delays = {
+            name: delay.build() for name, delay in self.delays.items() if name not in left_out
+        }
+        if not delays:
             return costs
-        delays = {name: delay.build() for name, delay in self.delays.items()}
-        return Delayed(costs, delays, self.delayed, self.delays_seed)
+        return Delayed(costs, delays, seed if self.delays_seed is None else self.delays_seed)

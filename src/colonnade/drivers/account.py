@@ -45,8 +45,8 @@ class Account:
         Until when a gateway is busy, in nanoseconds: ``out`` and ``in``; and, where a channel has
         jitter, when the last message to a receiver arrives.
     entered
-        The messages that have passed this role's gateway and are to be delivered, by (sender,
-        sequence).
+        When each message that came to this role's gateway will have passed it, in nanoseconds, by
+        (sender, sequence), until it is taken or discarded.
     closed
         The role receives nothing of the rounds before this one any more.
     journal
@@ -63,7 +63,7 @@ class Account:
     activities: dict[tuple[Purpose, str], Activity] = field(default_factory=dict)
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
     ports: dict[tuple[str, str], int] = field(default_factory=dict)
-    entered: set[tuple[str, int]] = field(default_factory=set)
+    entered: dict[tuple[str, int], int] = field(default_factory=dict)
     closed: int = 0
     journal: tuple[int, int] | None = None
     departed: Mark = field(default_factory=Mark)
@@ -103,7 +103,7 @@ class Account:
             ],
             "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
             "ports": [[*port, free] for port, free in self.ports.items()],
-            "entered": [list(each) for each in sorted(self.entered)],
+            "entered": [[*name, due] for name, due in self.entered.items()],
             "closed": self.closed,
             "journal": self.journal and list(self.journal),
             "departed": list(self.departed),
@@ -125,7 +125,7 @@ class Account:
             },
             occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
             ports={(kind, name): free for kind, name, free in data.get("ports", [])},
-            entered={(sender, sequence) for sender, sequence in data.get("entered", [])},
+            entered={(sender, sequence): due for sender, sequence, due in data.get("entered", [])},
             closed=data.get("closed", 0),  # this and what follows are absent from older checkpoints
             journal=None if journal is None else (journal[0], journal[1]),
             departed=Mark(departed) if isinstance(departed, int) else Mark(*departed),

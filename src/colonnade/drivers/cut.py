@@ -40,9 +40,15 @@ class Cut:
     mail: dict[str, list[tuple[Message, int]]] = field(default_factory=dict)
     doomed: set[tuple[str, int]] = field(default_factory=set)
 
-    def hold(self, receiver: str, message: Message, arrival: int) -> None:
-        """Add a message that is under way to a role whose account is in the cut already."""
-        if is_closed(message, self.accounts[receiver]["closed"]):
+    def hold(
+        self, receiver: str, message: Message, arrival: int, *, occupies: bool = False
+    ) -> None:
+        """Add a message that is under way to a role whose account is in the cut already.
+
+        ``occupies`` says that it takes others' time until it is there: then it is added though its
+        receiver will discard it.
+        """
+        if is_closed(message, self.accounts[receiver]["closed"]) and not occupies:
             self.doomed.add((message.sender, message.sequence))
         else:
             self.mail[receiver].append((message, arrival))

@@ -273,6 +273,16 @@ class Driver(Protocol):
         """The network that it models; None where messages travel as they do."""
         ...
 
+    @property
+    def timing(self) -> str | None:
+        """What times are computed from; None where they are real, or there are none."""
+        ...
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a run whose course depends on time repeats to the bit."""
+        ...
+
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles``; afterwards their attributes hold the final state."""
         ...

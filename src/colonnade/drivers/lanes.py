@@ -93,15 +93,22 @@ class Entrance:
         self._gateway = gateway
 
     def admit(self, message: Message, now: int) -> int | None:
-        """Return when a message that arrives at ``now`` has passed; None if it has by now."""
+        """Return when a message that is there at ``now`` will have passed; None if it has by now.
+
+        That is decided when it comes, and remembered until ``leave``: in a run that goes on from a
+        checkpoint it comes again, and has passed when it had.
+        """
         name = (message.sender, message.sequence)
-        if name in self._account.entered:
-            self._account.entered.remove(name)
-            return None
-        header = encode_header(message.kind, message.purpose, message.round, message.sequence)
-        size = carried_bytes(header, len(message.body))
-        free = max(now, self._account.ports.get((_IN, ""), 0))
-        due = free + self._gateway.transmission_nanoseconds(size, leaving=False)
-        self._account.ports[_IN, ""] = due
-        self._account.entered.add(name)
-        return due
+        due = self._account.entered.get(name)
+        if due is None:
+            header = encode_header(message.kind, message.purpose, message.round, message.sequence)
+            size = carried_bytes(header, len(message.body))
+            free = max(now, self._account.ports.get((_IN, ""), 0))
+            due = free + self._gateway.transmission_nanoseconds(size, leaving=False)
+            self._account.ports[_IN, ""] = self._account.entered[name] = due
+            return due
+        return due if due > now else None
+
+    def leave(self, message: Message) -> None:
+        """Forget a message that was taken or discarded."""
+        del self._account.entered[message.sender, message.sequence]

@@ -85,6 +85,16 @@ class Processes:
     def network(self) -> None:
         """None: no network is modelled."""
 
+    @property
+    def timing(self) -> None:
+        """Times are real."""
+        return None
+
+    @property
+    def repeats(self) -> bool:
+        """No two runs take the same time."""
+        return False
+
     def run(self, roles: Sequence[Role | Elsewhere], assignment: Assignment) -> RunRecord:
         """Run ``roles`` to their end or to an interruption, and bring their states back.
 

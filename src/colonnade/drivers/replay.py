@@ -79,6 +79,16 @@ class Replay:
     def network(self) -> None:
         """None: no network is modelled."""
 
+    @property
+    def timing(self) -> None:
+        """There are no times."""
+        return None
+
+    @property
+    def repeats(self) -> bool:
+        """The trace decides, not time."""
+        return True
+
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` along the trace.
 

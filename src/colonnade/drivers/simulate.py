@@ -23,6 +23,7 @@ from colonnade.channels import Network
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.costs import CostModel, Measured
 from colonnade.departures import Departures
+from colonnade.descriptions import content_of
 from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
@@ -54,7 +55,7 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Aborted, Deadlock, LocalProtocolError
+from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtocolError
 from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, Purpose, carried_bytes
@@ -62,6 +63,7 @@ from colonnade.wire import Message, Purpose, carried_bytes
 __all__ = ["Simulate"]
 
 _DELIVER, _STEP, _ANSWER = 0, 1, 2
+_LAST = 2**63 - 1  # nanoseconds, as a ledger's file holds them
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,17 @@ class Simulate:
         names = ", ".join(sorted(purpose.label for purpose in self.untimed))
         return clock | ({"untimed": names} if names else {})
 
+    @property
+    def timing(self) -> str:
+        """Network and costs, with what traces of delays hold, and what takes no time."""
+        free = " ".join(sorted(purpose.label for purpose in self.untimed))
+        return f"{content_of(self.network)} {content_of(self.costs)} {free}".rstrip()
+
+    @property
+    def repeats(self) -> bool:
+        """Modelled costs do; what is measured differs a little each time."""
+        return not self.costs.label.startswith("measured")
+
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles`` to their end or to an interruption.
 
@@ -107,8 +120,14 @@ class Simulate:
         ------
         Deadlock
             If every unfinished role waits and no message is under way.
+        ConfigurationError
+            If network or costs name an organisation that is not there, or the clock would pass 292
+            years.
         """
         check_roles(roles)
+        names = [role.name for role in roles]
+        self.network.check(names)
+        self.costs.check(names)
         with threads(assignment.threads):
             return _Simulation(self, roles, assignment).run()
 
@@ -137,6 +156,7 @@ class _Actor:
         self.coroutine: Coroutine[Effect[Any], Any, None] = role.run()
         self.trace: list[bool | tuple[tuple[str, int], ...]] = []
         self.boundary = -1  # the last one passed
+        self.trained = role.round - 1  # the last round in which it has worked
         self.answer: Any = None  # of the work that is done when its step comes
         self.blocked: Send | None = None  # waits for room in a full queue
         self.waiting: Receive | Ready | None = None
@@ -256,6 +276,11 @@ class _Simulation:
                 self._resolve(actor, actor.waiting, now)
 
     def _at(self, when: int, rank: int, actor: _Actor, message: Message | None = None) -> None:
+        if when > _LAST:
+            raise ConfigurationError(
+                f"the virtual clock of {actor.name!r} would pass 292 years, 2^63 ns; give channels "
+                "and gateways more bandwidth, or let work and delays take less"
+            )
         self.serial += 1
         heapq.heappush(self.events, (when, rank, actor.index, self.serial, message))
 
@@ -283,9 +308,7 @@ class _Simulation:
                     return
             elif isinstance(effect, Work):
                 answer, cpu = perform(effect, actor.name, self.assignment.seed)
-                cost = 0
-                if effect.purpose not in self.untimed:
-                    cost = self.costs.nanoseconds(actor.name, effect, cpu)
+                cost = self._cost(actor, effect, cpu)
                 account.spend(effect.purpose, effect.kind, cost, cpu)
                 if cost:
                     actor.answer = answer
@@ -328,6 +351,16 @@ class _Simulation:
             else:
                 raise LocalProtocolError(f"{actor.name} awaited {effect!r}, which is no effect")
 
+    def _cost(self, actor: _Actor, work: Work[Any], measured: int) -> int:
+        """Return what work costs, and what the role loses in a round before its first training."""
+        if work.purpose in self.untimed:
+            return 0
+        cost = self.costs.nanoseconds(actor.name, work, measured)
+        if work.purpose is Purpose.TRAINING and work.round > actor.trained:
+            actor.trained = work.round
+            cost += self.costs.lost_nanoseconds(actor.name, work.round)
+        return cost
+
     def _send(self, actor: _Actor, send: Send, now: int) -> bool:
         """Put a message into its channel; False if the role must wait for room."""
         receiver, lane = actor.lanes.get(send.receiver) or self._lane(actor, send)
@@ -348,7 +381,7 @@ class _Simulation:
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:
-                cut.hold(receiver.name, message, arrival)
+                self._hold(cut, receiver, message, arrival)
         return True
 
     def _lane(self, actor: _Actor, send: Send) -> tuple[_Actor, Lane]:
@@ -404,8 +437,7 @@ class _Simulation:
 
     def _discard(self, actor: _Actor, message: Message) -> None:
         """Note that a message came too late for its receiver."""
-        if self.assignment.store is not None:
-            del actor.unread[message.sender, message.sequence]
+        self._forget(actor, message)
         self.ledger.discard(message.sender, message.sequence)
         self.discarded.append((actor.name, message.sender, message.sequence))
 
@@ -438,11 +470,17 @@ class _Simulation:
     def _note_taken(
         self, actor: _Actor, receive: Receive, arrivals: Arrivals, *, waited: int
     ) -> None:
-        if self.assignment.store is not None:
-            for message in arrivals.messages:
-                del actor.unread[message.sender, message.sequence]
+        for message in arrivals.messages:
+            self._forget(actor, message)
         actor.account.spend(receive.expect.purpose, receive.waiting, waited)
         actor.trace.append(identities(arrivals))
+
+    def _forget(self, actor: _Actor, message: Message) -> None:
+        """Note that a message was taken or discarded, so that no checkpoint need hold it."""
+        if self.assignment.store is not None:
+            del actor.unread[message.sender, message.sequence]
+        if actor.entrance is not None:
+            actor.entrance.leave(message)
 
     # Between rounds
 
@@ -467,10 +505,13 @@ class _Simulation:
         cut.mail[actor.name] = []
         for message, arrival, epoch in actor.unread.values():
             if epoch < round:
-                cut.hold(actor.name, message, arrival)
+                self._hold(cut, actor, message, arrival)
         if len(cut.states) == len(self.actors):
             del self.cuts[round]
             self._commit(cut)
+
+    def _hold(self, cut: Cut, receiver: _Actor, message: Message, arrival: int) -> None:
+        cut.hold(receiver.name, message, arrival, occupies=receiver.entrance is not None)
 
     def _final_checkpoint(self) -> None:
         round = max(actor.boundary for actor in self.actors)

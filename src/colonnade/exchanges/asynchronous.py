@@ -37,6 +37,11 @@ class Asynchronous(Split):
         """Those on batches that are remembered; there is none to repeat before a message."""
         return frozenset({LocalStep.STALE_DERIVATIVES, LocalStep.STALE_EMBEDDINGS})
 
+    @property
+    def timed(self) -> bool:
+        """It does."""
+        return True
+
     def party(self, agreement: Agreement, seat: PartySeat) -> AsynchronousParty:
         """Return the role of a party."""
         return AsynchronousParty(agreement, seat, self.downlink, self.correction)

@@ -96,11 +96,14 @@ class Workset(LocalUpdates):
                     f"the {name} of a workset is a whole number, {least} or more, not {value!r}"
                 )
         cosine = self.min_cosine
-        if cosine is not None and not -1 <= cosine <= 1:
-            angle = "; of 60 degrees it is 0.5" if 1 < cosine <= 180 else ""
+        number = isinstance(cosine, int | float) and not isinstance(cosine, bool)
+        if cosine is not None and not (number and -1 <= cosine <= 1):
+            angle = "; of 60 degrees it is 0.5" if number and 1 < cosine <= 180 else ""
             raise ConfigurationError(
                 f"min_cosine is a cosine, from -1 to 1, or None, not {cosine!r}{angle}"
             )
+        if not isinstance(self.bursts, bool):
+            raise ConfigurationError(f"bursts is True or False, not {self.bursts!r}")
 
     @property
     def kinds(self) -> frozenset[LocalStep]:

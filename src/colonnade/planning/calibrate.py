@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ _OF_EXACT_STEP = {"forward", "top", "backward", "update"}
 
 
 @dataclass
-class _Recorder:
+class _Recorder(CostModel):
     """Charges what a model charges, and remembers what was measured."""
 
     costs: CostModel
@@ -50,9 +50,15 @@ class _Recorder:
         self.samples[role, work.kind, work.rows].append(measured)
         return self.costs.nanoseconds(role, work, measured)
 
+    def lost_nanoseconds(self, role: str, round: int) -> int:
+        return self.costs.lost_nanoseconds(role, round)
+
+    def check(self, organisations: Collection[str]) -> None:
+        self.costs.check(organisations)
+
 
 @dataclass(frozen=True)
-class _Calibrated:
+class _Calibrated(CostModel):
     """A model that is told the mean time of each piece of work, as it was measured.
 
     Where that was with other numbers of rows, the time is scaled. Of work of a kind that its
@@ -77,6 +83,12 @@ class _Calibrated:
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         return self.costs.nanoseconds(role, work, round(self._time(role, work.kind, work.rows)))
+
+    def lost_nanoseconds(self, role: str, round: int) -> int:
+        return self.costs.lost_nanoseconds(role, round)
+
+    def check(self, organisations: Collection[str]) -> None:
+        self.costs.check(organisations)
 
     def _time(self, role: str, kind: str, rows: int) -> float:
         known = self.means.get((role, kind, rows))
