@@ -342,34 +342,34 @@ def test_after_a_resume_what_comes_for_a_closed_round_is_discarded(tmp_path, dri
 def test_to_expect_what_is_closed_is_our_own_mistake(driver, effect, plain):
     async def waits(role):
         await Close(3)
-        await effect(Expect("x", 2, ("b",), quorum=None if plain else 1))
+        await effect(Expect("x", 2, ("slow",), quorum=None if plain else 1))
 
     async def silent(role):
         pass
 
-    with pytest.raises(LocalProtocolError, match=r"a expects x of round 2 .* all rounds before 3"):
-        driver.run([Scripted("a", waits, ["b"]), Scripted("b", silent)], Assignment())
+    with pytest.raises(LocalProtocolError, match=r"hub expects x .* 2 .* all rounds before 3"):
+        driver.run([Scripted("hub", waits, ["slow"]), Scripted("slow", silent)], Assignment())
 
 
 @each_driver
 def test_setup_and_later_rounds_are_not_closed_and_closing_less_does_nothing(driver):
     async def sends(role):
         for round in range(4):
-            await Send("b", "x", round, b"", Purpose.SETUP)
+            await Send("slow", "x", round, b"", Purpose.SETUP)
             for purpose in (Purpose.TRAINING, Purpose.EVALUATION, Purpose.RELAY):
-                await Send("b", "x", round, b"", purpose)
+                await Send("slow", "x", round, b"", purpose)
 
     async def takes(role):
-        await Receive(Expect("x", 3, ("a",)))  # before which, all others but relay have come
+        await Receive(Expect("x", 3, ("hub",)))  # before which, all others but relay have come
         await Close(3)
         await Close(1)
         for round in range(4):
-            got = await Receive(Expect("x", round, ("a",), Purpose.SETUP))
+            got = await Receive(Expect("x", round, ("hub",), Purpose.SETUP))
             role.seen.append(got.only.sequence)
-        got = await Receive(Expect("x", 3, ("a",), Purpose.RELAY))
+        got = await Receive(Expect("x", 3, ("hub",), Purpose.RELAY))
         role.seen.append(got.only.sequence)
 
-    roles = [Scripted("a", sends, ["b"]), Scripted("b", takes)]
+    roles = [Scripted("hub", sends, ["slow"]), Scripted("slow", takes)]
     record = driver.run(roles, Assignment())
     assert roles[1].seen == [0, 4, 8, 12, 15]
     discarded = [e for e in record.ledger if e.discarded]
