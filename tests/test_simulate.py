@@ -300,8 +300,10 @@ def counters(rounds=6, ahead=0):
     return [Counter("a", "b", rounds, ahead), Counter("b", "a", rounds, ahead)]
 
 
-NETWORK = Network(Channel(bandwidth=1e4, latency=0.003))
-DRIVER = Simulate(NETWORK, Modelled({"count": 0.004}, slowdown={"b": 3.0}, otherwise=0.0))
+EVERYBODY = Channel(bandwidth=1e4, latency=0.003)
+NETWORK = Network(EVERYBODY, {("a", "b"): Channel(2e3, 0.001)})
+UNEVEN = Simulate(NETWORK, Modelled({"count": 0.004}, slowdown={"b": 3.0}, otherwise=0.0))
+DRIVER = Simulate(Network(EVERYBODY), Modelled({"count": 0.004}, otherwise=0.0))  # for any roles
 
 
 def outcome(roles, record):
@@ -311,15 +313,15 @@ def outcome(roles, record):
 @pytest.mark.parametrize("ahead", [0, 1, 3])
 def test_stopping_before_any_round_and_resuming_repeats_everything(tmp_path, ahead):
     whole = counters(ahead=ahead)
-    expected = outcome(whole, DRIVER.run(whole, Assignment()))
+    expected = outcome(whole, UNEVEN.run(whole, Assignment()))
     for stop in range(7):
         store = CheckpointStore(tmp_path / str(stop), "fingerprint")
         first = counters(ahead=ahead)
-        part = DRIVER.run(first, Assignment(store=store, stop_before=stop))
+        part = UNEVEN.run(first, Assignment(store=store, stop_before=stop))
         assert (part.round, part.completed) == (stop, False)
         again = counters(ahead=ahead)
         assignment = Assignment(store=store, resume=store.latest(), checkpoint_every=2)
-        record = DRIVER.run(again, assignment)
+        record = UNEVEN.run(again, assignment)
         assert record.completed
         assert outcome(again, record) == expected  # the virtual times, too
 
@@ -328,12 +330,12 @@ def test_stopping_before_any_round_and_resuming_repeats_everything(tmp_path, ahe
 def test_any_periodic_checkpoint_leads_to_the_same_end(tmp_path, ahead):
     whole = counters(ahead=ahead)
     store = CheckpointStore(tmp_path, "fingerprint", keep=100)
-    expected = outcome(whole, DRIVER.run(whole, Assignment(store=store, checkpoint_every=1)))
+    expected = outcome(whole, UNEVEN.run(whole, Assignment(store=store, checkpoint_every=1)))
     folders = sorted(tmp_path.iterdir())
     assert [folder.name for folder in folders] == [f"round-{r:08d}" for r in range(1, 7)]
     while (checkpoint := store.latest()) is not None:
         again = counters(ahead=ahead)
-        assert outcome(again, DRIVER.run(again, Assignment(resume=checkpoint))) == expected
+        assert outcome(again, UNEVEN.run(again, Assignment(resume=checkpoint))) == expected
         (checkpoint.folder / "manifest.json").unlink()
         for file in checkpoint.folder.iterdir():
             file.unlink()
@@ -343,22 +345,22 @@ def test_any_periodic_checkpoint_leads_to_the_same_end(tmp_path, ahead):
 def test_an_interruption_stops_everybody_at_one_boundary(tmp_path):
     asked = iter([False] * 5 + [True] * 100)
     store = CheckpointStore(tmp_path, "fingerprint")
-    record = DRIVER.run(counters(), Assignment(store=store, interrupted=lambda: next(asked)))
+    record = UNEVEN.run(counters(), Assignment(store=store, interrupted=lambda: next(asked)))
     assert not record.completed
     again = counters()
     checkpoint = store.latest()
     assert checkpoint is not None
     assert checkpoint.round == record.round
     expected = counters()
-    DRIVER.run(expected, Assignment())
-    DRIVER.run(again, Assignment(resume=checkpoint))
+    UNEVEN.run(expected, Assignment())
+    UNEVEN.run(again, Assignment(resume=checkpoint))
     assert [role.total for role in again] == [role.total for role in expected]
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_replay_repeats_a_run_and_the_rest_of_a_resumed_one(tmp_path, ahead):
     whole = counters(ahead=ahead)
-    record = DRIVER.run(whole, Assignment())
+    record = UNEVEN.run(whole, Assignment())
     again = counters(ahead=ahead)
     repeated = Replay(record.trace).run(again, Assignment())
     assert repeated.completed
@@ -366,22 +368,22 @@ def test_replay_repeats_a_run_and_the_rest_of_a_resumed_one(tmp_path, ahead):
     assert repeated.ledger.without_time() == record.ledger.without_time()
 
     store = CheckpointStore(tmp_path, "fingerprint")
-    DRIVER.run(counters(ahead=ahead), Assignment(store=store, stop_before=3))
+    UNEVEN.run(counters(ahead=ahead), Assignment(store=store, stop_before=3))
     checkpoint = store.latest()
-    rest = DRIVER.run(counters(ahead=ahead), Assignment(resume=checkpoint))
+    rest = UNEVEN.run(counters(ahead=ahead), Assignment(resume=checkpoint))
     again = counters(ahead=ahead)
     Replay(rest.trace).run(again, Assignment(resume=checkpoint))
     assert [role.total for role in again] == [role.total for role in whole]
 
 
 def test_replay_of_another_runs_trace_says_so():
-    record = DRIVER.run(counters(rounds=8), Assignment())
+    record = UNEVEN.run(counters(rounds=8), Assignment())
     with pytest.raises(Deadlock, match="nobody sends"):
         Replay(record.trace).run(counters(rounds=8, ahead=-1), Assignment())
 
 
 @pytest.mark.parametrize(
-    "driver", [DRIVER, Processes(), Replay(Trace({"a": [], "b": []}))], ids=lambda one: one.label
+    "driver", [UNEVEN, Processes(), Replay(Trace({"a": [], "b": []}))], ids=lambda one: one.label
 )
 def test_two_roles_cannot_have_one_name(driver):
     roles = [Counter("a", "b", 6), Counter("b", "a", 6), Counter("a", "b", 6)]
