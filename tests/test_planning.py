@@ -207,7 +207,7 @@ class Foreign(CostModel):
             "calibrated, delayed, delayed",
         ),
     ],
-    ids=repr,
+    ids=["theirs", "measured", "theirs, delayed", "delayed twice"],
 )
 def test_a_plan_charges_what_the_costs_of_the_run_make_of_what_is_measured(costs, label):
     federation, training = slow_top(), Training(epochs=2, batch_size=50)

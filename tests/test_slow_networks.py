@@ -222,7 +222,7 @@ def test_everybody_loses_a_delay_once_a_round(
     lost = sum(
         activity.nanoseconds - 1_000_000 * activity.count
         for (role, _, kind), activity in run.record.activities.items()
-        if role == name and kind != "wait"
+        if role == name and kind not in KINDS_OF_WAITING
     )
     assert lost == run.summary["rounds"] * 10**9
     if method.name != "celu" and not resumed:  # its plan is of steps that take no time
