@@ -20,7 +20,7 @@ from colonnade.config import load_config, parse_config
 from colonnade.costs import Delayed, Measured, Modelled
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
 from colonnade.drivers import Assignment
-from colonnade.effects import Expect, Purpose, Receive, Report, Send
+from colonnade.effects import KINDS_OF_WAITING, Expect, Purpose, Receive, Report, Send
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.method import Method
 from colonnade.methods import celu, fedbcd, svfl
