@@ -105,10 +105,10 @@ class Run:
         Returns
         -------
         Reached or None
-            Rounds, epochs, seconds of training and bytes until then; None if it never was. Where
+            Rounds, epochs, seconds and bytes until then; None if it never was. Where
             less of the metric is better, as good is as small.
         """
-        return reached(self.summary, self.history, self.ledger, target)
+        return reached(self.summary, self.history, target)
 
     def predict(
         self,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,7 +89,10 @@ class Simulate:
 
     network: Network = field(default_factory=Network)
     costs: CostModel = field(default_factory=Measured)
-    untimed: frozenset[Purpose] = frozenset()
+    untimed: AbstractSet[Purpose] = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "untimed", frozenset(self.untimed))
 
     @property
     def label(self) -> str:

@@ -136,7 +136,7 @@ def reaching_tables(runs: Mapping[str, Run], target: float | None = None) -> lis
 def reaching_table(runs: Mapping[str, Run], target: float | None = None) -> Table | None:
     """Return a table of what it cost each run to reach a target, and of its local steps.
 
-    Rounds, seconds of training and bytes until the metric was first as good as the target. Local
+    Rounds, seconds and bytes until the metric was first as good as the target. Local
     steps and bubbles are those of all organisations together.
 
     Parameters
