@@ -33,6 +33,8 @@ class Forgetful:
     what: str
     label = "forgetful"
     clock = Simulate().clock
+    network = timing = None
+    repeats = False
 
     def run(self, roles, assignment):
         if self.what == "journal":

@@ -256,7 +256,10 @@ class Part:
 
 
 class Driver(Protocol):
-    """Runs roles to their end, or to an interruption."""
+    """Runs roles to their end, or to an interruption.
+
+    One that inherits from this class answers that times are real, and no two runs alike.
+    """
 
     @property
     def label(self) -> str:
@@ -271,17 +274,17 @@ class Driver(Protocol):
     @property
     def network(self) -> Network | None:
         """The network that it models; None where messages travel as they do."""
-        ...
+        return None
 
     @property
     def timing(self) -> str | None:
         """What times are computed from; None where they are real, or there are none."""
-        ...
+        return None
 
     @property
     def repeats(self) -> bool:
         """Whether a run whose course depends on time repeats to the bit."""
-        ...
+        return False
 
     def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
         """Step ``roles``; afterwards their attributes hold the final state."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.channels import Network
 from colonnade.checkpoints import CheckpointStore
 from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Replay, RunRecord, Simulate
@@ -256,7 +257,18 @@ def ends_all_when_one_fails(subject: DriverSubject, folder: Path) -> None:
     assert "hospital failed in round 7" in str(error)
 
 
+def says_what_its_times_are(subject: DriverSubject, folder: Path) -> None:
+    """Assert that summaries, and who resumes a run that time decides, can be told of its clock."""
+    driver = subject.driver
+    assert driver.label and {"network", "compute"} <= set(driver.clock), driver.clock
+    assert isinstance(driver.repeats, bool)
+    if driver.network is not None:
+        assert isinstance(driver.network, Network)
+        assert driver.timing, "a network is modelled, and nothing tells it from another"
+
+
 DRIVER_CHECKS: Sequence[Callable[[DriverSubject, Path], None]] = (
+    says_what_its_times_are,
     plays_like_the_simulator,
     says_who_reported_and_when,
     waits_no_longer_than_asked,
