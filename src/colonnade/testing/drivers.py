@@ -260,7 +260,8 @@ def ends_all_when_one_fails(subject: DriverSubject, folder: Path) -> None:
 def says_what_its_times_are(subject: DriverSubject, folder: Path) -> None:
     """Assert that summaries, and who resumes a run that time decides, can be told of its clock."""
     driver = subject.driver
-    assert driver.label and {"network", "compute"} <= set(driver.clock), driver.clock
+    assert driver.label
+    assert {"network", "compute"} <= set(driver.clock), driver.clock
     assert isinstance(driver.repeats, bool)
     if driver.network is not None:
         assert isinstance(driver.network, Network)
