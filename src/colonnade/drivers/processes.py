@@ -34,6 +34,7 @@ from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
     Assignment,
     Discarded,
+    Driver,
     Part,
     RunRecord,
     check_roles,
@@ -51,7 +52,7 @@ _GATE_AHEAD = 32  # rounds that roles may run before they hear from the parent a
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes(Driver):
     """Run each role in a process of its own on this machine, in real time.
 
     Parameters
@@ -80,20 +81,6 @@ class Processes:
     def clock(self) -> Mapping[str, str]:
         """How seconds come about: all of them are measured."""
         return {"network": "measured", "compute": "measured"}
-
-    @property
-    def network(self) -> None:
-        """None: no network is modelled."""
-
-    @property
-    def timing(self) -> None:
-        """Times are real."""
-        return None
-
-    @property
-    def repeats(self) -> bool:
-        """No two runs take the same time."""
-        return False
 
     def run(self, roles: Sequence[Role | Elsewhere], assignment: Assignment) -> RunRecord:
         """Run ``roles`` to their end or to an interruption, and bring their states back.

@@ -19,6 +19,7 @@ from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
     Assignment,
     Discarded,
+    Driver,
     Outbox,
     Part,
     RunRecord,
@@ -50,7 +51,7 @@ __all__ = ["Replay"]
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Driver):
     """Answer every await as ``trace`` says; there is no clock, and nothing is timed.
 
     The run stops where the trace ends. A replay of the second part of a resumed run starts from
@@ -74,15 +75,6 @@ class Replay:
     def clock(self) -> Mapping[str, str]:
         """How seconds come about: there is no network, and compute is measured."""
         return {"network": "not timed", "compute": "measured"}
-
-    @property
-    def network(self) -> None:
-        """None: no network is modelled."""
-
-    @property
-    def timing(self) -> None:
-        """There are no times."""
-        return None
 
     @property
     def repeats(self) -> bool:
