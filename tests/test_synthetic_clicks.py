@@ -25,6 +25,7 @@ from colonnade.datasets import (
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
 from colonnade.streams import StreamKey
+from colonnade.tables import LastRows
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +53,8 @@ GOLDEN = {
     ("criteo", 40_000_000): "0\t\t49\t\t\t23433\t29\t0\t5\t2\t2\t3\t\t12\t1e5cd0af\t61df3e2b",
     ("avazu", 0): "10000000000,0,14102100,0,0,1cc43df9,b9418955,40452848,6064d3aa,53bd96a4,"
     "3389a221,fc92e88d,20fe6a2d,91831be4,0,0,2,0,0,339,0,0,20,16\n",
-    (
-        "avazu",
-        40_000_000,
-    ): "10040000000,0,14103022,0,0,d8a75d0f,009845a0,0d935d2f,dfe21ade,53bd96a4,"
-    "3389a221,fc92e88d,b9b97e62,e7dbbe6b,4,0,176,0,2,352,1,0,0,27\n",
+    ("avazu", 40_000_000): "10040000000,0,14103022,0,0,d8a75d0f,009845a0,0d935d2f,dfe21ade,"
+    "53bd96a4,3389a221,fc92e88d,b9b97e62,e7dbbe6b,4,0,176,0,2,352,1,0,0,27\n",
 }
 CLICKED = {
     "criteo": "413332002080f1008222d2000a027508100b2250044c4101",
@@ -206,6 +204,31 @@ def test_the_store_is_that_of_the_file_in_every_form(tmp_path, like, file, load)
         f"{file}.gz",
         "synthetic.parquet",
     }
+
+
+@pytest.mark.parametrize("name", ["synthetic.tsv", "synthetic.tsv.gz", "synthetic.parquet"])
+def test_progress_is_told_up_to_the_last_row(name):
+    heard = []
+    write_synthetic_clicks(name, 10_000, told=lambda *said: heard.append(said))
+    assert heard == [(4096, 10_000), (8192, 10_000), (10_000, 10_000)]
+
+
+def test_progress_of_encoding_is_told_once_and_not_when_it_is_there():
+    heard = []
+    synthetic_clicks(rows=10_000, store="made", told=lambda *said: heard.append(said))
+    assert heard == sorted(heard)
+    assert heard[-1] == (10_000, 10_000)
+    synthetic_clicks(rows=10_000, store="made", told=lambda *said: pytest.fail("made again"))
+
+
+def test_classes_are_counted_over_all_training_rows(monkeypatch):
+    monkeypatch.setattr("colonnade.streamed.rows._AT_ONCE", 3)
+    seed = next(s for s in range(99) if SyntheticClicks(20, s).draw(0, 20)[3].argmax() > 3)
+    first = int(SyntheticClicks(20, seed).draw(0, 20)[3].argmax())  # of the clicks
+    split = LastRows(validation=0, test=0)
+    with pytest.raises(DataError, match=r"no training row of clicks .synthetic. is of class '1'"):
+        synthetic_clicks(rows=first, seed=seed, split=split)
+    assert len(synthetic_clicks(rows=first + 1, seed=seed, split=split).train) == first + 1
 
 
 def test_everything_says_that_they_are_synthetic():
