@@ -243,6 +243,35 @@ def test_everything_says_that_they_are_synthetic():
 
 
 @pytest.mark.parametrize(
+    ("file", "load", "name"),
+    [
+        ("My-Synthetic.tsv", criteo, "Criteo's form (synthetic)"),
+        ("synthetic.csv.gz", avazu, "Avazu's form (synthetic)"),
+    ],
+)
+def test_a_file_that_says_synthetic_is_not_reported_as_the_log(tmp_path, file, load, name):
+    write_synthetic_clicks(file, 500, like=load.__name__)
+    data = load(tmp_path, files=[file])
+    assert data.name == name
+    assert data.warnings == (f"the data are {name}: they tell nothing of real clicks",)
+    assert json.loads((data.folder / "manifest.json").read_text())["data"] == name
+    real = Path(file).rename("rows" + "".join(Path(file).suffixes))
+    assert load(tmp_path, files=[real.name]).warnings == ()
+
+
+def test_a_plan_says_that_the_data_are_synthetic():
+    Path("run.yaml").write_text(
+        "data: {name: synthetic_clicks, rows: 500, buckets: 50}\nlabel_holder: {holds: counts}\n"
+    )
+    told = "the data are clicks (synthetic): they tell nothing of real clicks"
+    done = CliRunner().invoke(app, ["plan", "run.yaml"])
+    assert done.exit_code == 0, done.output
+    assert told in " ".join(done.output.split())
+    done = CliRunner().invoke(app, ["plan", "run.yaml", "--json"])
+    assert json.loads(done.output)["warnings"] == [told]
+
+
+@pytest.mark.parametrize(
     ("path", "like", "said"),
     [
         ("clicks.tsv", "criteo", "does not say that its rows are made up; .* clicks-synthetic.tsv"),

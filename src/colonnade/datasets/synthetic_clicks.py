@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from colonnade import defaults
 from colonnade.datasets.avazu import avazu_columns
 from colonnade.datasets.criteo import COUNTS, CRITEO_NAMES, criteo_columns
+from colonnade.datasets.files import made_up
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.clicks import (
     CATEGORY_HEX,
@@ -318,8 +319,7 @@ def synthetic_clicks(
         form,
         encoded_text(reader.read, form, log.names, log.separator, Place(made.name)),
     )
-    warnings = [f"the data are {made.name}: they tell nothing of real clicks"]
-    return rows_in(found, made.name, split, warnings)
+    return rows_in(found, made.name, split, made_up(made.name))
 
 
 def write_synthetic_clicks(
