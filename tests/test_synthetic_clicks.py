@@ -259,6 +259,16 @@ def test_a_file_that_says_synthetic_is_not_reported_as_the_log(tmp_path, file, l
     assert load(tmp_path, files=[real.name]).warnings == ()
 
 
+def test_days_that_are_missing_between_others_are_named(tmp_path):
+    for day, ending in ((0, ""), (1, ""), (3, ".gz")):
+        write_synthetic_clicks(f"synthetic.tsv{ending}", 200, day)
+        Path(f"synthetic.tsv{ending}").rename(f"day_{day}{ending}")
+    said = "of Criteo's days day_0, day_1, day_3 are read, without day_2; put the files there"
+    assert [warning.startswith(said) for warning in criteo(tmp_path).warnings] == [True]
+    Path("day_3.gz").rename("day_2.gz")
+    assert criteo(tmp_path).warnings == ()
+
+
 def test_a_plan_says_that_the_data_are_synthetic():
     Path("run.yaml").write_text(
         "data: {name: synthetic_clicks, rows: 500, buckets: 50}\nlabel_holder: {holds: counts}\n"

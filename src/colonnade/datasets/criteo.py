@@ -100,7 +100,7 @@ def criteo(
         name=name,
         told=told,
     )
-    return replace(rows, warnings=made_up(name))
+    return replace(rows, warnings=(*made_up(name), *_without(found)))
 
 
 def criteo_columns(buckets: int | Mapping[str, int] = defaults.BUCKETS) -> dict[str, Columns]:
@@ -142,4 +142,17 @@ def _days(root: Path) -> list[Path]:
         f"expected the file train.txt, train.txt.gz or train.parquet, or day_0 and so on, in "
         f"{root}, which has none of them: put Criteo's click log there, or name another folder "
         "with --data or COLONNADE_DATA"
+    )
+
+
+def _without(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return the warning of days that are not among files of days, though later ones are."""
+    names = {file.name.removesuffix(".gz") for file in files}
+    there = [day for day in range(_DAYS) if f"day_{day}" in names]
+    absent = [f"day_{day}" for day in range(max(there, default=0)) if day not in there]
+    if not absent:
+        return ()
+    return (
+        f"of {_NAME}'s days {', '.join(f'day_{day}' for day in there)} are read, without "
+        f"{', '.join(absent)}; put the files there, unless they are left out on purpose",
     )
