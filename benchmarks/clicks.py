@@ -2,9 +2,9 @@
 
     python benchmarks/clicks.py [ROWS ...]
 
-SYNTHETIC clicks of Criteo's 39 columns are written as text, by default 250,000 and 1,000,000 rows,
-at least 240,000, and encoded; then split training of both companies from the store, batches of 4096,
-bottoms of two layers of 256 over embeddings of 16, AdaGrad, one thread.
+SYNTHETIC clicks of Criteo's 39 columns are written as text, by default 250,000 and 1,000,000
+rows, at least 240,000, and encoded; then split training of both companies from the store, batches
+of 4096, bottoms of two layers of 256 over embeddings of 16, AdaGrad, one thread.
 
 Memory is sampled from /proc/self/status while the work is done, above what the process had before:
 anonymous, which is the program's own, and of files, which the system takes back when it needs it.
