@@ -245,6 +245,22 @@ def test_optimisers_that_do_not_are_refused_before_anything(name: str, optimiser
         cn.Party("bank", rows(), WideAndDeep(2, [3, 5], [4]), optimiser).learner()
 
 
+def test_an_optimiser_that_cannot_train_the_top_is_refused_before_training() -> None:
+    class Top(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.EmbeddingBag(1, 2, sparse=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            looked_up: Tensor = self.table(torch.zeros(len(x), 1, dtype=torch.int64))
+            return looked_up + x.sum(1, keepdim=True)
+
+    party = cn.Party("shop", torch.zeros(4, 3), nn.Linear(3, 3))
+    holder = cn.LabelHolder("bank", torch.arange(4) % 2, Top())
+    with pytest.raises(ConfigurationError, match="the optimiser Adam of 'bank' does not take"):
+        cn.Federation([party], holder).check(svfl())
+
+
 def test_sparse_adam_takes_a_table_alone() -> None:
     class Bag(nn.Module):
         def __init__(self) -> None:

@@ -282,6 +282,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ConfigurationError,
         "but for 2 rows it returned a tuple",
     ),
+    "a top that is a function": (
+        {"holder": {"top": lambda x: x}},
+        ConfigurationError,
+        "the top model of 'insurer' does not take fused embeddings of width 8 (bank: 4 + shop: 4)",
+    ),
     # the label holder's own columns
     "features without a bottom": (
         {"holder": {"features": columns(1)}},

@@ -617,11 +617,14 @@ def test_the_largest_takes_the_derivative_of_max_and_ties_share_it():
     assert torch.equal(sum(derived), upstream)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
 def test_the_dot_product_is_that_of_every_pair_and_derives_to_the_sum_of_the_others(count):
     parts = embeddings(count)
     pairs = [(z * y).sum(1) for i, z in enumerate(parts) for y in parts[:i]]
     torch.testing.assert_close(DotProduct()(parts), sum(pairs)[:, None], rtol=1e-12, atol=0)
+    squares = sum((z**2).sum(1) for z in parts)
+    halved = ((sum(parts) ** 2).sum(1) - squares) / 2
+    torch.testing.assert_close(DotProduct()(parts)[:, 0], halved, rtol=1e-12, atol=1e-12)
     upstream, derived = derivatives(DotProduct(), parts)
     for part, mine in zip(parts, derived, strict=True):
         others = sum(parts) - part

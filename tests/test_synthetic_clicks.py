@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ from colonnade.datasets import (
     write_synthetic_clicks,
 )
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.kernels.philox import uniform_words
+from colonnade.streams import StreamKey
+from colonnade.tables import LastRows
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +47,94 @@ def test_a_row_is_a_function_of_the_seed_and_its_number(like):
     assert far.text(40_999_990, 10).count(b"\n") == 10
 
 
-def test_the_rows_of_a_seed_stay_what_they_are():
-    # A result that names a seed and a number of rows is of these rows.
-    line = SyntheticClicks(1, 0).text(0, 1).decode()
-    assert line.startswith(GOLDEN)
+# A result that names a seed and a number of rows is of these rows.
+GOLDEN = {
+    ("criteo", 0): "0\t8\t2\t16\t4\t2167\t\t\t9\t102\t\t3\t\t2\t3c5b6687\t2d9344ca\tea47b8fd",
+    ("criteo", 40_000_000): "0\t\t49\t\t\t23433\t29\t0\t5\t2\t2\t3\t\t12\t1e5cd0af\t61df3e2b",
+    ("avazu", 0): "10000000000,0,14102100,0,0,1cc43df9,b9418955,40452848,6064d3aa,53bd96a4,"
+    "3389a221,fc92e88d,20fe6a2d,91831be4,0,0,2,0,0,339,0,0,20,16\n",
+    ("avazu", 40_000_000): "10040000000,0,14103022,0,0,d8a75d0f,009845a0,0d935d2f,dfe21ade,"
+    "53bd96a4,3389a221,fc92e88d,b9b97e62,e7dbbe6b,4,0,176,0,2,352,1,0,0,27\n",
+}
+CLICKED = {
+    "criteo": "413332002080f1008222d2000a027508100b2250044c4101",
+    "avazu": "000005240000046640000a06300000095100120805122180",
+}
 
 
-GOLDEN = "0\t8\t2\t16\t4\t2167\t\t\t9\t102\t\t3\t\t2\t3c5b6687\t2d9344ca\tea47b8fd"
+@pytest.mark.parametrize(("like", "row"), GOLDEN)
+def test_the_rows_of_a_seed_stay_what_they_are(like, row):
+    made = SyntheticClicks(41_000_000, 0, like)
+    assert made.text(row, 1).decode().startswith(GOLDEN[like, row])
+
+
+@pytest.mark.parametrize("like", CLICKED)
+def test_what_is_clicked_stays_what_it_is(like):
+    made = SyntheticClicks(41_000_000, 0, like)
+    labels = [made.draw(first, 64)[3] for first in (0, 20_000_000, 2**33)]
+    assert np.packbits(np.concatenate(labels)).tobytes().hex() == CLICKED[like]
+
+
+@pytest.mark.parametrize("like", ["criteo", "avazu"])
+@pytest.mark.parametrize("first", [0, 168_000 * 30 - 500, 40_000_000])
+def test_labels_are_those_of_the_formula(like, first):
+    made, count = SyntheticClicks(41_000_000, 5, like), 1000
+    values, _, _, labels = made.draw(first, count)
+    one, other, u = hidden(made, first, values)
+    bias, a, b, c = made._log.effects
+    logit = bias + a * one[:, 0] + b * other[:, 0] + c * (one * other)[:, 1:].sum(1)
+    assert (labels == (u < 1 / (1 + np.exp(-logit)))).all()
+
+
+def hidden(made, first, values):
+    """Both sides' hidden factors, by plain sums, and the number that decides on the click."""
+    log, count = made._log, len(values)
+    counts = (4 + 13) if made.like == "criteo" else 0
+    words = -(-(values.shape[1] + counts + 1) // 4) * 4
+    key = StreamKey(made.seed, "", f"clicks/{made.like}", 0)
+    drawn = uniform_words(key, count * words, first * words // 4).reshape(count, words)
+    sides = [np.zeros((count, 4)), np.zeros((count, 4))]
+    for column, side in enumerate(log.sides):
+        if column == log.hour:
+            at = (first + np.arange(count)) // 168_000 % 24 + 1
+        else:
+            at = np.minimum(values[:, column], 65)
+        sides[side] += made._factors[column, at]
+    if counts:
+        halves = drawn[:, 26:30].copy().view(np.uint16).reshape(count, 4, 4)
+        sides[1] = ((halves / 65536).sum(2) - 2) * math.sqrt(3)
+    return *sides, (drawn[:, -1] >> np.uint64(11)) / 2**53
+
+
+@pytest.mark.parametrize("like", ["criteo", "avazu"])
+def test_hidden_factors_have_mean_0_and_variance_1(like):
+    made = SyntheticClicks(41_000_000, 0, like)
+    firsts = range(0, 41_000_000 // 168_000 // 24 * 24 * 168_000, 168_000)
+    pieces = [hidden(made, first, made.draw(first, 500)[0]) for first in firsts]
+    for side in (0, 1):
+        factors = np.concatenate([piece[side] for piece in pieces])
+        assert np.abs(factors.mean(0)).max() < 0.02
+        assert np.abs(factors.var(0) - 1).max() < 0.03
+
+
+@pytest.mark.parametrize(("like", "rate"), [("criteo", 0.256), ("avazu", 0.170)])
+def test_clicks_are_as_frequent_as_in_the_log_at_every_hour(like, rate):
+    made = SyntheticClicks(41_000_000, 0, like)
+    hours = [made.draw(hour * 168_000, 5000)[3].mean() for hour in range(240)]
+    assert abs(np.mean(hours) - rate) < 0.005
+    of_the_day = np.reshape(hours, (10, 24)).mean(0)  # of 50,000 rows each
+    assert 0 < np.std(of_the_day) < 0.015
+    assert np.abs(of_the_day - rate).max() < 0.04
+    assert abs(made.draw(0, 1_000_000)[3].mean() - rate) < 0.01
+
+
+def test_an_hour_of_the_text_is_that_which_is_clicked_by():
+    made = SyntheticClicks(41_000_000, 0, "avazu")
+    for first in (0, 167_999, 168_000, 168_000 * 23, 168_000 * 24, 40_000_000):
+        hour = int(made.text(first, 1).split(b",")[2])
+        day, of_the_day = divmod(first // 168_000, 24)
+        assert hour == 14_102_100 + 100 * day + of_the_day
+        assert made.draw(first, 1)[0][0, 0] == of_the_day + 1
 
 
 def test_frequencies_missing_cells_and_clicks_are_about_those_of_the_log():
@@ -121,6 +206,31 @@ def test_the_store_is_that_of_the_file_in_every_form(tmp_path, like, file, load)
     }
 
 
+@pytest.mark.parametrize("name", ["synthetic.tsv", "synthetic.tsv.gz", "synthetic.parquet"])
+def test_progress_is_told_up_to_the_last_row(name):
+    heard = []
+    write_synthetic_clicks(name, 10_000, told=lambda *said: heard.append(said))
+    assert heard == [(4096, 10_000), (8192, 10_000), (10_000, 10_000)]
+
+
+def test_progress_of_encoding_is_told_once_and_not_when_it_is_there():
+    heard = []
+    synthetic_clicks(rows=10_000, store="made", told=lambda *said: heard.append(said))
+    assert heard == sorted(heard)
+    assert heard[-1] == (10_000, 10_000)
+    synthetic_clicks(rows=10_000, store="made", told=lambda *said: pytest.fail("made again"))
+
+
+def test_classes_are_counted_over_all_training_rows(monkeypatch):
+    monkeypatch.setattr("colonnade.streamed.rows._AT_ONCE", 3)
+    seed = next(s for s in range(99) if SyntheticClicks(20, s).draw(0, 20)[3].argmax() > 3)
+    first = int(SyntheticClicks(20, seed).draw(0, 20)[3].argmax())  # of the clicks
+    split = LastRows(validation=0, test=0)
+    with pytest.raises(DataError, match=r"no training row of clicks .synthetic. is of class '1'"):
+        synthetic_clicks(rows=first, seed=seed, split=split)
+    assert len(synthetic_clicks(rows=first + 1, seed=seed, split=split).train) == first + 1
+
+
 def test_everything_says_that_they_are_synthetic():
     made = synthetic_clicks(rows=2000)
     assert "synthetic" in made.name
@@ -130,6 +240,45 @@ def test_everything_says_that_they_are_synthetic():
     assert made.warnings == ("the data are clicks (synthetic): they tell nothing of real clicks",)
     assert "SYNTHETIC" in CATALOGUE["synthetic_clicks"].title
     assert "SYNTHETIC" in (synthetic_clicks.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("file", "load", "name"),
+    [
+        ("My-Synthetic.tsv", criteo, "Criteo's form (synthetic)"),
+        ("synthetic.csv.gz", avazu, "Avazu's form (synthetic)"),
+    ],
+)
+def test_a_file_that_says_synthetic_is_not_reported_as_the_log(tmp_path, file, load, name):
+    write_synthetic_clicks(file, 500, like=load.__name__)
+    data = load(tmp_path, files=[file])
+    assert data.name == name
+    assert data.warnings == (f"the data are {name}: they tell nothing of real clicks",)
+    assert json.loads((data.folder / "manifest.json").read_text())["data"] == name
+    real = Path(file).rename("rows" + "".join(Path(file).suffixes))
+    assert load(tmp_path, files=[real.name]).warnings == ()
+
+
+def test_days_that_are_missing_between_others_are_named(tmp_path):
+    for day, ending in ((0, ""), (1, ""), (3, ".gz")):
+        write_synthetic_clicks(f"synthetic.tsv{ending}", 200, day)
+        Path(f"synthetic.tsv{ending}").rename(f"day_{day}{ending}")
+    said = "of Criteo's days day_0, day_1, day_3 are read, without day_2; put the files there"
+    assert [warning.startswith(said) for warning in criteo(tmp_path).warnings] == [True]
+    Path("day_3.gz").rename("day_2.gz")
+    assert criteo(tmp_path).warnings == ()
+
+
+def test_a_plan_says_that_the_data_are_synthetic():
+    Path("run.yaml").write_text(
+        "data: {name: synthetic_clicks, rows: 500, buckets: 50}\nlabel_holder: {holds: counts}\n"
+    )
+    told = "the data are clicks (synthetic): they tell nothing of real clicks"
+    done = CliRunner().invoke(app, ["plan", "run.yaml"])
+    assert done.exit_code == 0, done.output
+    assert told in " ".join(done.output.split())
+    done = CliRunner().invoke(app, ["plan", "run.yaml", "--json"])
+    assert json.loads(done.output)["warnings"] == [told]
 
 
 @pytest.mark.parametrize(

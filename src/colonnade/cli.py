@@ -232,6 +232,8 @@ def plan(config: _Config, set_: _Set = None, data: _Data = None, json_: _Json = 
         say(out, f"{config} names no data, so this is about {run.data.name}; name yours in data:")
     for table in plan_tables(planned):
         out.print(table)
+    for warning in planned.warnings:
+        say(out, warning)
     if absent := left_out(federation.headcount()):
         say(out, absent)
 

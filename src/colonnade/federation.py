@@ -129,11 +129,11 @@ class Federation:
         check_device(label_holder.name, label_holder.device)
         for party in self._holders():
             check_features(party.name, party.features, self.rows)
-            check_gradients(party.name, party.bottom, party.optimiser)
-        check_gradients(label_holder.name, label_holder.top, label_holder.optimiser)
         self.widths = {
             p.name: embedding_width(p.name, p.bottom, p.features) for p in self._holders()
         }
+        for party in self._holders():  # whose bottoms are modules, as just tried
+            check_gradients(party.name, party.bottom, party.optimiser)
 
     def train(
         self,
@@ -433,7 +433,8 @@ class Federation:
         Raises
         ------
         ConfigurationError
-            If widths do not fit, or the loss does not take what the top model returns.
+            If widths do not fit, the optimiser does not take the top model's gradients, or the
+            loss does not take what the top model returns.
         DataError
             If a label is out of range, or the held-out rows cannot give a metric.
         """
@@ -454,6 +455,7 @@ class Federation:
                     f"the top model of {holder.name!r} must return predictions of shape "
                     f"[rows, ...], but for {len(rows)} rows it returned {shown(output)}"
                 )
+            check_gradients(holder.name, holder.top, holder.optimiser)
             labels = holder.labels
             if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
                 wrong = ((labels < 0) | (labels >= output.shape[1])).nonzero()

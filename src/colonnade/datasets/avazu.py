@@ -21,11 +21,11 @@ the days of training do not come again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from colonnade import defaults
-from colonnade.datasets.criteo import click_files
-from colonnade.datasets.files import data_folder
+from colonnade.datasets.files import click_files, data_folder, made_up, named
 from colonnade.errors import DataError
 from colonnade.streamed import Columns, StreamedRows, streamed_rows
 from colonnade.streamed.rows import Told
@@ -66,7 +66,8 @@ def avazu(
         Where ``train.csv`` is, plain, ``.gz`` or as ``train.parquet``, or its subfolder ``avazu``.
         By default the folder that ``COLONNADE_DATA`` names.
     files
-        Other files there, of the same form.
+        Other files there, of the same form. Rows of a file whose name says "synthetic" are called
+        synthetic, too.
     buckets
         How many codes a column has: one number, or one for each column.
     split
@@ -90,16 +91,19 @@ def avazu(
         clicks = avazu("data", split=LastRows(test=0.1))
         clicks.features["device"]["categorical"].shape  # torch.Size([40428967, 14])
     """
-    return streamed_rows(
-        avazu_files(folder, files),
+    found = avazu_files(folder, files)
+    name = named(_NAME, found)
+    rows = streamed_rows(
+        found,
         avazu_columns(buckets),
         "click",
         separator=",",
         split=split,
         store=store,
-        name=_NAME,
+        name=name,
         told=told,
     )
+    return replace(rows, warnings=made_up(name))
 
 
 def avazu_columns(buckets: int | Mapping[str, int] = defaults.BUCKETS) -> dict[str, Columns]:

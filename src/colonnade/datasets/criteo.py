@@ -19,10 +19,11 @@ The division is that of CELU-VFL (Fu et al., VLDB 2022), whose label holder has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from colonnade import defaults
-from colonnade.datasets.files import data_folder, plain_or_packed
+from colonnade.datasets.files import click_files, data_folder, made_up, named, plain_or_packed
 from colonnade.errors import DataError
 from colonnade.streamed import Columns, StreamedRows, streamed_rows
 from colonnade.streamed.rows import Told
@@ -61,7 +62,8 @@ def criteo(
         Where ``train.txt`` is, plain, ``.gz`` or as ``train.parquet``, or else ``day_0`` and so on;
         or its subfolder ``criteo``. By default the folder that ``COLONNADE_DATA`` names.
     files
-        Other files there, of the same form.
+        Other files there, of the same form. Rows of a file whose name says "synthetic" are called
+        synthetic, too.
     buckets
         How many codes a column of categories has: one number, or one for each column.
     split
@@ -85,17 +87,20 @@ def criteo(
         clicks = criteo("data", buckets=2**16, split=LastRows(test=0.1))
         clicks.features["categories"]["categorical"].shape  # torch.Size([45840617, 26])
     """
-    return streamed_rows(
-        criteo_files(folder, files),
+    found = criteo_files(folder, files)
+    name = named(_NAME, found)
+    rows = streamed_rows(
+        found,
         criteo_columns(buckets),
         "label",
         names=CRITEO_NAMES,
         separator="\t",
         split=split,
         store=store,
-        name=_NAME,
+        name=name,
         told=told,
     )
+    return replace(rows, warnings=(*made_up(name), *_without(found)))
 
 
 def criteo_columns(buckets: int | Mapping[str, int] = defaults.BUCKETS) -> dict[str, Columns]:
@@ -126,38 +131,6 @@ def criteo_files(
     )
 
 
-def click_files(
-    root: Path,
-    name: str,
-    subfolders: Sequence[str],
-    usual: Sequence[str],
-    files: Sequence[str] | None,
-) -> list[Path]:
-    """Return the files that were asked for, or the first of the usual ones that is there.
-
-    Raises
-    ------
-    DataError
-        If one that was asked for is not there.
-    """
-    found = []
-    for file in files or ():
-        path = next((p for sub in subfolders if (p := root / sub / file).is_file()), None)
-        if path is None:
-            raise DataError(
-                f"expected {name}'s file {file} in {root}, which has none; correct files"
-            )
-        found.append(path)
-    if found:
-        return found
-    for place in (root / sub for sub in subfolders):
-        for file in usual:
-            path = plain_or_packed(place / file)
-            if path is not None:
-                return [path]
-    return []
-
-
 def _days(root: Path) -> list[Path]:
     """Return the files of the days that are there, in order."""
     for place in (root / sub for sub in _SUBFOLDERS):
@@ -169,4 +142,17 @@ def _days(root: Path) -> list[Path]:
         f"expected the file train.txt, train.txt.gz or train.parquet, or day_0 and so on, in "
         f"{root}, which has none of them: put Criteo's click log there, or name another folder "
         "with --data or COLONNADE_DATA"
+    )
+
+
+def _without(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return the warning of days that are not among files of days, though later ones are."""
+    names = {file.name.removesuffix(".gz") for file in files}
+    there = [day for day in range(_DAYS) if f"day_{day}" in names]
+    absent = [f"day_{day}" for day in range(max(there, default=0)) if day not in there]
+    if not absent:
+        return ()
+    return (
+        f"of {_NAME}'s days {', '.join(f'day_{day}' for day in there)} are read, without "
+        f"{', '.join(absent)}; put the files there, unless they are left out on purpose",
     )

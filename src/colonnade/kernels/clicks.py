@@ -1,14 +1,15 @@
 """Made-up clicks: rows of counts, categories and labels, each a pure function of (seed, row).
 
 Categories are ranks with Zipf's frequencies: u uniform in [0, 1) gives the rank floor((n + 1)^u) of
-n. Each side of a row has four hidden factors h, of unit variance: sums of factors of its frequent
+n. Each side of a row has four hidden factors h, of mean 0 and unit variance: sums of factors of its
 categories, columns of few categories having more to say, or nearly normal draws, seen through noisy
 counts. A row is clicked with the probability
 
     sigmoid(bias + a h_0 + b h'_0 + c (h_1 h'_1 + h_2 h'_2 + h_3 h'_3)),
 
-so each side alone knows something, and what lies between them only both. There is no call of a
-library function here, so rows are the same to the bit everywhere.
+so each side alone knows something, and what lies between them only both: of a product of factors
+of mean 0 neither side knows anything. There is no call of a library function here, so rows are the
+same to the bit everywhere.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ __all__ = [
     "CATEGORY_WHOLE",
     "CLICK",
     "COUNT",
+    "FACTORS",
     "HOUR",
     "ROW",
     "TELLING",
     "draw_clicks",
+    "raw_factors",
     "write_clicks",
 ]
 
@@ -36,9 +39,11 @@ CLICK, COUNT, CATEGORY_HEX, CATEGORY_WHOLE, HOUR, ROW = range(6)
 """What a column of the text holds."""
 
 TELLING = 64
-"""Ranks that have factors: what some hundred thousand rows can teach."""
+"""Ranks that have factors of their own: what some hundred thousand rows can teach."""
 
-_FACTORS = 4
+FACTORS = 4
+"""Hidden factors of a side."""
+
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
 _HALVES = np.array([2.0**n for n in range(-64, 65)])
@@ -77,6 +82,16 @@ def _sixteenth(word, which):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def raw_factors(factors):  # type: ignore[no-untyped-def]
+    """Fill ``factors`` with numbers from -1/2 to 1/2 of [column, rank up to TELLING, factor]."""
+    for field in range(len(factors)):
+        for value in range(TELLING + 1):
+            word = _mixed(field, value, 1)
+            for d in range(FACTORS):
+                factors[field, value, d] = _sixteenth(word, d) - 0.5
+
+
+@njit(cache=True, nogil=True)
 def draw_clicks(  # type: ignore[no-untyped-def]
     first,
     upper,
@@ -86,7 +101,7 @@ def draw_clicks(  # type: ignore[no-untyped-def]
     heads,
     missing_values,
     sides,
-    weights,
+    factors,
     hours,
     middles,
     widths,
@@ -102,10 +117,11 @@ def draw_clicks(  # type: ignore[no-untyped-def]
     """Draw rows ``first`` onwards into ``values``, ``counts``, ``gone`` and ``labels``.
 
     ``words`` has room for the random words of one row. ``hours`` is the field that is the hour, or
-    -1. Rank 0 is a missing value.
+    -1. Rank 0 is a missing value. ``factors`` is of [column, rank, factor], its last rank for all
+    that are rarer.
     """
     fields, numbers = len(sizes), len(middles)
-    hidden = np.zeros((2, _FACTORS))
+    hidden = np.zeros((2, FACTORS))
     for row in range(len(labels)):
         at = np.uint64(first + row)
         fill_words(words, at * np.uint64(len(words) // 2), upper, key)
@@ -123,22 +139,21 @@ def draw_clicks(  # type: ignore[no-untyped-def]
             if j == hours:
                 value = (first + row) // _ROWS_AN_HOUR % 24 + 1
             values[row, j] = value
-            if value <= TELLING:
-                factors = _mixed(j, value, 1)
-                for d in range(_FACTORS):
-                    hidden[sides[j], d] += weights[j] * (_sixteenth(factors, d) - 0.5)
+            rank = min(value, TELLING + 1)
+            for d in range(FACTORS):
+                hidden[sides[j], d] += factors[j, rank, d]
         if numbers:
-            for d in range(_FACTORS):
+            for d in range(FACTORS):
                 word = words[fields + d]
                 total = 0.0
                 for k in range(4):
                     total += _sixteenth(word, k)
                 hidden[1, d] = (total - 2.0) * 1.7320508075688772
         for i in range(numbers):
-            word = words[fields + _FACTORS + i]
+            word = words[fields + FACTORS + i]
             noise = (_sixteenth(word, 2) + _sixteenth(word, 3) - 1.0) * 2.449489742783178
-            seen = hidden[1, i % _FACTORS]
-            if (i // _FACTORS) % 2:
+            seen = hidden[1, i % FACTORS]
+            if (i // FACTORS) % 2:
                 seen = -seen
             x = middles[i] + widths[i] * (0.9 * seen + 0.43588989435406733 * noise)
             counts[row, i] = np.int64(_exp2(min(x, 15.0) * _LOG2_E)) + lowest[i]
@@ -146,7 +161,7 @@ def draw_clicks(  # type: ignore[no-untyped-def]
                 np.float64(word & np.uint64(0xFFFFFFFF)) / 4294967296.0 < missing_counts[i]
             )
         logit = effects[0] + effects[1] * hidden[0, 0] + effects[2] * hidden[1, 0]
-        for d in range(1, _FACTORS):
+        for d in range(1, FACTORS):
             logit += effects[3] * hidden[0, d] * hidden[1, d]
         u = np.float64(words[len(words) - 1] >> np.uint64(11)) / 9007199254740992.0
         labels[row] = u * (1.0 + _exp2(-logit * _LOG2_E)) < 1.0

@@ -66,6 +66,8 @@ class Plan:
         What the times of network and compute are: modelled, or calibrated on this machine.
     memory
         For each organisation what it will hold.
+    warnings
+        What should be known of the data, as that they are synthetic.
     """
 
     method: str
@@ -79,6 +81,7 @@ class Plan:
     seconds_epoch: float
     clock: Mapping[str, str]
     memory: Mapping[str, MemoryUse]
+    warnings: tuple[str, ...] = ()
 
     @property
     def bytes_up(self) -> int:
@@ -125,6 +128,7 @@ class Plan:
             "memory_bytes": {
                 name: vars(memory) | {"total": memory.total} for name, memory in self.memory.items()
             },
+            "warnings": list(self.warnings),
         }
 
     def _bytes(self, which: pl.Expr) -> int:
@@ -218,6 +222,7 @@ def plan(
         seconds_epoch=epoch,
         clock={"network": "modelled", "compute": costs.label},
         memory=memory_of(federation, agreement),
+        warnings=federation.warnings,
     )
 
 
