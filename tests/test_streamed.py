@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import os
+import re
 import tracemalloc
 from contextlib import suppress
 from io import StringIO
@@ -27,8 +28,9 @@ from colonnade.kernels.cells import beginning_of_hashes
 from colonnade.objectives import Classification
 from colonnade.streamed import Columns, RowEncoder, streamed_rows
 from colonnade.streamed.form import Form
+from colonnade.streamed.rows import rows_in
 from colonnade.streamed.sources import Source
-from colonnade.streamed.store import written
+from colonnade.streamed.store import stored, written
 from colonnade.tables import HashSplit, LastRows, RowSplit
 from colonnade.training import Training
 
@@ -55,6 +57,7 @@ def real():
 def slow_code(cell: bytes, column: str, buckets: int) -> int:
     if not cell:
         return 0
+    cell = slow_form(cell)
     h = beginning_of_hashes(column)
     for byte in cell:
         h = (h ^ byte) * 0x100000001B3 % 2**64
@@ -62,6 +65,13 @@ def slow_code(cell: bytes, column: str, buckets: int) -> int:
     h = (h ^ h >> 33) * 0xC4CEB9FE1A85EC53 % 2**64
     h ^= h >> 33
     return 1 + ((h >> 32) * (buckets - 1) >> 32)
+
+
+def slow_form(cell: bytes) -> bytes:
+    if cell.lower() in (b"true", b"false"):
+        return b"1" if cell.lower() == b"true" else b"0"
+    whole = re.sub(rb"\A([+-]?[0-9]+)\.0*\Z", rb"\1", cell)
+    return b"0" if whole == b"-0" else whole
 
 
 def slow_number(cell: str) -> float:
@@ -355,6 +365,42 @@ def test_a_store_is_made_once_and_anew_where_its_file_has_changed():
     assert int(first.labels.sum()) == 150
 
 
+def test_rows_stay_those_of_one_store_when_another_takes_its_place():
+    Path("t.csv").write_text(TABLE)
+    form = Form(PARTIES, "y")
+    read = Source(Path("t.csv")).encoded
+    first = written(Path("store"), {"data": "one"}, form, read(form))
+    found = stored(Path("store"), {"data": "one"}, form)
+    other = Form({"shop": Columns((), ["x"]), "bank": Columns((), ["c"], 50)}, "y", ["1", "0"])
+    written(Path("store"), {"data": "two"}, other, read(other))
+    for store in (first, found):
+        rows = rows_in(store, "t.csv")
+        assert rows.labels.tolist() == [i % 2 for i in range(300)]
+        assert rows.features["shop"]["numeric"][:3, 0].tolist() == [
+            0.0,
+            np.float32(math.log(2)),
+            np.float32(math.log(3)),
+        ]
+    assert sorted(file.name for file in Path().iterdir()) == ["store", "t.csv"]
+
+
+def test_a_store_that_is_replaced_while_it_is_opened_is_not_taken(monkeypatch):
+    make()
+    form = Form(PARTIES, "y")
+    identity = json.loads(Path("store/manifest.json").read_text())["identity"]
+    assert stored(Path("store"), identity, form) is not None
+    plain = np.memmap
+
+    def late(path, *given, **named):
+        if Path(path).name == "0-numeric.f32" and not Path("gone").exists():
+            Path("store").rename("gone")
+            make(classes=["1", "0"])
+        return plain(path, *given, **named)
+
+    monkeypatch.setattr(np, "memmap", late)
+    assert stored(Path("store"), identity, form) is None
+
+
 def test_a_store_is_in_the_cache_unless_a_place_is_named(tmp_path):
     data = make(store=None)
     assert data.folder.parent == tmp_path / "cache" / "colonnade"
@@ -461,6 +507,79 @@ def test_new_rows_of_pandas_have_the_codes_of_the_file():
         data.transformers["a"].transform({"x": ["two"], "c": ["7"]})
     with pytest.raises(DataError, match="the table of 'a' has no rows"):
         data.transformers["a"].transform(frame[:0])
+
+
+def test_a_cell_has_one_code_whoever_writes_it(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    count = 300
+    frame = pandas.DataFrame(
+        {
+            "y": [i % 2 for i in range(count)],
+            "shop": [None if i % 10 == 0 else i % 7 - 3 for i in range(count)],
+            "half": [None if i % 10 == 0 else i % 7 / 2 for i in range(count)],
+            "vip": [i % 3 == 0 for i in range(count)],
+        }
+    )
+    frame.to_csv("m.csv", index=False)  # 3.0 and True
+    pl.from_pandas(frame).write_parquet("m.parquet")
+    columns = {"a": Columns(["shop"], ["half", "vip"], 10**6), "b": Columns((), ["shop2"], 10**6)}
+    for file in ("m.csv", "m.parquet"):
+        table = pl.read_csv(file) if file == "m.csv" else pl.read_parquet(file)
+        table = table.with_columns(shop2=pl.col("shop"))
+        table.write_csv("both.csv") if file == "m.csv" else table.write_parquet("both.parquet")
+    text, packed = (
+        streamed_rows(f"both.{end}", columns, "y", store=tmp_path / end)
+        for end in ("csv", "parquet")
+    )
+    frame["shop2"] = frame["shop"]
+    whole = frame.assign(shop2=frame["shop2"].astype("Int64"), vip=frame["vip"].astype(int))
+    for party in columns:
+        own = text.features[party]["categorical"]
+        assert torch.equal(own, packed.features[party]["categorical"])
+        for new in (frame, pandas.read_csv("both.csv"), whole, frame[290:]):
+            rows = torch.tensor(new.index.to_numpy())
+            found = text.transformers[party].transform(new)["categorical"]
+            assert torch.equal(found, own[rows])
+        first = text.transformers[party].transform(frame[295:296])["categorical"]
+        assert torch.equal(first, own[295:296]), "alone, as among others"
+
+
+def test_categories_do_not_depend_on_their_neighbours_in_a_parquet_file():
+    values = [float(i % 5) for i in range(40_000)]
+    values[-1] = 2.5
+    table = pl.DataFrame({"c": values, "p": [-1.0 if i % 3 else 2.5 for i in range(40_000)]})
+    table.write_parquet("f.parquet", row_group_size=10_000)
+    form = Form({"a": Columns(["p"], ["c"], 10**6, scale="none")}, missing=["-1"])
+    numbers, codes, _ = encoded(Path("f.parquet"), form)
+    assert set(codes[3:-1:5, 0].tolist()) == {slow_code(b"3", "c", 10**6)}
+    assert set(numbers[:, 0].tolist()) == {0.0, 2.5}
+    table.write_csv("f.csv")  # -1.0
+    assert encoded(Path("f.csv"), form)[0].tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize("cell", ["007", "-01", "+5", "2.50", "1e3", ".5", "00.0"])
+def test_numbers_do_not_stand_for_numerals_that_are_spelled_in_another_way(cell, tmp_path):
+    Path("z.csv").write_text("y,zip,n\n" + f"0,{cell},5\n1,8000,6.0\n" * 50)
+    data = streamed_rows("z.csv", {"a": Columns((), ["zip", "n"], 1000)}, "y", store="z")
+    encoder = RowEncoder.from_state(data.transformers["a"].state())
+    again = streamed_rows("z.csv", {"a": Columns((), ["zip", "n"], 1000)}, "y", store="z")
+    assert encoder == again.transformers["a"]
+    with pytest.raises(DataError, match=r"column 'zip' holds numbers, .* read it as text \(dtype"):
+        encoder.transform(pl.read_csv("z.csv"))
+    codes = encoder.transform(pl.read_csv("z.csv", schema_overrides={"zip": pl.String}))
+    assert torch.equal(codes["categorical"], data.features["a"]["categorical"].clone())
+    encoder.transform({"zip": np.array([np.nan]), "n": [5]})
+    with pytest.raises(DataError, match="column 'n' holds numbers with a point that are too large"):
+        encoder.transform({"zip": ["5"], "n": [2.0**53]})
+
+
+def test_labels_are_true_and_false_or_one_and_zero():
+    Path("b.csv").write_text("y,x\nTrue,1\nfalse,2\n" * 50)
+    for classes in (["False", "True"], ["0", "1"], ["0.0", "1.0"]):
+        data = streamed_rows("b.csv", {"a": Columns(["x"])}, "y", classes=classes, store="b")
+        assert data.labels.tolist() == [1, 0] * 50
+    with pytest.raises(ConfigurationError, match="two or more different texts"):
+        Form({"a": Columns(["x"])}, "y", ["1", "True"])
 
 
 def test_an_exported_part_says_how_rows_are_encoded(tmp_path):

@@ -209,7 +209,14 @@ def rows_in(
         train=train,
         validation=validation,
         test=test,
-        transformers={party: RowEncoder(party, form.of(party)) for party in form.parties},
+        transformers={
+            party: RowEncoder(
+                party,
+                form.of(party),
+                tuple(name for name in columns.categorical if name in store.spelled),
+            )
+            for party, columns in form.parties.items()
+        },
         folder=store.folder,
         warnings=tuple(warnings),
     )

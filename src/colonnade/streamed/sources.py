@@ -6,11 +6,12 @@ import csv
 import gzip
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
@@ -148,7 +149,9 @@ class Source:
                 told(self.path.stat().st_size * done // table.height)
 
 
-def encoded_frame(frame: pl.DataFrame, form: Form, where: str, row: int = 0) -> Iterator[Encoded]:
+def encoded_frame(
+    frame: pl.DataFrame, form: Form, where: str, row: int = 0, spelled: Collection[str] = ()
+) -> Iterator[Encoded]:
     """Yield the rows of a frame, encoded as those of a text file with the same cells.
 
     Parameters
@@ -159,28 +162,61 @@ def encoded_frame(frame: pl.DataFrame, form: Form, where: str, row: int = 0) -> 
         What is encoded.
     where, row
         What messages call the frame, and its first row.
+    spelled
+        Columns of categories whose codes are of numerals like 007, as no number is written.
 
     Raises
     ------
     DataError
-        If a column holds neither text nor numbers, or a cell cannot be encoded.
+        If a column holds neither text nor numbers, or numbers where it has to be text, or a cell
+        cannot be encoded.
     """
+    codes = [name for columns in form.parties.values() for name in columns.categorical]
+    for name in codes:
+        _check_exact(frame[name], name, where, name in spelled)
     chosen = frame.select(_as_text(frame[name], name, where) for name in form.columns)
     written = BytesIO()
     chosen.write_csv(written, separator=_TEXT, include_header=False, quote_style="always")
     written.seek(0)
     place = Place(where, row)
-    yield from encoded_text(written.readinto, form, chosen.columns, _TEXT, place)
+    text = np.array([not frame[name].dtype.is_numeric() for name in codes], dtype=np.bool_)
+    for block in encoded_text(written.readinto, form, chosen.columns, _TEXT, place):
+        yield block._replace(spelled=block.spelled & text)
+
+
+def _check_exact(values: pl.Series, name: str, where: str, spelled: bool) -> None:
+    """Raise unless numbers that are categories are all that the text of the cells says."""
+    dtype = values.dtype
+    if not dtype.is_numeric():
+        return
+    if dtype.is_float():
+        values = values.fill_nan(None)
+        lost = values.abs() >= (2**24 if dtype == pl.Float32 else 2**53)
+        if bool(lost.any()):
+            raise DataError(
+                f"{where}: column {name!r} holds numbers with a point that are too large for "
+                "their last digits to be exact; read it as text (dtype=str)"
+            )
+    if spelled and values.null_count() < len(values):
+        raise DataError(
+            f"{where}: column {name!r} holds numbers, and among the rows that were encoded are "
+            "texts like 007, 2.50 or 1e3, which as numbers would be others; read it as text "
+            "(dtype=str)"
+        )
 
 
 def _as_text(values: pl.Series, name: str, where: str) -> pl.Series:
-    """Return cells as a text file has them: whole numbers without a point, missing ones empty."""
+    """Return cells as a text file has them: whole numbers without a point, missing ones empty.
+
+    Cell by cell: how one is written does not depend on what else is in the column.
+    """
     dtype = values.dtype
     if dtype.is_float():
-        values = values.cast(pl.Float64).fill_nan(None)
+        values = values.fill_nan(None)
         whole = values.cast(pl.Int64, strict=False)
-        if whole.null_count() == values.null_count() and bool((whole == values).all()):
-            values = whole  # what pandas makes of whole numbers beside missing ones
+        is_whole = (whole == values).fill_null(False)
+        # What pandas makes of whole numbers beside missing ones.
+        values = whole.cast(pl.String).zip_with(is_whole, values.cast(pl.String))
     elif dtype in (pl.Categorical, pl.Enum):
         values = values.cast(pl.String)
     elif dtype == pl.Boolean:

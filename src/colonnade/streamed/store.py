@@ -36,10 +36,10 @@ if sys.platform != "win32":
 __all__ = ["Store", "stored", "written"]
 
 _MANIFEST = "manifest.json"
-_FORMAT = 1
+_FORMAT = 2  # 1 hashed 3.0 as it is written
 _LABELS = "labels.i64"
 _WRITING = ".writing"
-_LONGEST = 2**20  # bytes of a manifest
+_LONGEST = 2**26  # bytes of a manifest
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,18 @@ class Store:
         How many rows there are.
     form
         What of each is encoded.
+    spelled
+        Columns of categories with numerals like 007, for which numbers cannot stand.
+    arrays
+        All arrays, by the names of their files. They are mapped together, so they stay those of
+        one store when another one takes its place.
     """
 
     folder: Path
     rows: int
     form: Form
+    spelled: tuple[str, ...]
+    arrays: Mapping[str, Tensor]
 
     def features(self) -> dict[str, dict[str, Tensor]]:
         """Return each organisation's features: "numeric", "categorical", or both.
@@ -66,24 +73,13 @@ class Store:
         They are read-only: a model that writes into its whole table ends the process.
         """
         return {
-            party: {
-                kind: self._mapped(name, dtype, width)
-                for kind, name, dtype, width in _files_of(self.form, party)
-            }
+            party: {kind: self.arrays[name] for kind, name, _, _ in _files_of(self.form, party)}
             for party in self.form.parties
         }
 
     def labels(self) -> Tensor:
         """Return the labels."""
-        return self._mapped(_LABELS, "<i8", 0)
-
-    def _mapped(self, name: str, dtype: str, width: int) -> Tensor:
-        shape = (self.rows, width) if width else (self.rows,)
-        values = np.memmap(self.folder / name, dtype=dtype, mode="r", shape=shape)
-        with warnings.catch_warnings():
-            # A mapping that could be written to would count as memory that is in use.
-            warnings.filterwarnings("ignore", message=".*not writable")
-            return torch.from_numpy(values)
+        return self.arrays[_LABELS]
 
 
 def stored(folder: Path, identity: Mapping[str, Any], form: Form) -> Store | None:
@@ -97,15 +93,44 @@ def stored(folder: Path, identity: Mapping[str, Any], form: Form) -> Store | Non
     manifest = _manifest(folder)
     if manifest is None or manifest.get("format") != _FORMAT:
         return None
-    rows = manifest.get("rows")
+    rows, spelled = manifest.get("rows"), manifest.get("spelled")
     same = manifest.get("identity") == json.loads(json.dumps(identity))
-    if not same or not isinstance(rows, int) or rows < 1:
+    if not same or not isinstance(rows, int) or rows < 1 or not isinstance(spelled, list):
         return None
-    for name, size in _sizes(form, rows).items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != size:
+    try:
+        before = _told_apart(folder)
+        if _manifest(folder) != manifest:
             return None
-    return Store(folder, rows, form)
+        for name, size in _sizes(form, rows).items():
+            if (folder / name).stat().st_size != size:
+                return None
+        store = Store(folder, rows, form, tuple(spelled), _mapped(folder, form, rows))
+        return store if _told_apart(folder) == before else None
+    except (OSError, ValueError):
+        return None  # an array is missing, or another store has taken the place of this one
+
+
+def _told_apart(folder: Path) -> tuple[int, int]:
+    """Return what another store in the same place does not have."""
+    status = (folder / _MANIFEST).stat()
+    return status.st_ino, status.st_mtime_ns
+
+
+def _mapped(folder: Path, form: Form, rows: int) -> dict[str, Tensor]:
+    """Map every array of a folder into memory, by the names of their files."""
+    kinds = {_LABELS: ("<i8", (rows,))} | {
+        name: (dtype, (rows, width))
+        for party in form.parties
+        for _, name, dtype, width in _files_of(form, party)
+    }
+    arrays = {}
+    with warnings.catch_warnings():
+        # A mapping that could be written to would count as memory that is in use.
+        warnings.filterwarnings("ignore", message=".*not writable")
+        for name, (dtype, shape) in kinds.items():
+            values = np.memmap(folder / name, dtype=dtype, mode="r", shape=shape)
+            arrays[name] = torch.from_numpy(values)
+    return arrays
 
 
 def written(
@@ -137,34 +162,40 @@ def written(
             done = stored(folder, identity, form)
             if done is not None:
                 return done
-            rows = _write_rows(work, form, blocks)
+            rows, spelled = _write_rows(work, form, blocks)
+            first = next(iter(identity), "by")
             manifest = {
-                **identity,
+                first: identity.get(first),
                 "by": SIGNATURE,
                 "format": _FORMAT,
                 "rows": rows,
                 "identity": identity,
+                "spelled": spelled,
                 "files": _sizes(form, rows),
             }
             with (work / _MANIFEST).open("w", encoding="utf-8") as file:
                 file.write(json.dumps(manifest, indent=1) + "\n")
                 _flush(file)
+            store = Store(folder, rows, form, tuple(spelled), _mapped(work, form, rows))
             _put(work, folder)
     except OSError as error:
         raise ConfigurationError(
             f"{folder}, where the encoded rows go, cannot be written: {error.strerror or error}; "
             "name another place in store"
         ) from error
-    return Store(folder, rows, form)
+    return store
 
 
-def _write_rows(work: Path, form: Form, blocks: Iterable[Encoded]) -> int:
-    """Write the arrays, each a file, and return how many rows there are."""
+def _write_rows(work: Path, form: Form, blocks: Iterable[Encoded]) -> tuple[int, list[str]]:
+    """Write the arrays, each a file; return how many rows there are, and which are spelled."""
     rows = 0
+    names = [name for columns in form.parties.values() for name in columns.categorical]
+    spelled = np.zeros(len(names), dtype=np.bool_)
     files = {name: (work / name).open("wb") for name in _sizes(form, 0)}
     try:
         for block in blocks:
             rows += len(block.labels)
+            spelled |= block.spelled
             for party in form.parties:
                 own = {"numeric": form.numbers(party), "categorical": form.codes(party)}
                 values = {"numeric": block.numbers, "categorical": block.codes}
@@ -179,7 +210,7 @@ def _write_rows(work: Path, form: Form, blocks: Iterable[Encoded]) -> int:
             file.close()
     if rows == 0:
         raise DataError("there is no row to encode; the files have none")
-    return rows
+    return rows, [name for name, noted in zip(names, spelled, strict=True) if noted]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from colonnade.kernels.cells import (
     SKIPPED,
     beginning_of_hashes,
     encode_cells,
+    one_form,
 )
 from colonnade.streamed.form import Form
 from colonnade.tables.names import check_named_once, check_present, listed
@@ -43,6 +44,8 @@ class Encoded(NamedTuple):
     numbers: NDArray[np.float32]
     codes: NDArray[np.int32]
     labels: NDArray[np.int64]
+    spelled: NDArray[np.bool_]
+    """Of each column of codes, whether a numeral like 007 was there, as no number is written."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,9 @@ def encoded_text(
             found = plan.encode(text[begin:], filled - begin, at_end, ord(separator), scratch)
             count, consumed, ends = int(found[0]), int(found[1]), int(found[2])
             if count:
-                yield Encoded(plan.numbers[:count], plan.codes[:count], plan.labels[:count])
+                yield Encoded(
+                    plan.numbers[:count], plan.codes[:count], plan.labels[:count], plan.spelled
+                )
             rows, lines, begin = rows + count, lines + ends, begin + consumed
             if found[3]:
                 cell = text[begin - consumed :][found[6] : found[7]].tobytes()
@@ -142,13 +147,14 @@ class _Plan:
                 self._endings[at[name]] = columns.endings.get(name, 0)
         if form.label is not None:
             self._kinds[at[form.label]] = LABEL
-        spellings = [text.encode() for text in (*form.missing, *form.classes)]
+        spellings = [one_form(text) for text in (*form.missing, *form.classes)]
         self._spellings = np.frombuffer(b"".join(spellings), dtype=np.uint8)
         self._ends = np.cumsum([len(each) for each in spellings], dtype=np.int64)
         self._missing = len(form.missing)
         self.numbers = np.zeros((_ROWS, numbers), dtype=np.float32)
         self.codes = np.zeros((_ROWS, codes), dtype=np.int32)
         self.labels = np.zeros(_ROWS, dtype=np.int64)
+        self.spelled = np.zeros(codes, dtype=np.bool_)
         self._found = np.zeros(8, dtype=np.int64)
 
     def encode(
@@ -172,6 +178,7 @@ class _Plan:
             self.numbers,
             self.codes,
             self.labels,
+            self.spelled,
             self._found,
         )
         return self._found
