@@ -332,6 +332,18 @@ def test_a_column_that_is_neither_text_nor_number_is_refused():
         streamed_rows("t.parquet", {"a": Columns(["x"], ["day"])}, "y")
 
 
+@pytest.mark.parametrize("row", [0, 1, 70, 40_000])
+@pytest.mark.parametrize("name", ["l.csv", "l.csv.gz"])
+def test_text_that_is_not_utf8_is_refused_by_its_row(row, name):
+    rows = [f'{i % 2},"Z\u00fcrich\n{i}"\n'.encode() for i in range(40_001)]
+    rows[row] = "1,Gen\u00e8ve\n".encode("latin-1")
+    content = b"y,town\n" + b"".join(rows)
+    Path(name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    said = rf"{name}: row {row} \(line {2 + 2 * row}\) is not written in UTF-8; save the file as"
+    with pytest.raises(DataError, match=said):
+        streamed_rows(name, {"a": Columns((), ["town"])}, "y")
+
+
 # The store
 
 TABLE = "y,x,c\n" + "".join(f"{i % 2},{i},c{i % 7}\n" for i in range(300))
@@ -363,6 +375,41 @@ def test_a_store_is_made_once_and_anew_where_its_file_has_changed():
     ]
     assert len(first.labels) == 300, "what is mapped stays"
     assert int(first.labels.sum()) == 150
+
+
+def append(file):
+    with file.open("a") as more:
+        more.write("1,7,c9\n")
+
+
+def put_in_its_place(file):
+    status = file.stat()
+    Path("new").write_text(TABLE.replace("c1", "c9"))
+    os.utime("new", ns=(status.st_atime_ns, status.st_mtime_ns))
+    Path("new").rename(file)
+
+
+@pytest.mark.parametrize("change", [append, put_in_its_place, Path.unlink])
+def test_a_file_that_changes_while_it_is_read_is_refused(change):
+    def told(done, all):
+        if done == all and Path("t.csv").exists():
+            change(Path("t.csv"))
+
+    with pytest.raises(DataError, match=r"t.csv has changed while it was read; begin again when"):
+        make(told=told)
+    assert not list(Path().glob("store*"))
+
+
+def test_a_file_of_the_same_name_in_another_folder_is_another_file():
+    codes = []
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, "t.csv").write_text("y,c\n" + f"0,{folder}\n1,{folder}\n" * 50)
+        os.utime(Path(folder, "t.csv"), (10**9, 10**9))
+        parties = {"a": Columns((), ["c"])}
+        rows = streamed_rows(Path(folder, "t.csv"), parties, "y", store="same")
+        codes.append(int(rows.features["a"]["categorical"][0, 0]))
+    assert codes == [slow_code(name, "c", 2**14) for name in (b"one", b"two")]
 
 
 def test_rows_stay_those_of_one_store_when_another_takes_its_place():

@@ -104,7 +104,7 @@ def streamed_rows(
 
     Rows are read block by block, so memory does not grow with the file but for a label's and a row
     number's worth of bytes. The encoded rows are kept in ``store`` and used again as long as the
-    files, by name, size and time, and what is asked for are the same.
+    files, by place, size and time, and what is asked for are the same.
 
     Parameters
     ----------
@@ -161,6 +161,7 @@ def streamed_rows(
     form = Form(dict(parties), label, classes, missing)
     sources = [Source(path, names, separator) for path in paths]
     called = name or paths[0].name
+    seen = [source.seen() for source in sources]
     identity = {
         "data": called,
         "sources": [source.stamp() for source in sources],
@@ -174,6 +175,11 @@ def streamed_rows(
             before = sum(sizes[:at])
             heard = None if told is None else (lambda n, b=before: told(b + n, sum(sizes)))
             yield from source.encoded(form, heard)
+        for source, before in zip(sources, seen, strict=True):
+            if source.seen() != before:
+                raise DataError(
+                    f"{source.path} has changed while it was read; begin again when it is at rest"
+                )
 
     found = stored(place, identity, form) or written(place, identity, form, blocks())
     return rows_in(found, called, split)

@@ -80,13 +80,25 @@ class Source:
             raise DataError(f"{path} is not a file")
 
     def stamp(self) -> dict[str, Any]:
-        """Return by what a file is known that has not changed: its name, size and time."""
+        """Return by what a file is known that has not changed: its place, size and time."""
         status = self.path.stat()
-        stamp = {"file": self.path.name, "bytes": status.st_size, "modified": status.st_mtime_ns}
+        stamp = {
+            "file": str(self.path.resolve()),
+            "bytes": status.st_size,
+            "modified": status.st_mtime_ns,
+        }
         if self.path.suffix.lower() == ".parquet":
             return stamp
         names = None if self._names is None else list(self._names)
         return stamp | {"separator": self._separator, "names": names}
+
+    def seen(self) -> tuple[Any, ...] | None:
+        """Return what a file has not that was written meanwhile; None where none is there."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def encoded(self, form: Form, told: Callable[[int], None] | None = None) -> Iterator[Encoded]:
         """Yield the rows, some at a time; the arrays of one are written over by the next.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ BLOCK = 2**22
 """Bytes of text that are looked at together; a row is shorter."""
 
 _ROWS = 2**15
+_PIECE = 2**16  # bytes that are decoded together
 _SHOWN = 40  # bytes of a wrong cell in a message
 
 
@@ -90,8 +92,8 @@ def encoded_text(
     Raises
     ------
     DataError
-        If a row has another number of cells than there are columns, or a cell is not what its
-        column holds.
+        If a row has another number of cells than there are columns or is not UTF-8, or a cell is
+        not what its column holds.
     """
     plan = _Plan(form, header)
     text, scratch = np.empty(block, dtype=np.uint8), np.empty(block, dtype=np.uint8)
@@ -105,6 +107,13 @@ def encoded_text(
         while True:
             found = plan.encode(text[begin:], filled - begin, at_end, ord(separator), scratch)
             count, consumed, ends = int(found[0]), int(found[1]), int(found[2])
+            wrong = _not_utf8(view[begin : begin + consumed])
+            if wrong is not None:
+                plan.encode(text[begin:], wrong, False, ord(separator), scratch)
+                raise DataError(
+                    f"{place.of(rows + int(found[0]), lines + int(found[2]))} is not written in "
+                    "UTF-8; save the file as UTF-8 (in a spreadsheet: CSV UTF-8)"
+                )
             if count:
                 yield Encoded(
                     plan.numbers[:count], plan.codes[:count], plan.labels[:count], plan.spelled
@@ -122,6 +131,18 @@ def encoded_text(
                 f"{place.of(rows, lines)} goes on for more than {block:,} bytes; a quote or a line "
                 "end is missing in it, or this is no separated text"
             )
+
+
+def _not_utf8(text: memoryview) -> int | None:
+    """Return where whole rows are not UTF-8, None if they are; a piece at a time, for memory."""
+    decoder, first = getincrementaldecoder("utf-8")(), 0
+    try:
+        for first in range(0, len(text), _PIECE):
+            held = len(decoder.getstate()[0])
+            decoder.decode(text[first : first + _PIECE], first + _PIECE >= len(text))
+    except UnicodeDecodeError as error:
+        return max(0, first - held + error.start)
+    return None
 
 
 class _Plan:
