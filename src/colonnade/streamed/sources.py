@@ -74,9 +74,17 @@ class Source:
             raise ConfigurationError(
                 f"separator must be one ASCII character, no quote and no line end, not {one!r}"
             )
-        if not path.exists():
+        try:
+            there, is_file = path.exists(), path.is_file()
+        except (OSError, ValueError) as error:
+            shown = str(path)[:60]
+            raise DataError(
+                f"{shown!r} cannot be read: {getattr(error, 'strerror', None) or error}; name "
+                "another file, or have it made readable"
+            ) from error
+        if not there:
             raise DataError(f"there is no file {path}")
-        if not path.is_file():
+        if not is_file:
             raise DataError(f"{path} is not a file")
 
     def stamp(self) -> dict[str, Any]:
@@ -121,6 +129,10 @@ class Source:
         try:
             with self.path.open("rb") as raw:
                 yield from self._of_text(raw, form, told)
+        except PermissionError as error:
+            raise DataError(
+                f"{self.path} cannot be read: {error.strerror}; have it made readable"
+            ) from error
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(
                 f"{self.path} cannot be read to its end: {_line(error)}; "

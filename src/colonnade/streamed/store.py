@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -38,7 +37,7 @@ __all__ = ["Store", "stored", "written"]
 _MANIFEST = "manifest.json"
 _FORMAT = 2  # 1 hashed 3.0 as it is written
 _LABELS = "labels.i64"
-_WRITING = ".writing"
+_WRITING, _REPLACED = ".writing", ".replaced"
 _LONGEST = 2**26  # bytes of a manifest
 
 
@@ -105,9 +104,12 @@ def stored(folder: Path, identity: Mapping[str, Any], form: Form) -> Store | Non
             if (folder / name).stat().st_size != size:
                 return None
         store = Store(folder, rows, form, tuple(spelled), _mapped(folder, form, rows))
-        return store if _told_apart(folder) == before else None
+        if _told_apart(folder) != before:
+            return None
     except (OSError, ValueError):
         return None  # an array is missing, or another store has taken the place of this one
+    _sweep(folder)
+    return store
 
 
 def _told_apart(folder: Path) -> tuple[int, int]:
@@ -220,25 +222,60 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     work = folder.with_name(folder.name + _WRITING)
     while True:
         work.mkdir(exist_ok=True)
-        lock = os.open(work, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # waits for another writer to be done
-            ours = work.exists() and os.fstat(lock).st_ino == work.stat().st_ino
-        except BaseException:
-            os.close(lock)
-            raise
-        if ours:
-            break
-        os.close(lock)
-    try:
-        _empty(work)
-        yield work
-    finally:
-        # After success there is none of this name any more, or that of the next writer.
-        if work.exists() and os.fstat(lock).st_ino == work.stat().st_ino:
+        with _locked(work, wait=True) as ours:
+            if not ours:
+                continue
             _empty(work)
-            work.rmdir()
+            try:
+                yield work
+            finally:
+                # After success there is none of this name any more, or that of the next writer.
+                if ours():
+                    _empty(work)
+                    work.rmdir()
+            return
+
+
+@contextmanager
+def _locked(work: Path, wait: bool) -> Iterator[Callable[[], bool] | None]:
+    """Keep others away from a folder; give what says whether it is in place, None if it is not.
+
+    None, too, if another holds it and it is not to be waited for. Without locks, as on Windows,
+    whoever comes last is the writer.
+    """
+    if sys.platform == "win32":
+        yield work.exists
+        return
+    lock = os.open(work, os.O_RDONLY)
+
+    def ours() -> bool:
+        try:
+            return os.fstat(lock).st_ino == work.stat().st_ino
+        except FileNotFoundError:
+            return False
+
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+            return
+        except OSError:
+            pass  # a file system without locks
+        yield ours if ours() else None
+    finally:
         os.close(lock)
+
+
+def _sweep(folder: Path) -> None:
+    """Take away what an interrupted writer left beside a whole store, unless one is at work."""
+    work = folder.with_name(folder.name + _WRITING)
+    with suppress(OSError, ConfigurationError):
+        if work.exists():
+            with _locked(work, wait=False) as ours:
+                if ours:
+                    _empty(work)
+                    work.rmdir()
 
 
 def _empty(work: Path) -> None:
@@ -253,18 +290,29 @@ def _empty(work: Path) -> None:
 
 
 def _put(work: Path, folder: Path) -> None:
-    """Rename a finished store to its place; the store that is there goes away first."""
+    """Rename a finished store to its place; the store that is there goes away.
+
+    At every moment there is one whole store or none, for those who look.
+    """
+    gone = folder.with_name(folder.name + _REPLACED)
     if folder.exists():
         old = _manifest(folder) or {}
-        known = {_MANIFEST, *old.get("files", {})}
+        files = old.get("files")
+        known = {_MANIFEST, *(files if isinstance(files, dict) else {})}
         strange = sorted(file.name for file in folder.iterdir() if file.name not in known)
         if strange:
             raise ConfigurationError(
                 f"{folder} holds {strange[0]!r} beside a store that is to be replaced; "
                 "move it away, or name another place in store"
             )
-        shutil.rmtree(folder)
+        if gone.exists():
+            _empty(gone)
+            gone.rmdir()
+        folder.rename(gone)
     work.rename(folder)
+    if gone.exists():
+        _empty(gone)
+        gone.rmdir()
     if hasattr(os, "O_DIRECTORY"):
         parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
         os.fsync(parent)
@@ -273,17 +321,34 @@ def _put(work: Path, folder: Path) -> None:
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
     """Return what the manifest of a store says; None where there is nothing, or nothing whole."""
-    if not folder.exists():
-        return None
-    if folder.is_dir() and not any(folder.iterdir()):
-        return None
-    try:
-        with (folder / _MANIFEST).open("rb") as file:
-            manifest = json.loads(file.read(_LONGEST))
+    while True:
+        try:
+            inside = {file.name for file in folder.iterdir()}
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            if folder.exists():
+                break
+            return None  # it is the parent that is none, which a writer says
+        except OSError as error:
+            raise ConfigurationError(
+                f"{folder}, where the encoded rows are, cannot be read: {error.strerror}; name "
+                "another place in store, or have it made readable"
+            ) from error
+        if not inside:
+            return None
+        if _MANIFEST not in inside:
+            break
+        try:
+            with (folder / _MANIFEST).open("rb") as file:
+                manifest = json.loads(file.read(_LONGEST))
+        except FileNotFoundError:
+            continue  # another store takes the place of this one
+        except (OSError, ValueError, RecursionError):
+            break
         if isinstance(manifest, dict) and str(manifest.get("by")).startswith(MARK):
             return manifest
-    except (OSError, ValueError):
-        pass
+        break
     raise ConfigurationError(
         f"{folder} is there already and holds no rows that Colonnade encoded; name another place "
         "in store, or move it away"
