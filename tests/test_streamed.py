@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from colonnade.assembly import Blueprint, VerticalData, assemble
+from colonnade.config.streamed import StreamedConfig
 from colonnade.datasets import CRITEO_NAMES, avazu, criteo
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import load_part
@@ -300,6 +301,10 @@ def test_a_packed_file_that_is_cut_off_says_so(tmp_path, cut):
     [
         (b"", "is empty; expected a line of column names"),
         (b"y,x\n", "there is no row to encode"),
+        (b"\ny,x\n1,2\n", "first line of t.csv is empty; .*: take the line out, or say in names"),
+        (b"y,x\r1,2\r", "lines of t.csv end with CR alone"),
+        (b"y,x\r1,2\r" * 2**20, "lines of t.csv end with CR alone"),
+        (b"y;x\n1;2\n", "has no column .*; name what is between cells in separator: ';'"),
         (b"\xff\xfe,x\n1,2\n", "cannot be read as names of columns"),
         (b"y,x,x\n1,2,3\n", "names column 'x' twice"),
         (b"y,z\n1,2\n", "has no column 'x'; .* of 2, the first are 'y', 'z'"),
@@ -728,6 +733,13 @@ def test_numbers_do_not_stand_for_numerals_that_are_spelled_in_another_way(cell,
     encoder.transform({"zip": np.array([np.nan]), "n": [5]})
     with pytest.raises(DataError, match="column 'n' holds numbers with a point that are too large"):
         encoder.transform({"zip": ["5"], "n": [2.0**53]})
+
+
+def test_classes_in_yaml_may_be_true_and_false():
+    given = {"files": ["t.csv"], "label": "y", "parties": {"a": {"numeric": ["x"]}}}
+    section = StreamedConfig(**given, classes=[False, True], missing=[-1, 2.5])
+    assert section.classes == ["False", "True"]
+    assert section.missing == ["-1", "2.5"]
 
 
 def test_labels_are_true_and_false_or_one_and_zero():

@@ -254,6 +254,16 @@ def _as_text(values: pl.Series, name: str, where: str) -> pl.Series:
 
 
 def _names_in(path: Path, line: bytes, separator: str) -> list[str]:
+    if b"\r" in line.rstrip(b"\r\n") or (line.endswith(b"\r")):
+        raise DataError(
+            f"the lines of {path} end with CR alone, as on old Macs; save the file with line ends "
+            "LF or CRLF"
+        )
+    if line and not line.rstrip(b"\r\n"):
+        raise DataError(
+            f"the first line of {path} is empty; expected the names of columns: take the line out, "
+            "or say in names what they are called"
+        )
     if len(line) >= _LONGEST:
         raise DataError(
             f"the first line of {path} goes on for more than {_LONGEST:,} bytes, so it is no line "

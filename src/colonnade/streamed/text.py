@@ -238,4 +238,7 @@ def check_header(where: str, form: Form, header: Sequence[str]) -> None:
     try:
         check_present(where, form.columns, header)
     except DataError as error:
-        raise DataError(f"{error}; of {len(header)}, the first are {listed(header)}") from None
+        others = [mark for mark in ";\t|," if len(header) == 1 and mark in header[0]]
+        hint = f"; name what is between cells in separator: {others[0]!r}?" if others else ""
+        shown = f"of {len(header)}, the first are {listed(header)}"
+        raise DataError(f"{error}; {shown}{hint}") from None
