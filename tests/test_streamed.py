@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import os
+import re
 import tracemalloc
 from contextlib import suppress
 from io import StringIO
@@ -20,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from colonnade.assembly import Blueprint, VerticalData, assemble
+from colonnade.config.streamed import StreamedConfig
 from colonnade.datasets import CRITEO_NAMES, avazu, criteo
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import load_part
@@ -27,8 +29,9 @@ from colonnade.kernels.cells import beginning_of_hashes
 from colonnade.objectives import Classification
 from colonnade.streamed import Columns, RowEncoder, streamed_rows
 from colonnade.streamed.form import Form
+from colonnade.streamed.rows import rows_in
 from colonnade.streamed.sources import Source
-from colonnade.streamed.store import written
+from colonnade.streamed.store import stored, written
 from colonnade.tables import HashSplit, LastRows, RowSplit
 from colonnade.training import Training
 
@@ -55,6 +58,7 @@ def real():
 def slow_code(cell: bytes, column: str, buckets: int) -> int:
     if not cell:
         return 0
+    cell = slow_form(cell)
     h = beginning_of_hashes(column)
     for byte in cell:
         h = (h ^ byte) * 0x100000001B3 % 2**64
@@ -62,6 +66,13 @@ def slow_code(cell: bytes, column: str, buckets: int) -> int:
     h = (h ^ h >> 33) * 0xC4CEB9FE1A85EC53 % 2**64
     h ^= h >> 33
     return 1 + ((h >> 32) * (buckets - 1) >> 32)
+
+
+def slow_form(cell: bytes) -> bytes:
+    if cell.lower() in (b"true", b"false"):
+        return b"1" if cell.lower() == b"true" else b"0"
+    whole = re.sub(rb"\A([+-]?[0-9]+)\.0*\Z", rb"\1", cell)
+    return b"0" if whole == b"-0" else whole
 
 
 def slow_number(cell: str) -> float:
@@ -290,6 +301,10 @@ def test_a_packed_file_that_is_cut_off_says_so(tmp_path, cut):
     [
         (b"", "is empty; expected a line of column names"),
         (b"y,x\n", "there is no row to encode"),
+        (b"\ny,x\n1,2\n", "first line of t.csv is empty; .*: take the line out, or say in names"),
+        (b"y,x\r1,2\r", "lines of t.csv end with CR alone"),
+        (b"y,x\r1,2\r" * 2**20, "lines of t.csv end with CR alone"),
+        (b"y;x\n1;2\n", "has no column .*; name what is between cells in separator: ';'"),
         (b"\xff\xfe,x\n1,2\n", "cannot be read as names of columns"),
         (b"y,x,x\n1,2,3\n", "names column 'x' twice"),
         (b"y,z\n1,2\n", "has no column 'x'; .* of 2, the first are 'y', 'z'"),
@@ -320,6 +335,18 @@ def test_a_column_that_is_neither_text_nor_number_is_refused():
     ).write_parquet("t.parquet")
     with pytest.raises(DataError, match="column 'day' holds Date; expected text, whole numbers"):
         streamed_rows("t.parquet", {"a": Columns(["x"], ["day"])}, "y")
+
+
+@pytest.mark.parametrize("row", [0, 1, 70, 40_000])
+@pytest.mark.parametrize("name", ["l.csv", "l.csv.gz"])
+def test_text_that_is_not_utf8_is_refused_by_its_row(row, name):
+    rows = [f'{i % 2},"Z\u00fcrich\n{i}"\n'.encode() for i in range(40_001)]
+    rows[row] = "1,Gen\u00e8ve\n".encode("latin-1")
+    content = b"y,town\n" + b"".join(rows)
+    Path(name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    said = rf"{name}: row {row} \(line {2 + 2 * row}\) is not written in UTF-8; save the file as"
+    with pytest.raises(DataError, match=said):
+        streamed_rows(name, {"a": Columns((), ["town"])}, "y")
 
 
 # The store
@@ -353,6 +380,77 @@ def test_a_store_is_made_once_and_anew_where_its_file_has_changed():
     ]
     assert len(first.labels) == 300, "what is mapped stays"
     assert int(first.labels.sum()) == 150
+
+
+def append(file):
+    with file.open("a") as more:
+        more.write("1,7,c9\n")
+
+
+def put_in_its_place(file):
+    status = file.stat()
+    Path("new").write_text(TABLE.replace("c1", "c9"))
+    os.utime("new", ns=(status.st_atime_ns, status.st_mtime_ns))
+    Path("new").rename(file)
+
+
+@pytest.mark.parametrize("change", [append, put_in_its_place, Path.unlink])
+def test_a_file_that_changes_while_it_is_read_is_refused(change):
+    def told(done, all):
+        if done == all and Path("t.csv").exists():
+            change(Path("t.csv"))
+
+    with pytest.raises(DataError, match=r"t.csv has changed while it was read; begin again when"):
+        make(told=told)
+    assert not list(Path().glob("store*"))
+
+
+def test_a_file_of_the_same_name_in_another_folder_is_another_file():
+    codes = []
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, "t.csv").write_text("y,c\n" + f"0,{folder}\n1,{folder}\n" * 50)
+        os.utime(Path(folder, "t.csv"), (10**9, 10**9))
+        parties = {"a": Columns((), ["c"])}
+        rows = streamed_rows(Path(folder, "t.csv"), parties, "y", store="same")
+        codes.append(int(rows.features["a"]["categorical"][0, 0]))
+    assert codes == [slow_code(name, "c", 2**14) for name in (b"one", b"two")]
+
+
+def test_rows_stay_those_of_one_store_when_another_takes_its_place():
+    Path("t.csv").write_text(TABLE)
+    form = Form(PARTIES, "y")
+    read = Source(Path("t.csv")).encoded
+    first = written(Path("store"), {"data": "one"}, form, read(form))
+    found = stored(Path("store"), {"data": "one"}, form)
+    other = Form({"shop": Columns((), ["x"]), "bank": Columns((), ["c"], 50)}, "y", ["1", "0"])
+    written(Path("store"), {"data": "two"}, other, read(other))
+    for store in (first, found):
+        rows = rows_in(store, "t.csv")
+        assert rows.labels.tolist() == [i % 2 for i in range(300)]
+        assert rows.features["shop"]["numeric"][:3, 0].tolist() == [
+            0.0,
+            np.float32(math.log(2)),
+            np.float32(math.log(3)),
+        ]
+    assert sorted(file.name for file in Path().iterdir()) == ["store", "t.csv"]
+
+
+def test_a_store_that_is_replaced_while_it_is_opened_is_not_taken(monkeypatch):
+    make()
+    form = Form(PARTIES, "y")
+    identity = json.loads(Path("store/manifest.json").read_text())["identity"]
+    assert stored(Path("store"), identity, form) is not None
+    plain = np.memmap
+
+    def late(path, *given, **named):
+        if Path(path).name == "0-numeric.f32" and not Path("gone").exists():
+            Path("store").rename("gone")
+            make(classes=["1", "0"])
+        return plain(path, *given, **named)
+
+    monkeypatch.setattr(np, "memmap", late)
+    assert stored(Path("store"), identity, form) is None
 
 
 def test_a_store_is_in_the_cache_unless_a_place_is_named(tmp_path):
@@ -408,6 +506,116 @@ def test_what_an_interrupted_writer_left_is_taken_away():
     assert Path("other.writing/mine.txt").exists()
 
 
+def test_a_stranger_beside_a_store_does_not_keep_the_next_writer_waiting():
+    Path("store.writing").mkdir()
+    Path("store.writing/mine.txt").write_text("mine")
+    with pytest.raises(ConfigurationError, match="not Colonnade's"):
+        make()
+    Path("store.writing/mine.txt").unlink()
+
+    def told(done, all):
+        Path("store.writing/mine.txt").write_text("mine")
+        raise KeyboardInterrupt
+
+    with pytest.raises(ConfigurationError, match="not Colonnade's"):
+        make(told=told)
+    Path("store.writing/mine.txt").unlink()
+    lock = os.open("store.writing", os.O_RDONLY)
+    pytest.importorskip("fcntl").flock(lock, 2 | 4)  # LOCK_EX, LOCK_NB: nobody holds it
+    os.close(lock)
+    assert len(make().labels) == 300
+
+
+def test_what_is_left_beside_a_whole_store_is_taken_away_unless_a_writer_is_at_work():
+    make()
+    Path("store.writing").mkdir()
+    Path("store.writing/labels.i64").write_bytes(b"half")
+    fcntl = pytest.importorskip("fcntl")
+    held = os.open("store.writing", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    make()
+    assert Path("store.writing/labels.i64").exists()
+    os.close(held)
+    make()
+    assert not Path("store.writing").exists()
+    Path("store").rename("store.replaced")  # a writer that was killed between two renamings
+    make()
+    make(parties={"shop": Columns(["x"])})
+    assert [file.name for file in Path().glob("store*")] == ["store"]
+
+
+def test_a_link_is_followed_and_a_place_that_cannot_be_replaced_is_refused(monkeypatch):
+    Path("far").mkdir()
+    Path("store").symlink_to("far/rows")
+    assert make().folder == Path("far/rows").resolve()
+    make(parties={"shop": Columns(["x"])})
+    assert Path("store").is_symlink()
+    assert [file.name for file in Path("far").iterdir()] == ["rows"]
+    Path("empty").mkdir()
+    monkeypatch.chdir("empty")
+    Path("t.csv").symlink_to("../t.csv")
+    for place in (".", "/", ""):
+        with pytest.raises(ConfigurationError, match=r"store cannot be .*; name a folder in it"):
+            make(store=place)
+    for place in ("x" * 300, "a\0b"):
+        with pytest.raises(ConfigurationError, match=r"store cannot be .*; name another folder"):
+            make(store=place)
+
+
+@pytest.mark.parametrize("files", [5, None, [[1]], {}])
+def test_a_manifest_that_says_nonsense_of_its_files_is_no_traceback(files):
+    make()
+    manifest = json.loads(Path("store/manifest.json").read_text())
+    Path("store/manifest.json").write_text(json.dumps(manifest | {"files": files}))
+    with pytest.raises(ConfigurationError, match=r"store holds '0-numeric.f32' beside a store"):
+        make(parties={"shop": Columns(["x"])})
+    Path("store/manifest.json").write_text("[" * 200_000)
+    with pytest.raises(ConfigurationError, match="holds no rows that Colonnade encoded"):
+        make()
+
+
+@pytest.mark.parametrize("label", [7, -1, 2**40])
+def test_labels_that_are_no_class_are_damage(label):
+    make()
+    labels = np.memmap("store/labels.i64", "<i8", "r+")
+    labels[-1] = label
+    labels.flush()
+    with pytest.raises(DataError, match="holds a label that is no class, so it is damaged"):
+        make()
+
+
+def test_a_wide_table_finds_its_own_store():
+    names = [f"gene_{i:05}" for i in range(12_000)]
+    Path("w.csv").write_text(",".join(["y", *names]) + ("\n1" + ",1" * 12_000) + "\n")
+    form = Form({"lab": Columns((), names)}, "y")
+    identity = {"data": "wide", "form": form.as_dict()}
+    written(Path("store"), identity, form, Source(Path("w.csv")).encoded(form))
+    assert Path("store/manifest.json").stat().st_size < 2**19
+    long = {"data": "wide", "form": form.as_dict() | {"more": "x" * 2**20}}
+    written(Path("store"), long, form, Source(Path("w.csv")).encoded(form))
+    found = stored(Path("store"), long, form)
+    assert found is not None
+    assert found.rows == 1
+
+
+def test_a_file_or_store_that_may_not_be_read_says_so(monkeypatch):
+    make()
+
+    def forbidden(*given, **named):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", forbidden)
+        with pytest.raises(ConfigurationError, match="cannot be read: Permission denied; name"):
+            make()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", forbidden)
+        with pytest.raises(DataError, match=r"t.csv cannot be read: Permission denied; have it"):
+            list(Source(Path("t.csv")).encoded(Form(PARTIES, "y")))
+    with pytest.raises(DataError, match=r"cannot be read: .* too long"):
+        Source(Path("x" * 300))
+
+
 def test_a_place_that_cannot_be_written_is_said():
     Path("file").write_text("")
     with pytest.raises(ConfigurationError, match=r"cannot be written: .*; name another place in"):
@@ -461,6 +669,86 @@ def test_new_rows_of_pandas_have_the_codes_of_the_file():
         data.transformers["a"].transform({"x": ["two"], "c": ["7"]})
     with pytest.raises(DataError, match="the table of 'a' has no rows"):
         data.transformers["a"].transform(frame[:0])
+
+
+def test_a_cell_has_one_code_whoever_writes_it(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    count = 300
+    frame = pandas.DataFrame(
+        {
+            "y": [i % 2 for i in range(count)],
+            "shop": [None if i % 10 == 0 else i % 7 - 3 for i in range(count)],
+            "half": [None if i % 10 == 0 else i % 7 / 2 for i in range(count)],
+            "vip": [i % 3 == 0 for i in range(count)],
+        }
+    )
+    frame.to_csv("m.csv", index=False)  # 3.0 and True
+    pl.from_pandas(frame).write_parquet("m.parquet")
+    columns = {"a": Columns(["shop"], ["half", "vip"], 10**6), "b": Columns((), ["shop2"], 10**6)}
+    for file in ("m.csv", "m.parquet"):
+        table = pl.read_csv(file) if file == "m.csv" else pl.read_parquet(file)
+        table = table.with_columns(shop2=pl.col("shop"))
+        table.write_csv("both.csv") if file == "m.csv" else table.write_parquet("both.parquet")
+    text, packed = (
+        streamed_rows(f"both.{end}", columns, "y", store=tmp_path / end)
+        for end in ("csv", "parquet")
+    )
+    frame["shop2"] = frame["shop"]
+    whole = frame.assign(shop2=frame["shop2"].astype("Int64"), vip=frame["vip"].astype(int))
+    for party in columns:
+        own = text.features[party]["categorical"]
+        assert torch.equal(own, packed.features[party]["categorical"])
+        for new in (frame, pandas.read_csv("both.csv"), whole, frame[290:]):
+            rows = torch.tensor(new.index.to_numpy())
+            found = text.transformers[party].transform(new)["categorical"]
+            assert torch.equal(found, own[rows])
+        first = text.transformers[party].transform(frame[295:296])["categorical"]
+        assert torch.equal(first, own[295:296]), "alone, as among others"
+
+
+def test_categories_do_not_depend_on_their_neighbours_in_a_parquet_file():
+    values = [float(i % 5) for i in range(40_000)]
+    values[-1] = 2.5
+    table = pl.DataFrame({"c": values, "p": [-1.0 if i % 3 else 2.5 for i in range(40_000)]})
+    table.write_parquet("f.parquet", row_group_size=10_000)
+    form = Form({"a": Columns(["p"], ["c"], 10**6, scale="none")}, missing=["-1"])
+    numbers, codes, _ = encoded(Path("f.parquet"), form)
+    assert set(codes[3:-1:5, 0].tolist()) == {slow_code(b"3", "c", 10**6)}
+    assert set(numbers[:, 0].tolist()) == {0.0, 2.5}
+    table.write_csv("f.csv")  # -1.0
+    assert encoded(Path("f.csv"), form)[0].tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize("cell", ["007", "-01", "+5", "2.50", "1e3", ".5", "00.0"])
+def test_numbers_do_not_stand_for_numerals_that_are_spelled_in_another_way(cell, tmp_path):
+    Path("z.csv").write_text("y,zip,n\n" + f"0,{cell},5\n1,8000,6.0\n" * 50)
+    data = streamed_rows("z.csv", {"a": Columns((), ["zip", "n"], 1000)}, "y", store="z")
+    encoder = RowEncoder.from_state(data.transformers["a"].state())
+    again = streamed_rows("z.csv", {"a": Columns((), ["zip", "n"], 1000)}, "y", store="z")
+    assert encoder.state() == again.transformers["a"].state()
+    with pytest.raises(DataError, match=r"column 'zip' holds numbers, .* read it as text \(dtype"):
+        encoder.transform({"zip": [7, 8000], "n": [5, 6]})
+    codes = encoder.transform(pl.read_csv("z.csv", schema_overrides={"zip": pl.String}))
+    assert torch.equal(codes["categorical"], data.features["a"]["categorical"].clone())
+    encoder.transform({"zip": np.array([np.nan]), "n": [5]})
+    with pytest.raises(DataError, match="column 'n' holds numbers with a point that are too large"):
+        encoder.transform({"zip": ["5"], "n": [2.0**53]})
+
+
+def test_classes_in_yaml_may_be_true_and_false():
+    given = {"files": ["t.csv"], "label": "y", "parties": {"a": {"numeric": ["x"]}}}
+    section = StreamedConfig(**given, classes=[False, True], missing=[-1, 2.5])
+    assert section.classes == ["False", "True"]
+    assert section.missing == ["-1", "2.5"]
+
+
+def test_labels_are_true_and_false_or_one_and_zero():
+    Path("b.csv").write_text("y,x\n" + "True,1\nfalse,2\n" * 50)
+    for classes in (["False", "True"], ["0", "1"], ["0.0", "1.0"]):
+        data = streamed_rows("b.csv", {"a": Columns(["x"])}, "y", classes=classes, store="b")
+        assert data.labels.tolist() == [1, 0] * 50
+    with pytest.raises(ConfigurationError, match="two or more different texts"):
+        Form({"a": Columns(["x"])}, "y", ["1", "True"])
 
 
 def test_an_exported_part_says_how_rows_are_encoded(tmp_path):

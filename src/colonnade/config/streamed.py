@@ -22,13 +22,15 @@ _Buckets = Annotated[int, Field(ge=2, lt=2**31, strict=True)]
 
 
 def _as_text(value: Any) -> Any:
-    """Return a list in which a whole number is the text that it is written as."""
+    """Return a list in which a number, or true and false, is the text that it is written as."""
     if not isinstance(value, list):
         return value
-    return [str(each) if type(each) is int else each for each in value]
+    return [str(each) if isinstance(each, int | float) else each for each in value]
 
 
-_Texts = Annotated[list[str], BeforeValidator(_as_text, json_schema_input_type=list[str | int])]
+_Texts = Annotated[
+    list[str], BeforeValidator(_as_text, json_schema_input_type=list[str | int | bool])
+]
 
 
 class RowSplitConfig(Section):

@@ -6,9 +6,14 @@ the finaliser of MurmurHash3 (Appleby, 2011), h, and
 
     code = 1 + ((h >> 32) (buckets - 1) >> 32).
 
-Code 0 is a missing one. A number x is sign(x) log(1 + |x|), or x itself; a missing one is 0. A
-quote counts where it begins a cell; within quotes separators and line ends are text, and two quotes
-are one.
+Code 0 is a missing one. The bytes are those of the cell's one form, since 3.0 is 3 where another
+program writes the file: a whole number has no point (3. and 3.0 are 3, and -0 is 0), and True and
+False, in small letters or capitals, are 1 and 0; all else is as it is written. Which columns have
+numerals that no number is written as (007, +5, 2.50, 1e3) is noted: of these, numbers cannot
+stand for the text. Missing cells and labels are compared in that form, too.
+
+A number x is sign(x) log(1 + |x|), or x itself; a missing one is 0. A quote counts where it begins
+a cell; within quotes separators and line ends are text, and two quotes are one.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ __all__ = [
     "SKIPPED",
     "beginning_of_hashes",
     "encode_cells",
+    "one_form",
 ]
 
 SKIPPED, LABEL, NUMBER, LOGARITHM, CATEGORY = range(5)
@@ -137,6 +143,61 @@ def _spelling(text, start, stop, spellings, ends, first, last):  # type: ignore[
     return -1
 
 
+@njit(cache=True)
+def _truth(text, start, stop):  # type: ignore[no-untyped-def]
+    """Return 1 for True and 0 for False, whatever their case, and -1 for all else."""
+    if stop - start == 4:
+        word, value = (116, 114, 117, 101, 0), 1
+    elif stop - start == 5:
+        word, value = (102, 97, 108, 115, 101), 0
+    else:
+        return -1
+    for i in range(stop - start):
+        if (text[start + i] | 32) != word[i]:
+            return -1
+    return value
+
+
+@njit(cache=True)
+def _form(text, start, stop):  # type: ignore[no-untyped-def]
+    """Return where the one form of a numeral starts and stops, and whether no number has it.
+
+    What is no decimal numeral keeps its bounds.
+    """
+    i = first = start + (text[start] == 45 or text[start] == 43)
+    while i < stop and 48 <= text[i] <= 57:
+        i += 1
+    point = i
+    zeros, last = True, np.uint8(0)
+    if i < stop and text[i] == 46:
+        i += 1
+        while i < stop and 48 <= text[i] <= 57:
+            last = text[i]
+            zeros = zeros and last == 48
+            i += 1
+    if point == first and i <= point + 1:
+        return start, stop, False
+    power = i < stop and (text[i] == 101 or text[i] == 69)
+    if power:
+        i += 1
+        if i < stop and (text[i] == 45 or text[i] == 43):
+            i += 1
+        if i == stop:
+            return start, stop, False
+        while i < stop and 48 <= text[i] <= 57:
+            i += 1
+    if i < stop:
+        return start, stop, False
+    odd = power or text[start] == 43 or point == first or (point - first > 1 and text[first] == 48)
+    if zeros and not power and point > first:
+        stop = point
+    elif last == 48:
+        odd = True
+    if text[start] == 45 and stop - start == 2 and text[first] == 48:
+        start = first
+    return start, stop, odd
+
+
 @njit(cache=True, nogil=True)
 def encode_cells(  # type: ignore[no-untyped-def]
     text,
@@ -155,12 +216,14 @@ def encode_cells(  # type: ignore[no-untyped-def]
     numbers,
     codes,
     labels,
+    spelled,
     found,
 ):
     """Encode whole rows until the text or the room for rows ends.
 
     ``found`` becomes: rows, bytes of them, line ends in them, and of the first wrong row what is
     wrong, in which column, how many cells it has, and where in the text the cell starts and stops.
+    ``spelled`` becomes True where a code's column has a numeral that no number is written as.
     """
     columns = len(kinds)
     row, at, lines = 0, 0, 0
@@ -213,20 +276,27 @@ def encode_cells(  # type: ignore[no-untyped-def]
             kind = kinds[cell] if cell < columns else SKIPPED
             if kind != SKIPPED:
                 place = places[cell]
+                odd, first, last, one = False, start, end, source
+                if not empty and (kind in (CATEGORY, LABEL) or missing > 0):
+                    first, last, odd = _form(source, start, end)
+                    held = _truth(source, start, end)
+                    if held >= 0 and kind != NUMBER and kind != LOGARITHM:
+                        scratch[0] = 48 + held  # what was in it has been looked at
+                        first, last, one = 0, 1, scratch
                 gone = empty or (
-                    missing > 0 and _spelling(source, start, end, spellings, ends, 0, missing) >= 0
+                    missing > 0 and _spelling(one, first, last, spellings, ends, 0, missing) >= 0
                 )
                 if kind == CATEGORY:
                     code = np.int32(0)
                     if not gone:
-                        first = start
-                        if endings[cell] > 0 and end - endings[cell] > start:
-                            first = end - endings[cell]
-                        h = _mixed(_hash(source, first, end, begun[cell]))
+                        spelled[place] |= odd
+                        if endings[cell] > 0 and last - endings[cell] > first:
+                            first = last - endings[cell]
+                        h = _mixed(_hash(one, first, last, begun[cell]))
                         code = np.int32(_ONE + (((h >> _32) * (buckets[cell] - _ONE)) >> _32))
                     codes[row, place] = code
                 elif kind == LABEL:
-                    which = _spelling(source, start, end, spellings, ends, missing, len(ends))
+                    which = _spelling(one, first, last, spellings, ends, missing, len(ends))
                     labels[row] = which - missing
                     if which < 0 and problem == 0:
                         problem, column, bad_start, bad_stop = BAD_LABEL, cell, begin, i
@@ -268,3 +338,19 @@ def beginning_of_hashes(column: str) -> int:
     for byte in column.encode() + b"\0":
         h = (h ^ byte) * int(_PRIME) % 2**64
     return h
+
+
+def one_form(cell: str) -> bytes:
+    r"""Return the bytes that a cell of categories or labels is known by.
+
+    >>> [one_form(cell) for cell in ("3.0", "TRUE", "-0", "2.50", "007", "Zürich")]
+    [b'3', b'1', b'0', b'2.50', b'007', b'Z\xc3\xbcrich']
+    """
+    text = np.frombuffer(cell.encode(), dtype=np.uint8)
+    if not len(text):
+        return b""
+    held = _truth(text, 0, len(text))
+    if held >= 0:
+        return b"01"[held : held + 1]
+    start, stop, _ = _form(text, 0, len(text))
+    return text[start:stop].tobytes()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import ConfigurationError
+from colonnade.kernels.cells import one_form
 from colonnade.streamed.columns import Columns
 from colonnade.tables.names import listed
 
@@ -24,7 +25,7 @@ class Form:
     label
         The column of labels; None where rows have none.
     classes
-        How the cells of that column are written, class by class.
+        How the cells of that column are written, class by class; 1, 1.0 and True are one form.
     missing
         How missing cells are written, besides empty ones.
 
@@ -70,7 +71,7 @@ class Form:
                     f"{what} must be a list of texts, as the file writes them, not {given!r}"
                 )
             object.__setattr__(self, what, tuple(given))
-        if len(set(self.classes)) != len(self.classes) or len(self.classes) < 2:
+        if len(set(map(one_form, self.classes))) != len(self.classes) or len(self.classes) < 2:
             raise ConfigurationError(
                 f"classes must be two or more different texts, not {listed(self.classes)}"
             )

@@ -104,7 +104,7 @@ def streamed_rows(
 
     Rows are read block by block, so memory does not grow with the file but for a label's and a row
     number's worth of bytes. The encoded rows are kept in ``store`` and used again as long as the
-    files, by name, size and time, and what is asked for are the same.
+    files, by place, size and time, and what is asked for are the same.
 
     Parameters
     ----------
@@ -161,6 +161,7 @@ def streamed_rows(
     form = Form(dict(parties), label, classes, missing)
     sources = [Source(path, names, separator) for path in paths]
     called = name or paths[0].name
+    seen = [source.seen() for source in sources]
     identity = {
         "data": called,
         "sources": [source.stamp() for source in sources],
@@ -174,6 +175,11 @@ def streamed_rows(
             before = sum(sizes[:at])
             heard = None if told is None else (lambda n, b=before: told(b + n, sum(sizes)))
             yield from source.encoded(form, heard)
+        for source, known in zip(sources, seen, strict=True):
+            if source.seen() != known:
+                raise DataError(
+                    f"{source.path} has changed while it was read; begin again when it is at rest"
+                )
 
     found = stored(place, identity, form) or written(place, identity, form, blocks())
     return rows_in(found, called, split)
@@ -187,12 +193,19 @@ def rows_in(
     Raises
     ------
     DataError
-        If a class does not occur among the training rows.
+        If a class does not occur among the training rows, or the store is damaged.
     """
     form, labels = store.form, store.labels()
     numbers = pl.int_range(store.rows, eager=True)
     train, validation, test = (split or RowSplit()).rows(numbers)
     counts = np.zeros(len(form.classes), dtype=np.int64)
+    for first in range(0, store.rows, _AT_ONCE):
+        some = labels.numpy()[first : first + _AT_ONCE]
+        if some.min() < 0 or some.max() >= len(counts):
+            raise DataError(
+                f"{store.folder} holds a label that is no class, so it is damaged; take it away, "
+                "and it is made anew"
+            )
     for first in range(0, len(train), _AT_ONCE):
         some = labels.numpy()[train[first : first + _AT_ONCE]]
         counts += np.bincount(some, minlength=len(counts))
@@ -209,7 +222,14 @@ def rows_in(
         train=train,
         validation=validation,
         test=test,
-        transformers={party: RowEncoder(party, form.of(party)) for party in form.parties},
+        transformers={
+            party: RowEncoder(
+                party,
+                form.of(party),
+                tuple(name for name in columns.categorical if name in store.spelled),
+            )
+            for party, columns in form.parties.items()
+        },
         folder=store.folder,
         warnings=tuple(warnings),
     )
@@ -228,10 +248,33 @@ def cache_folder(stem: str, made_of: Any, form: Form, store: str | Path | None) 
         What is encoded.
     store
         The folder that was named, if one was.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is a folder that no other can take the place of.
     """
     if store is not None:
-        return Path(store)
+        return _place(store)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     text = json.dumps([made_of, form.as_dict()])
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return cache / "colonnade" / f"{stem.split('.')[0]}-{digest}"
+
+
+def _place(store: str | Path) -> Path:
+    """Return the folder that was named, past any links, if another can be put in its place."""
+    try:
+        folder = Path(store).resolve()
+        kept = folder.exists() and (folder.is_mount() or folder == Path.cwd())
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(
+            f"store cannot be {str(store)[:60]!r}: {reason}; name another folder"
+        ) from error
+    if kept:
+        raise ConfigurationError(
+            f"store cannot be {folder}, a mount point or the folder of this process, since "
+            "encoded rows are put in its place as a whole; name a folder in it"
+        )
+    return folder

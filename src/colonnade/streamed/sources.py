@@ -6,11 +6,12 @@ import csv
 import gzip
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
@@ -73,19 +74,39 @@ class Source:
             raise ConfigurationError(
                 f"separator must be one ASCII character, no quote and no line end, not {one!r}"
             )
-        if not path.exists():
+        try:
+            there, is_file = path.exists(), path.is_file()
+        except (OSError, ValueError) as error:
+            shown = str(path)[:60]
+            raise DataError(
+                f"{shown!r} cannot be read: {getattr(error, 'strerror', None) or error}; name "
+                "another file, or have it made readable"
+            ) from error
+        if not there:
             raise DataError(f"there is no file {path}")
-        if not path.is_file():
+        if not is_file:
             raise DataError(f"{path} is not a file")
 
     def stamp(self) -> dict[str, Any]:
-        """Return by what a file is known that has not changed: its name, size and time."""
+        """Return by what a file is known that has not changed: its place, size and time."""
         status = self.path.stat()
-        stamp = {"file": self.path.name, "bytes": status.st_size, "modified": status.st_mtime_ns}
+        stamp = {
+            "file": str(self.path.resolve()),
+            "bytes": status.st_size,
+            "modified": status.st_mtime_ns,
+        }
         if self.path.suffix.lower() == ".parquet":
             return stamp
         names = None if self._names is None else list(self._names)
         return stamp | {"separator": self._separator, "names": names}
+
+    def seen(self) -> tuple[Any, ...] | None:
+        """Return what a file has not that was written meanwhile; None where none is there."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def encoded(self, form: Form, told: Callable[[int], None] | None = None) -> Iterator[Encoded]:
         """Yield the rows, some at a time; the arrays of one are written over by the next.
@@ -108,6 +129,10 @@ class Source:
         try:
             with self.path.open("rb") as raw:
                 yield from self._of_text(raw, form, told)
+        except PermissionError as error:
+            raise DataError(
+                f"{self.path} cannot be read: {error.strerror}; have it made readable"
+            ) from error
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(
                 f"{self.path} cannot be read to its end: {_line(error)}; "
@@ -148,7 +173,9 @@ class Source:
                 told(self.path.stat().st_size * done // table.height)
 
 
-def encoded_frame(frame: pl.DataFrame, form: Form, where: str, row: int = 0) -> Iterator[Encoded]:
+def encoded_frame(
+    frame: pl.DataFrame, form: Form, where: str, row: int = 0, spelled: Collection[str] = ()
+) -> Iterator[Encoded]:
     """Yield the rows of a frame, encoded as those of a text file with the same cells.
 
     Parameters
@@ -159,28 +186,61 @@ def encoded_frame(frame: pl.DataFrame, form: Form, where: str, row: int = 0) -> 
         What is encoded.
     where, row
         What messages call the frame, and its first row.
+    spelled
+        Columns of categories whose codes are of numerals like 007, as no number is written.
 
     Raises
     ------
     DataError
-        If a column holds neither text nor numbers, or a cell cannot be encoded.
+        If a column holds neither text nor numbers, or numbers where it has to be text, or a cell
+        cannot be encoded.
     """
+    codes = [name for columns in form.parties.values() for name in columns.categorical]
+    for name in codes:
+        _check_exact(frame[name], name, where, name in spelled)
     chosen = frame.select(_as_text(frame[name], name, where) for name in form.columns)
     written = BytesIO()
     chosen.write_csv(written, separator=_TEXT, include_header=False, quote_style="always")
     written.seek(0)
     place = Place(where, row)
-    yield from encoded_text(written.readinto, form, chosen.columns, _TEXT, place)
+    text = np.array([not frame[name].dtype.is_numeric() for name in codes], dtype=np.bool_)
+    for block in encoded_text(written.readinto, form, chosen.columns, _TEXT, place):
+        yield block._replace(spelled=block.spelled & text)
+
+
+def _check_exact(values: pl.Series, name: str, where: str, spelled: bool) -> None:
+    """Raise unless numbers that are categories are all that the text of the cells says."""
+    dtype = values.dtype
+    if not dtype.is_numeric():
+        return
+    if dtype.is_float():
+        values = values.fill_nan(None)
+        lost = values.abs() >= (2**24 if dtype == pl.Float32 else 2**53)
+        if bool(lost.any()):
+            raise DataError(
+                f"{where}: column {name!r} holds numbers with a point that are too large for "
+                "their last digits to be exact; read it as text (dtype=str)"
+            )
+    if spelled and values.null_count() < len(values):
+        raise DataError(
+            f"{where}: column {name!r} holds numbers, and among the rows that were encoded are "
+            "texts like 007, 2.50 or 1e3, which as numbers would be others; read it as text "
+            "(dtype=str)"
+        )
 
 
 def _as_text(values: pl.Series, name: str, where: str) -> pl.Series:
-    """Return cells as a text file has them: whole numbers without a point, missing ones empty."""
+    """Return cells as a text file has them: whole numbers without a point, missing ones empty.
+
+    Cell by cell: how one is written does not depend on what else is in the column.
+    """
     dtype = values.dtype
     if dtype.is_float():
-        values = values.cast(pl.Float64).fill_nan(None)
+        values = values.fill_nan(None)
         whole = values.cast(pl.Int64, strict=False)
-        if whole.null_count() == values.null_count() and bool((whole == values).all()):
-            values = whole  # what pandas makes of whole numbers beside missing ones
+        is_whole = (whole == values).fill_null(False)
+        # What pandas makes of whole numbers beside missing ones.
+        values = whole.cast(pl.String).zip_with(is_whole, values.cast(pl.String))
     elif dtype in (pl.Categorical, pl.Enum):
         values = values.cast(pl.String)
     elif dtype == pl.Boolean:
@@ -194,6 +254,16 @@ def _as_text(values: pl.Series, name: str, where: str) -> pl.Series:
 
 
 def _names_in(path: Path, line: bytes, separator: str) -> list[str]:
+    if b"\r" in line.rstrip(b"\r\n") or (line.endswith(b"\r")):
+        raise DataError(
+            f"the lines of {path} end with CR alone, as on old Macs; save the file with line ends "
+            "LF or CRLF"
+        )
+    if line and not line.rstrip(b"\r\n"):
+        raise DataError(
+            f"the first line of {path} is empty; expected the names of columns: take the line out, "
+            "or say in names what they are called"
+        )
     if len(line) >= _LONGEST:
         raise DataError(
             f"the first line of {path} goes on for more than {_LONGEST:,} bytes, so it is no line "

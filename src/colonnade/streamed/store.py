@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -36,10 +35,10 @@ if sys.platform != "win32":
 __all__ = ["Store", "stored", "written"]
 
 _MANIFEST = "manifest.json"
-_FORMAT = 1
+_FORMAT = 2  # 1 hashed 3.0 as it is written
 _LABELS = "labels.i64"
-_WRITING = ".writing"
-_LONGEST = 2**20  # bytes of a manifest
+_WRITING, _REPLACED = ".writing", ".replaced"
+_LONGEST = 2**26  # bytes of a manifest
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,18 @@ class Store:
         How many rows there are.
     form
         What of each is encoded.
+    spelled
+        Columns of categories with numerals like 007, for which numbers cannot stand.
+    arrays
+        All arrays, by the names of their files. They are mapped together, so they stay those of
+        one store when another one takes its place.
     """
 
     folder: Path
     rows: int
     form: Form
+    spelled: tuple[str, ...]
+    arrays: Mapping[str, Tensor]
 
     def features(self) -> dict[str, dict[str, Tensor]]:
         """Return each organisation's features: "numeric", "categorical", or both.
@@ -66,24 +72,13 @@ class Store:
         They are read-only: a model that writes into its whole table ends the process.
         """
         return {
-            party: {
-                kind: self._mapped(name, dtype, width)
-                for kind, name, dtype, width in _files_of(self.form, party)
-            }
+            party: {kind: self.arrays[name] for kind, name, _, _ in _files_of(self.form, party)}
             for party in self.form.parties
         }
 
     def labels(self) -> Tensor:
         """Return the labels."""
-        return self._mapped(_LABELS, "<i8", 0)
-
-    def _mapped(self, name: str, dtype: str, width: int) -> Tensor:
-        shape = (self.rows, width) if width else (self.rows,)
-        values = np.memmap(self.folder / name, dtype=dtype, mode="r", shape=shape)
-        with warnings.catch_warnings():
-            # A mapping that could be written to would count as memory that is in use.
-            warnings.filterwarnings("ignore", message=".*not writable")
-            return torch.from_numpy(values)
+        return self.arrays[_LABELS]
 
 
 def stored(folder: Path, identity: Mapping[str, Any], form: Form) -> Store | None:
@@ -97,15 +92,47 @@ def stored(folder: Path, identity: Mapping[str, Any], form: Form) -> Store | Non
     manifest = _manifest(folder)
     if manifest is None or manifest.get("format") != _FORMAT:
         return None
-    rows = manifest.get("rows")
+    rows, spelled = manifest.get("rows"), manifest.get("spelled")
     same = manifest.get("identity") == json.loads(json.dumps(identity))
-    if not same or not isinstance(rows, int) or rows < 1:
+    if not same or not isinstance(rows, int) or rows < 1 or not isinstance(spelled, list):
         return None
-    for name, size in _sizes(form, rows).items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != size:
+    try:
+        before = _told_apart(folder)
+        if _manifest(folder) != manifest:
             return None
-    return Store(folder, rows, form)
+        for name, size in _sizes(form, rows).items():
+            if (folder / name).stat().st_size != size:
+                return None
+        store = Store(folder, rows, form, tuple(spelled), _mapped(folder, form, rows))
+        if _told_apart(folder) != before:
+            return None
+    except (OSError, ValueError):
+        return None  # an array is missing, or another store has taken the place of this one
+    _sweep(folder)
+    return store
+
+
+def _told_apart(folder: Path) -> tuple[int, int]:
+    """Return what another store in the same place does not have."""
+    status = (folder / _MANIFEST).stat()
+    return status.st_ino, status.st_mtime_ns
+
+
+def _mapped(folder: Path, form: Form, rows: int) -> dict[str, Tensor]:
+    """Map every array of a folder into memory, by the names of their files."""
+    kinds = {_LABELS: ("<i8", (rows,))} | {
+        name: (dtype, (rows, width))
+        for party in form.parties
+        for _, name, dtype, width in _files_of(form, party)
+    }
+    arrays = {}
+    with warnings.catch_warnings():
+        # A mapping that could be written to would count as memory that is in use.
+        warnings.filterwarnings("ignore", message=".*not writable")
+        for name, (dtype, shape) in kinds.items():
+            values = np.memmap(folder / name, dtype=dtype, mode="r", shape=shape)
+            arrays[name] = torch.from_numpy(values)
+    return arrays
 
 
 def written(
@@ -137,34 +164,40 @@ def written(
             done = stored(folder, identity, form)
             if done is not None:
                 return done
-            rows = _write_rows(work, form, blocks)
+            rows, spelled = _write_rows(work, form, blocks)
+            first = next(iter(identity), "by")
             manifest = {
-                **identity,
+                first: identity.get(first),
                 "by": SIGNATURE,
                 "format": _FORMAT,
                 "rows": rows,
                 "identity": identity,
+                "spelled": spelled,
                 "files": _sizes(form, rows),
             }
             with (work / _MANIFEST).open("w", encoding="utf-8") as file:
                 file.write(json.dumps(manifest, indent=1) + "\n")
                 _flush(file)
+            store = Store(folder, rows, form, tuple(spelled), _mapped(work, form, rows))
             _put(work, folder)
     except OSError as error:
         raise ConfigurationError(
             f"{folder}, where the encoded rows go, cannot be written: {error.strerror or error}; "
             "name another place in store"
         ) from error
-    return Store(folder, rows, form)
+    return store
 
 
-def _write_rows(work: Path, form: Form, blocks: Iterable[Encoded]) -> int:
-    """Write the arrays, each a file, and return how many rows there are."""
+def _write_rows(work: Path, form: Form, blocks: Iterable[Encoded]) -> tuple[int, list[str]]:
+    """Write the arrays, each a file; return how many rows there are, and which are spelled."""
     rows = 0
+    names = [name for columns in form.parties.values() for name in columns.categorical]
+    spelled = np.zeros(len(names), dtype=np.bool_)
     files = {name: (work / name).open("wb") for name in _sizes(form, 0)}
     try:
         for block in blocks:
             rows += len(block.labels)
+            spelled |= block.spelled
             for party in form.parties:
                 own = {"numeric": form.numbers(party), "categorical": form.codes(party)}
                 values = {"numeric": block.numbers, "categorical": block.codes}
@@ -179,7 +212,7 @@ def _write_rows(work: Path, form: Form, blocks: Iterable[Encoded]) -> int:
             file.close()
     if rows == 0:
         raise DataError("there is no row to encode; the files have none")
-    return rows
+    return rows, [name for name, noted in zip(names, spelled, strict=True) if noted]
 
 
 @contextmanager
@@ -189,25 +222,60 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     work = folder.with_name(folder.name + _WRITING)
     while True:
         work.mkdir(exist_ok=True)
-        lock = os.open(work, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # waits for another writer to be done
-            ours = work.exists() and os.fstat(lock).st_ino == work.stat().st_ino
-        except BaseException:
-            os.close(lock)
-            raise
-        if ours:
-            break
-        os.close(lock)
-    try:
-        _empty(work)
-        yield work
-    finally:
-        # After success there is none of this name any more, or that of the next writer.
-        if work.exists() and os.fstat(lock).st_ino == work.stat().st_ino:
+        with _locked(work, wait=True) as ours:
+            if not ours:
+                continue
             _empty(work)
-            work.rmdir()
+            try:
+                yield work
+            finally:
+                # After success there is none of this name any more, or that of the next writer.
+                if ours():
+                    _empty(work)
+                    work.rmdir()
+            return
+
+
+@contextmanager
+def _locked(work: Path, wait: bool) -> Iterator[Callable[[], bool] | None]:
+    """Keep others away from a folder; give what says whether it is in place, None if it is not.
+
+    None, too, if another holds it and it is not to be waited for. Without locks, as on Windows,
+    whoever comes last is the writer.
+    """
+    if sys.platform == "win32":
+        yield work.exists
+        return
+    lock = os.open(work, os.O_RDONLY)
+
+    def ours() -> bool:
+        try:
+            return os.fstat(lock).st_ino == work.stat().st_ino
+        except FileNotFoundError:
+            return False
+
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+            return
+        except OSError:
+            pass  # a file system without locks
+        yield ours if ours() else None
+    finally:
         os.close(lock)
+
+
+def _sweep(folder: Path) -> None:
+    """Take away what an interrupted writer left beside a whole store, unless one is at work."""
+    work = folder.with_name(folder.name + _WRITING)
+    with suppress(OSError, ConfigurationError):
+        if work.exists():
+            with _locked(work, wait=False) as ours:
+                if ours:
+                    _empty(work)
+                    work.rmdir()
 
 
 def _empty(work: Path) -> None:
@@ -222,18 +290,29 @@ def _empty(work: Path) -> None:
 
 
 def _put(work: Path, folder: Path) -> None:
-    """Rename a finished store to its place; the store that is there goes away first."""
+    """Rename a finished store to its place; the store that is there goes away.
+
+    At every moment there is one whole store or none, for those who look.
+    """
+    gone = folder.with_name(folder.name + _REPLACED)
     if folder.exists():
         old = _manifest(folder) or {}
-        known = {_MANIFEST, *old.get("files", {})}
+        files = old.get("files")
+        known = {_MANIFEST, *(files if isinstance(files, dict) else {})}
         strange = sorted(file.name for file in folder.iterdir() if file.name not in known)
         if strange:
             raise ConfigurationError(
                 f"{folder} holds {strange[0]!r} beside a store that is to be replaced; "
                 "move it away, or name another place in store"
             )
-        shutil.rmtree(folder)
+        if gone.exists():
+            _empty(gone)
+            gone.rmdir()
+        folder.rename(gone)
     work.rename(folder)
+    if gone.exists():
+        _empty(gone)
+        gone.rmdir()
     if hasattr(os, "O_DIRECTORY"):
         parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
         os.fsync(parent)
@@ -242,17 +321,34 @@ def _put(work: Path, folder: Path) -> None:
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
     """Return what the manifest of a store says; None where there is nothing, or nothing whole."""
-    if not folder.exists():
-        return None
-    if folder.is_dir() and not any(folder.iterdir()):
-        return None
-    try:
-        with (folder / _MANIFEST).open("rb") as file:
-            manifest = json.loads(file.read(_LONGEST))
+    while True:
+        try:
+            inside = {file.name for file in folder.iterdir()}
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            if folder.exists():
+                break
+            return None  # it is the parent that is none, which a writer says
+        except OSError as error:
+            raise ConfigurationError(
+                f"{folder}, where the encoded rows are, cannot be read: {error.strerror}; name "
+                "another place in store, or have it made readable"
+            ) from error
+        if not inside:
+            return None
+        if _MANIFEST not in inside:
+            break
+        try:
+            with (folder / _MANIFEST).open("rb") as file:
+                manifest = json.loads(file.read(_LONGEST))
+        except FileNotFoundError:
+            continue  # another store takes the place of this one
+        except (OSError, ValueError, RecursionError):
+            break
         if isinstance(manifest, dict) and str(manifest.get("by")).startswith(MARK):
             return manifest
-    except (OSError, ValueError):
-        pass
+        break
     raise ConfigurationError(
         f"{folder} is there already and holds no rows that Colonnade encoded; name another place "
         "in store, or move it away"

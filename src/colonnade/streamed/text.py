@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from colonnade.kernels.cells import (
     SKIPPED,
     beginning_of_hashes,
     encode_cells,
+    one_form,
 )
 from colonnade.streamed.form import Form
 from colonnade.tables.names import check_named_once, check_present, listed
@@ -31,6 +33,7 @@ BLOCK = 2**22
 """Bytes of text that are looked at together; a row is shorter."""
 
 _ROWS = 2**15
+_PIECE = 2**16  # bytes that are decoded together
 _SHOWN = 40  # bytes of a wrong cell in a message
 
 
@@ -43,6 +46,8 @@ class Encoded(NamedTuple):
     numbers: NDArray[np.float32]
     codes: NDArray[np.int32]
     labels: NDArray[np.int64]
+    spelled: NDArray[np.bool_]
+    """Of each column of codes, whether a numeral like 007 was there, as no number is written."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,8 @@ def encoded_text(
     Raises
     ------
     DataError
-        If a row has another number of cells than there are columns, or a cell is not what its
-        column holds.
+        If a row has another number of cells than there are columns or is not UTF-8, or a cell is
+        not what its column holds.
     """
     plan = _Plan(form, header)
     text, scratch = np.empty(block, dtype=np.uint8), np.empty(block, dtype=np.uint8)
@@ -102,8 +107,17 @@ def encoded_text(
         while True:
             found = plan.encode(text[begin:], filled - begin, at_end, ord(separator), scratch)
             count, consumed, ends = int(found[0]), int(found[1]), int(found[2])
+            wrong = _not_utf8(view[begin : begin + consumed])
+            if wrong is not None:
+                plan.encode(text[begin:], wrong, False, ord(separator), scratch)
+                raise DataError(
+                    f"{place.of(rows + int(found[0]), lines + int(found[2]))} is not written in "
+                    "UTF-8; save the file as UTF-8 (in a spreadsheet: CSV UTF-8)"
+                )
             if count:
-                yield Encoded(plan.numbers[:count], plan.codes[:count], plan.labels[:count])
+                yield Encoded(
+                    plan.numbers[:count], plan.codes[:count], plan.labels[:count], plan.spelled
+                )
             rows, lines, begin = rows + count, lines + ends, begin + consumed
             if found[3]:
                 cell = text[begin - consumed :][found[6] : found[7]].tobytes()
@@ -117,6 +131,18 @@ def encoded_text(
                 f"{place.of(rows, lines)} goes on for more than {block:,} bytes; a quote or a line "
                 "end is missing in it, or this is no separated text"
             )
+
+
+def _not_utf8(text: memoryview) -> int | None:
+    """Return where whole rows are not UTF-8, None if they are; a piece at a time, for memory."""
+    decoder, first = getincrementaldecoder("utf-8")(), 0
+    try:
+        for first in range(0, len(text), _PIECE):
+            held = len(decoder.getstate()[0])
+            decoder.decode(text[first : first + _PIECE], first + _PIECE >= len(text))
+    except UnicodeDecodeError as error:
+        return max(0, first - held + error.start)
+    return None
 
 
 class _Plan:
@@ -142,13 +168,14 @@ class _Plan:
                 self._endings[at[name]] = columns.endings.get(name, 0)
         if form.label is not None:
             self._kinds[at[form.label]] = LABEL
-        spellings = [text.encode() for text in (*form.missing, *form.classes)]
+        spellings = [one_form(text) for text in (*form.missing, *form.classes)]
         self._spellings = np.frombuffer(b"".join(spellings), dtype=np.uint8)
         self._ends = np.cumsum([len(each) for each in spellings], dtype=np.int64)
         self._missing = len(form.missing)
         self.numbers = np.zeros((_ROWS, numbers), dtype=np.float32)
         self.codes = np.zeros((_ROWS, codes), dtype=np.int32)
         self.labels = np.zeros(_ROWS, dtype=np.int64)
+        self.spelled = np.zeros(codes, dtype=np.bool_)
         self._found = np.zeros(8, dtype=np.int64)
 
     def encode(
@@ -172,6 +199,7 @@ class _Plan:
             self.numbers,
             self.codes,
             self.labels,
+            self.spelled,
             self._found,
         )
         return self._found
@@ -210,4 +238,7 @@ def check_header(where: str, form: Form, header: Sequence[str]) -> None:
     try:
         check_present(where, form.columns, header)
     except DataError as error:
-        raise DataError(f"{error}; of {len(header)}, the first are {listed(header)}") from None
+        others = [mark for mark in ";\t|," if len(header) == 1 and mark in header[0]]
+        hint = f"; name what is between cells in separator: {others[0]!r}?" if others else ""
+        shown = f"of {len(header)}, the first are {listed(header)}"
+        raise DataError(f"{error}; {shown}{hint}") from None

@@ -17,7 +17,7 @@ from colonnade.tables.frames import as_frame
 
 __all__ = ["RowEncoder"]
 
-_ENCODER, _VERSION = "rows", 1
+_ENCODER, _VERSION = "rows", 2
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class RowEncoder:
         The organisation.
     form
         The form of its rows, without labels.
+    spelled
+        Its columns of categories with numerals like 007, for which numbers cannot stand.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class RowEncoder:
 
     party: str
     form: Form
+    spelled: tuple[str, ...] = ()
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -68,15 +71,16 @@ class RowEncoder:
         where = f"the table of {self.party!r}"
         blocks = [
             (torch.from_numpy(block.numbers.copy()), torch.from_numpy(block.codes.copy()))
-            for block in encoded_frame(rows, self.form, where)
+            for block in encoded_frame(rows, self.form, where, spelled=self.spelled)
         ]
         numbers, codes = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         features = {"numeric": numbers, "categorical": codes}
         return {name: values for name, values in features.items() if values.shape[1]}
 
     def state(self) -> dict[str, Any]:
-        """Return all that it knows, as JSON values: nothing is learned of any row."""
-        return {"encoder": _ENCODER, "version": _VERSION} | self.form.as_dict()
+        """Return all that it knows, as JSON values: of the rows, how numerals are written."""
+        state = {"encoder": _ENCODER, "version": _VERSION, "spelled": list(self.spelled)}
+        return state | self.form.as_dict()
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RowEncoder:
@@ -101,9 +105,10 @@ class RowEncoder:
             buckets = dict(zip(own["categorical"], own["buckets"], strict=True))
             columns = Columns(**(own | {"buckets": buckets}))
             form = Form({str(party): columns}, None, state["classes"], state["missing"])
+            spelled = tuple(map(str, state["spelled"]))
         except (KeyError, TypeError, ValueError, AttributeError, InvalidInput) as error:
             raise DataError(
                 f"this is not the state of an encoder of rows: {error}; use what "
                 "RowEncoder.state() returned"
             ) from error
-        return cls(str(party), form)
+        return cls(str(party), form, spelled)
