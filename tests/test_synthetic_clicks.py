@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from colonnade.cli import app
@@ -24,6 +25,8 @@ from colonnade.datasets import (
 )
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
+from colonnade.reports.pictures import draw_run
+from colonnade.reports.tables import comparison_table
 from colonnade.streams import StreamKey
 from colonnade.tables import LastRows
 
@@ -320,7 +323,7 @@ def test_the_command_writes_a_file_with_a_name_that_says_so():
 # From a configuration
 
 
-def test_a_run_on_made_up_clicks_from_yaml(tmp_path):
+def test_a_run_on_made_up_clicks_from_yaml(tmp_path, monkeypatch):
     Path("run.yaml").write_text(
         """
 data: {name: synthetic_clicks, rows: 3000, buckets: 500, store: made}
@@ -334,6 +337,12 @@ training: {epochs: 2, batch_size: 256}
     run = config.train()
     assert run.summary["parties"] == ["categories", "shop"]
     assert any("clicks (synthetic)" in warning for warning in run.summary["warnings"])
+    told = "the data are clicks (synthetic): they tell nothing of real clicks"
+    assert told in str(comparison_table({"one": run, "other": run}).caption)
+    titles = []
+    monkeypatch.setattr(Figure, "suptitle", lambda figure, text, **how: titles.append(text))
+    draw_run(run, tmp_path / "run.png")
+    assert titles == [f"{run.summary['method']}, 2 parties\n{told}"]
     assert run.summary["completed"]
     assert parse_config(config.as_dict()).data == config.data
     alone = config.without("categories", 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from colonnade.runs import Run
 
-__all__ = ["by_metric", "is_classifier"]
+__all__ = ["by_metric", "data_notes", "is_classifier"]
 
 
 _OF_CLASSES = {"accuracy", "auc", "f1", "log_loss", "macro_f1"}
@@ -27,3 +27,9 @@ def is_classifier(run: Run) -> bool:
     """Return whether a run is known to learn classes, so that its losses are in nats."""
     metrics = {c.removeprefix("validation_").removeprefix("test_") for c in run.history.columns}
     return bool(metrics & _OF_CLASSES) or any(name.startswith("top_") for name in metrics)
+
+
+def data_notes(runs: Mapping[str, Run]) -> list[str]:
+    """Return what runs warn of their data, as that they are synthetic, each once."""
+    said = [text for run in runs.values() for text in run.summary.get("warnings", ())]
+    return list(dict.fromkeys(text for text in said if text.startswith("the data are ")))

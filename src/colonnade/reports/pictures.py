@@ -10,7 +10,7 @@ import polars as pl
 
 from colonnade.outputs import PICTURE, SIGNATURE, check_output
 from colonnade.reports.canvas import canvas
-from colonnade.reports.groups import by_metric, is_classifier
+from colonnade.reports.groups import by_metric, data_notes, is_classifier
 from colonnade.reports.palette import GRID, colour, turn
 from colonnade.reports.words import broken, quantity
 from colonnade.runs import Run
@@ -53,7 +53,7 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
         _draw_group(axes[2 * number : 2 * number + 2], metric, group, list(runs))
     if len(runs) > 1:
         _draw_legend(figure, list(runs))
-    figure.suptitle(title, fontsize=12)
+    figure.suptitle("\n".join([title, *data_notes(runs)]), fontsize=12)
     figure.savefig(path, format="png", metadata={"Comment": SIGNATURE})
 
 

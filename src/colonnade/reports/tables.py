@@ -12,7 +12,7 @@ from rich.table import Table
 from colonnade.disclosures import HELD_OUT
 from colonnade.errors import ConfigurationError
 from colonnade.local_reports import local_reports
-from colonnade.reports.groups import by_metric
+from colonnade.reports.groups import by_metric, data_notes
 from colonnade.reports.targets import Target, check_target, target_of
 from colonnade.reports.words import words
 from colonnade.runs import Run
@@ -111,7 +111,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             *share,
             human_seconds(s["seconds_training"]) + star,
         )
-    notes = [*besides_notes(runs), *held_out_notes(runs)]
+    notes = [*data_notes(runs), *besides_notes(runs), *held_out_notes(runs)]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
         notes.append(_REAL)
     if notes:
