@@ -406,7 +406,7 @@ def test_logs_from_yaml_and_where_files_are_looked_for(tmp_path, monkeypatch):
         ({"name": "criteo", "split": {"validation": 0.6, "test": 0.5}}, r"data.split"),
         ({"name": "streamed", "files": [], "label": "y", "parties": {}}, r"data.files"),
         (
-            {"name": "streamed", "files": ["a"], "label": "y", "classes": [True, False],
+            {"name": "streamed", "files": ["a"], "label": "y", "classes": [[1], 2],
              "parties": {"a": {"numeric": ["x"]}}},
             r"data.classes",
         ),
