@@ -75,6 +75,10 @@ class _Clicks(_OnDisk):
         defaults.BUCKETS, description="codes of each column of categories, or by its name"
     )
 
+    def _encoding(self) -> dict[str, Any]:
+        """Return what the loaders of all logs take."""
+        return {"buckets": self.buckets, "split": self.split.build(), "store": self.store}
+
 
 class CriteoConfig(_Clicks):
     """Criteo's clicks: 26 columns of categories, and 13 of counts."""
@@ -85,13 +89,7 @@ class CriteoConfig(_Clicks):
     )
 
     def _load(self) -> StreamedRows:
-        return criteo(
-            self.folder,
-            files=self.files,
-            buckets=self.buckets,
-            split=self.split.build(),
-            store=self.store,
-        )
+        return criteo(self.folder, files=self.files, **self._encoding())
 
 
 class AvazuConfig(_Clicks):
@@ -101,13 +99,7 @@ class AvazuConfig(_Clicks):
     files: list[str] | None = Field(None, description="in the folder; by default `train.csv`")
 
     def _load(self) -> StreamedRows:
-        return avazu(
-            self.folder,
-            files=self.files,
-            buckets=self.buckets,
-            split=self.split.build(),
-            store=self.store,
-        )
+        return avazu(self.folder, files=self.files, **self._encoding())
 
 
 class SyntheticClicksConfig(_Clicks):
@@ -123,9 +115,7 @@ class SyntheticClicksConfig(_Clicks):
             rows=self.rows,
             seed=self.seed,
             like=self.like,
-            buckets=self.buckets,
-            split=self.split.build(),
-            store=self.store,
+            **self._encoding(),
         )
 
 
@@ -137,6 +127,7 @@ class ColumnsConfig(Section):
     buckets: _Buckets | dict[str, _Buckets] = Field(
         defaults.BUCKETS, description="codes of each column of categories, or by its name"
     )
+
     scale: Literal["log", "none"] = Field(
         "log", description="a number x becomes its sign times log(1 + abs(x)), or stays as it is"
     )
