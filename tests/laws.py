@@ -28,7 +28,8 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models defaults",
-    "codecs surrogates links flows labelling disclosures layout metrics organisations",
+    "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
+    "privacy",
     "batches ledger checkpoints journals departures channels costs delays descriptions tables",
     "local_updates stragglers training uplinks evaluation agreement",
     "roles",
@@ -78,9 +79,18 @@ PURE = {
 """What those rooms may import besides Colonnade itself: nothing there knows of a world."""
 
 CHANCE = {
+    "colonnade.secure.secrets": "root secrets; all else that is secret is derived from one",
     "colonnade.surrogates.disk": "a mark tells two files of a table apart; no result depends on it",
 }
 """Modules below the drivers that may ask the operating system for random bytes."""
+
+SECRET = {"secure", "privacy"}
+"""Rooms where everything that is drawn is secret."""
+
+ROOTS = {
+    "colonnade.federation": "gives every organisation of a federation its root",
+}
+"""Modules outside of these rooms that make root secrets."""
 
 _WORLD = {
     *("asyncio", "concurrent", "ftplib", "http", "httpx", "multiprocessing", "requests", "sched"),
@@ -315,13 +325,32 @@ def hidden_chance(module: Module) -> list[str]:
     """
     if not module.below_drivers or module.name in CHANCE:
         return []
-    found = module.uses(_CHANCE | _SEEDS)
+    chance = _CHANCE - {"cryptography"} if module.room == "secure" else _CHANCE
+    found = module.uses(chance | _SEEDS)
     for name, call in module.calls:
         given = {keyword.arg for keyword in call.keywords}
         draws = name in _DRAWS or name.split(".")[-1] in _DRAWING_METHODS
         if draws and "generator" not in given and not name.startswith("torch.nn.init."):
             found.append(f"{name} without generator=")
     return found
+
+
+def mixes_seed_and_secrets(module: Module) -> list[str]:
+    """What is secret is drawn from a root secret, and never from the seed that all know.
+
+    The rooms of secrets see no public stream, and only they make a keystream of a key: everybody
+    else asks ``Secrets`` for one, which derives it from a root. Who makes ``Secrets`` is on a list.
+    """
+    if module.room in SECRET:
+        return module.uses({"colonnade.streams", "colonnade.kernels.philox", *_DRAWS})
+    makers = {f"colonnade.secure.{name}" for name in ("Keystream", "keystream.Keystream")}
+    if module.name not in ROOTS:
+        makers |= {f"colonnade.secure.{name}" for name in ("Secrets", "secrets.Secrets")}
+    return [
+        f"{ast.unparse(call.func)}: ask the organisation's Secrets"
+        for name, call in module.calls
+        if any(start in makers for start in _starts(name))
+    ]
 
 
 def touches_files(module: Module) -> list[str]:

@@ -36,6 +36,7 @@ LAWS = [
     laws.hidden_imports,
     laws.reaches_the_world,
     laws.hidden_chance,
+    laws.mixes_seed_and_secrets,
     laws.touches_files,
     laws.data_becomes_code,
     laws.imports_beyond_its_needs,
@@ -130,6 +131,16 @@ PLANTED = {
         (ROLE, "import torch as t\nt.rand(3)"),
         (ROLE, "from torch import randn\nrandn(3)"),
         (ROLE, "def f(x):\n    x.normal_()"),
+        (ROLE, "from cryptography.hazmat.primitives import hashes"),
+        ("colonnade.secure.planted", "import os\nos.urandom(8)"),
+    ],
+    laws.mixes_seed_and_secrets: [
+        ("colonnade.secure.planted", "from colonnade.streams import StreamKey"),
+        ("colonnade.privacy.planted", "from colonnade.kernels.philox import uniform_words"),
+        ("colonnade.privacy.planted", "import torch\ndef f(g):\n    torch.randn(3, generator=g)"),
+        (ROLE, "from colonnade.secure import Keystream\nKeystream(bytes(16))"),
+        (ROLE, "from colonnade.secure import Secrets\nSecrets.seeded(7, 'bank')"),
+        (ROLE, "from colonnade.secure.secrets import Secrets as S\nS(bytes(32))"),
     ],
     laws.touches_files: [
         (ROLE, "open('x')"),
@@ -258,6 +269,13 @@ KEPT = {
         (ROLE, "import uuid\nuuid.UUID"),
         ("colonnade.models.planted", "from torch import nn\nnn.init.normal_(1)"),
         (ROLE, "def f(uuid, random):\n    return uuid + random.choice"),
+        ("colonnade.secure.planted", "from cryptography.hazmat.primitives import hashes"),
+        ("colonnade.secure.secrets", "import secrets\nsecrets.token_bytes(8)"),
+    ],
+    laws.mixes_seed_and_secrets: [
+        ("colonnade.secure.planted", "from colonnade.secure.secrets import Secrets\nSecrets(b'')"),
+        ("colonnade.federation", "from colonnade.secure import Secrets\nSecrets.system()"),
+        (ROLE, "def f(secrets):\n    return secrets.keystream('noise', 3)"),
     ],
     laws.touches_files: [
         ("colonnade.tables.stored", "from pathlib import Path\nPath('x').open()"),

@@ -1,0 +1,90 @@
+"""An organisation's secrets: everything that it draws in private comes from one root.
+
+A root secret is 32 bytes from the operating system's random source. Keys, masks and noise are
+derived from it by HKDF (RFC 5869), each with what it is *for*: purpose, round, part, and the
+*incarnation*, a number that grows at every start and resume (see ``journals``). So a run that goes
+back to a checkpoint and repeats rounds draws anew, and no mask or noise is ever used twice; and
+yet, where root and incarnation are the same, as when a run is replayed, every bit is.
+
+In a run that is *declared a simulation* the roots of all come from its seed: it repeats to the bit,
+and protects nothing from who knows the seed. Its summary says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from colonnade.errors import LocalProtocolError
+from colonnade.secure.keystream import KEY_BYTES, Keystream
+
+__all__ = ["ROOT_BYTES", "Secrets"]
+
+ROOT_BYTES = 32
+
+
+class Secrets:
+    """What one organisation draws from in private.
+
+    Parameters
+    ----------
+    root
+        Its root secret, 32 bytes.
+
+    Examples
+    --------
+    >>> secrets = Secrets.seeded(7, "bank")
+    >>> secrets.begin(incarnation=0)
+    >>> first = secrets.key("mask", round=3)
+    >>> secrets.begin(incarnation=1)  # it was resumed
+    >>> secrets.key("mask", round=3) == first
+    False
+    """
+
+    def __init__(self, root: bytes) -> None:
+        if len(root) != ROOT_BYTES:
+            raise LocalProtocolError(f"a root secret has {ROOT_BYTES} bytes, not {len(root)}")
+        self._root = root
+        self._incarnation: int | None = None
+
+    @classmethod
+    def system(cls) -> Secrets:
+        """Return secrets from the operating system's random source."""
+        return cls(secrets.token_bytes(ROOT_BYTES))
+
+    @classmethod
+    def seeded(cls, seed: int, name: str) -> Secrets:
+        """Return the secrets of ``name`` in a run that is declared a simulation."""
+        return cls(_derived(struct.pack("<q", seed), f"simulation/{name}".encode(), ROOT_BYTES))
+
+    def begin(self, incarnation: int) -> None:
+        """Draw from now on under an incarnation number, which was never given before."""
+        self._incarnation = incarnation
+
+    def key(self, purpose: str, round: int = 0, part: int = 0, size: int = KEY_BYTES) -> bytes:
+        """Return the key for one thing under this incarnation.
+
+        Raises
+        ------
+        LocalProtocolError
+            If no incarnation was begun.
+        """
+        if self._incarnation is None:
+            raise LocalProtocolError("secrets are drawn only under an incarnation number")
+        when = struct.pack("<qqq", self._incarnation, round, part)
+        return _derived(self._root, b"once/" + when + purpose.encode(), size)
+
+    def keystream(self, purpose: str, round: int = 0, part: int = 0) -> Keystream:
+        """Return a source of random bytes for one thing under this incarnation."""
+        return Keystream(self.key(purpose, round, part))
+
+    def lasting(self, purpose: str, size: int = ROOT_BYTES) -> bytes:
+        """Return what is the same under every incarnation: of an identity, never of a mask."""
+        return _derived(self._root, b"lasting/" + purpose.encode(), size)
+
+
+def _derived(secret: bytes, what: bytes, size: int) -> bytes:
+    return HKDF(SHA256(), size, salt=None, info=b"colonnade " + what).derive(secret)
