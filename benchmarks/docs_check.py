@@ -70,7 +70,7 @@ def differences(comment: str, rows: list[Row], read: Callable[[str], list[Row]])
     if match is None:
         return [f"{comment!r} names no file and columns"]
     file, by, renamed = match.groups()
-    names = dict(pair.split(" = ") for pair in renamed.split("; ") if pair)
+    names = dict(pair.split(" = ", 1) for pair in renamed.split("; ") if pair)
     keys = keys_of(by, rows[0])
     found = read(file)
     wrong = []

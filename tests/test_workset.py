@@ -552,6 +552,10 @@ class _Confirmed:
 class TwoPhases(cn.Plain):
     """Plain, but the label holder asks back before it takes what it got."""
 
+    @property
+    def interactive(self) -> bool:
+        return True
+
     def flows(self, layout: Any, rows: int, purpose: Any) -> Any:
         holder, size = layout.label_holder, FixedSize(1)
         asked = [

@@ -141,6 +141,9 @@ class MaskedUploader:
     def delivered(self):
         return torch.from_numpy(self.sent.view(np.int64) / SCALE).float()
 
+    def report(self):
+        return {}
+
     def state_dict(self):
         return {}
 
@@ -179,6 +182,12 @@ class MaskedCollector:
 
     def recalled(self, state):
         return MaskedSum(self.fusion, state["total"], tuple(state["present"]))
+
+    def report(self):
+        return {}
+
+    def spent(self):
+        return {}
 
     def state_dict(self):
         return {}

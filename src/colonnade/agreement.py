@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -211,8 +212,8 @@ class Agreement:
             )
 
     @cached_property
-    def batches(self) -> BatchPlan:
-        """Which rows are trained on in which round."""
+    def wanted(self) -> BatchPlan:
+        """Which rows would be trained on in which round, if the uplink's budget were endless."""
         training, rows = self.training, len(self.train_rows)
         return self.method.uplink.batches(
             BatchPlan(
@@ -223,6 +224,36 @@ class Agreement:
                 training.schedule_every,
             )
         )
+
+    @cached_property
+    def batches(self) -> BatchPlan:
+        """Which rows are trained on in which round, as far as the uplink can afford it.
+
+        Raises
+        ------
+        ConfigurationError
+            If it can afford no round with the evaluation after it.
+        """
+        rounds = self.wanted.rounds
+        affordable = bisect_left(range(rounds), True, key=lambda done: not self._affords(done + 1))
+        if not affordable:
+            raise ConfigurationError(
+                f"{self.method.uplink} cannot afford one round of training with an evaluation "
+                "after it: raise its budget, or let it add more noise"
+            )
+        return self.wanted.until(affordable)
+
+    def _affords(self, rounds: int) -> bool:
+        """Whether no row of any kind would be sent too often in so many rounds."""
+        uses = {Purpose.TRAINING: -(-rounds // self.wanted.rounds_per_epoch)}
+        if len(self.validation_rows) or len(self.test_rows):
+            uses[Purpose.EVALUATION] = -(-rounds // self._evaluate_every)
+        uplink = self.method.uplink
+        return all(uplink.affords(self.layout, purpose, most) for purpose, most in uses.items())
+
+    @property
+    def _evaluate_every(self) -> int:
+        return self.training.evaluate_every or self.wanted.rounds_per_epoch
 
     @cached_property
     def evaluation(self) -> EvaluationPlan:
@@ -237,7 +268,7 @@ class Agreement:
         return EvaluationPlan(
             HeldOut("validation", validation) if validation else HeldOut("test", test),
             HeldOut("test", test if validation else [], first_part=len(validation)),
-            training.evaluate_every or self.batches.rounds_per_epoch,
+            self._evaluate_every,
             self.batches.rounds,
             training.early_stopping,
         )

@@ -7,6 +7,7 @@ the same batch for any round without having computed those before it.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Literal
 
 import numpy as np
@@ -70,6 +71,17 @@ class BatchPlan:
         self.batch_size = min(batch_size, len(rows))
         self.rounds_per_epoch = -(-len(rows) // batch_size)
         self.rounds = epochs * self.rounds_per_epoch
+
+    def until(self, rounds: int) -> BatchPlan:
+        """Return the plan that ends after so many rounds, if it does not end before.
+
+        >>> plan = BatchPlan(np.arange(10), batch_size=4, epochs=2, seed=0)
+        >>> plan.until(4).rounds, plan.until(99).rounds
+        (4, 6)
+        """
+        shorter = copy(self)
+        shorter.rounds = min(rounds, self.rounds)
+        return shorter
 
     def rows(self, round: int) -> Rows:
         """Return the row numbers of the batch of ``round``."""

@@ -79,6 +79,10 @@ class Training:
     early_stopping
         Whether to end when the model no longer improves, and to go back to the best one; needs
         validation rows. None trains all epochs and keeps the last model.
+    secrets
+        Where keys, masks and private noise come from: each organisation's own source at its
+        ``"system"``, or, in what is thereby declared a simulation, the run's ``"seed"``: it repeats
+        to the bit, and nothing is secret from who knows the seed.
 
     Raises
     ------
@@ -100,6 +104,7 @@ class Training:
     checkpoint_every: int | None = None
     schedule_every: Literal["epoch", "round"] = "epoch"
     early_stopping: EarlyStopping | None = None
+    secrets: Literal["system", "seed"] = "system"
 
     def __post_init__(self) -> None:
         lowest = {"epochs": 1, "batch_size": 1, "threads": 1, "evaluation_rows": 1}
@@ -116,6 +121,8 @@ class Training:
             raise ConfigurationError(
                 f"schedule_every is epoch or round, not {self.schedule_every!r}"
             )
+        if self.secrets not in ("system", "seed"):
+            raise ConfigurationError(f"secrets are from system or seed, not {self.secrets!r}")
         if not _whole(self.seed, -(2**63), 2**63):
             raise ConfigurationError(
                 f"the seed must be a whole number of 64 bits, not {self.seed!r}"

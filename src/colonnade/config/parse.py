@@ -107,7 +107,7 @@ def parse_config(data: Any, source: str = "configuration") -> RunConfig:
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: configuration: training.epoch: unknown key; \
 there are epochs, batch_size, seed, threads, evaluate_every, evaluation_rows, checkpoint_every, \
-schedule_every, early_stopping; 'epochs' is near
+schedule_every, early_stopping, secrets; 'epochs' is near
     """
     if data is None:
         data = {}

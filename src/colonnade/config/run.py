@@ -72,6 +72,12 @@ class TrainingConfig(Section):
         "auto: where there are such rows; null for never",
     )
 
+    secrets: Literal["system", "seed"] = Field(
+        "system",
+        description="source of keys, masks and private noise; seed declares a simulation, which "
+        "repeats and protects nothing",
+    )
+
     def build(self, validation_rows: int = 0) -> Training:
         """Return the training settings, where there are so many validation rows."""
         rule = self.early_stopping

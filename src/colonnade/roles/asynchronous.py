@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from colonnade.agreement import Agreement, HolderSeat
 from colonnade.effects import Purpose, Work
 from colonnade.evaluation import HeldOut
-from colonnade.links import Rows
+from colonnade.links import Link, Rows
 from colonnade.local_updates import HolderStep
 from colonnade.metrics import Metric
 from colonnade.models import take
@@ -61,6 +62,10 @@ class AsynchronousParty(SplitParty):
 class AsynchronousLabelHolder(SplitLabelHolder):
     """The label holder in the asynchronous exchange; parameters as of ``SplitLabelHolder``."""
 
+    def __init__(self, agreement: Agreement, seat: HolderSeat, downlink: Link) -> None:
+        super().__init__(agreement, seat, downlink)
+        self._interactive = agreement.method.uplink.interactive
+
     async def _train(self, rows: Rows, moment: Moment) -> None:
         local = self._local = self._meanwhile(self.round)
         await local.until(self._uplink.expect(moment))
@@ -72,9 +77,10 @@ class AsynchronousLabelHolder(SplitLabelHolder):
 
     async def _evaluated(self, held_out: HeldOut, metrics: Sequence[Metric]) -> dict[str, float]:
         if not self.done():
-            *_, (_, last) = held_out.moments(self.round, Purpose.EVALUATION)
+            moments = [moment for _, moment in held_out.moments(self.round, Purpose.EVALUATION)]
             local = self._meanwhile(self.round - 1, self._local.taken)
-            await local.until(self._uplink.expect(last))
+            # All pieces have come, or the first, where the next come only when it was answered.
+            await local.until(self._uplink.expect(moments[0 if self._interactive else -1]))
         return await super()._evaluated(held_out, metrics)
 
     def _meanwhile(self, round: int, taken: int = 0) -> Meanwhile[HolderStep]:

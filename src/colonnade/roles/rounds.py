@@ -103,7 +103,7 @@ class TrainingParty(ABC):
 
     def _progress(self) -> Mapping[str, float]:
         """Return what is reported beside each evaluation; where it is nothing, there is none."""
-        return self._local_steps.report()
+        return {**self._uplink.report(), **self._local_steps.report()}
 
     async def _tell(self) -> None:
         if values := self._progress():
@@ -193,6 +193,10 @@ class TrainingLabelHolder(ABC):
     def peers(self) -> Sequence[str]:
         """Every party."""
         return self._parties
+
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy until now, as the uplink tells."""
+        return self._uplink.spent()
 
     def _made_judge(self) -> Judge | None:
         plan = self._evaluation
@@ -333,7 +337,7 @@ class TrainingLabelHolder(ABC):
 
     def _progress(self) -> Mapping[str, float]:
         """Return what is reported beside each evaluation besides the metrics."""
-        return self._local_steps.report()
+        return {**self._uplink.report(), **self._local_steps.report()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""

@@ -151,6 +151,10 @@ class Uploader(Protocol):
         """Return what is taken, where it is fused, for the training batch that was sent last."""
         ...
 
+    def report(self) -> Mapping[str, float]:
+        """Return what goes into this party's history beside each evaluation, if anything."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Return what this half remembers between messages."""
         ...
@@ -168,7 +172,7 @@ class Collector(Protocol):
         ...
 
     def expect(self, moment: Moment) -> Expect:
-        """Return what ``collect`` will wait for, so that a role can ask whether it is ``Ready``."""
+        """Return what ``collect`` waits for first, so that a role can ask if it is ``Ready``."""
         ...
 
     async def collect(self, rows: Rows, moment: Moment) -> Collected:
@@ -177,6 +181,14 @@ class Collector(Protocol):
 
     def recalled(self, state: Mapping[str, Any]) -> Collected:
         """Return the value whose ``state_dict`` this was."""
+        ...
+
+    def report(self) -> Mapping[str, float]:
+        """Return what goes into the history beside each evaluation, such as epsilon."""
+        ...
+
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy until now, for the summary; empty where none is kept."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -199,6 +211,15 @@ class Uplink(Protocol):
     def delivery(self) -> Delivery:
         """What it needs of the messages it is made of; by default each of them, in order."""
         return Delivery.EVERY_IN_ORDER
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a party sends its next embeddings only when those before were answered."""
+        return False
+
+    def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
+        """Return whether a row may be sent so often for a purpose; where not, training ends."""
+        return True
 
     def check(self, fusion: Fusion, stragglers: Stragglers) -> None:
         """Raise ``ConfigurationError`` if it cannot serve this fusion, or live with this policy."""

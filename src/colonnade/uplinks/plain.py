@@ -200,6 +200,9 @@ class _Uploader:
     def delivered(self) -> Tensor:
         return self._link.delivered(*self._sent)
 
+    def report(self) -> Mapping[str, float]:
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         return {"link": self._link.state_dict()}
 
@@ -263,6 +266,12 @@ class _Collector:
 
     def recalled(self, state: Mapping[str, Any]) -> _Collected:
         return _Collected(self._fusion, state["embeddings"], tuple(state["present"]), {})
+
+    def report(self) -> Mapping[str, float]:
+        return {}
+
+    def spent(self) -> Mapping[str, Any]:
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         return {
