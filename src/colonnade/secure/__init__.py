@@ -1,6 +1,43 @@
 """Secrets and what is built on them: keys, seals, masks and shares of secrets. One idea a file."""
 
+from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
+from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
+from colonnade.secure.contexts import context
+from colonnade.secure.identities import (
+    IDENTITY_BYTES,
+    SIGNATURE_BYTES,
+    Identity,
+    checked_identity,
+    verify,
+)
 from colonnade.secure.keystream import Keystream
+from colonnade.secure.masks import Total, bits_for, mask, masked_body, words_of
+from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
 from colonnade.secure.secrets import Secrets
+from colonnade.secure.shamir import recover, share
 
-__all__ = ["Keystream", "Secrets"]
+__all__ = [
+    "AGREEMENT_BYTES",
+    "ANNOUNCEMENT_BYTES",
+    "IDENTITY_BYTES",
+    "SEAL_BYTES",
+    "SEAL_KEY_BYTES",
+    "SIGNATURE_BYTES",
+    "AgreementKey",
+    "Identity",
+    "Keystream",
+    "Seal",
+    "Secrets",
+    "Total",
+    "announce",
+    "announced",
+    "bits_for",
+    "checked_identity",
+    "context",
+    "mask",
+    "masked_body",
+    "recover",
+    "share",
+    "verify",
+    "words_of",
+]

@@ -17,6 +17,7 @@ __all__ = ["KEY_BYTES", "Keystream"]
 
 KEY_BYTES = 16
 _PIECE = 1 << 16
+_ZEROS = memoryview(bytes(_PIECE))
 
 
 class Keystream:
@@ -43,8 +44,7 @@ class Keystream:
         view = words.reshape(-1).view(np.uint8)
         for start in range(0, len(view), _PIECE):
             piece = view[start : start + _PIECE]
-            piece[:] = 0
-            self._encryptor.update_into(piece.data, piece.data)
+            self._encryptor.update_into(_ZEROS[: len(piece)], piece.data)
         self.position += len(view)
 
     def bytes(self, count: int) -> bytes:
