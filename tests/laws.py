@@ -88,7 +88,7 @@ SECRET = {"secure", "privacy"}
 """Rooms where everything that is drawn is secret."""
 
 ROOTS = {
-    "colonnade.federation": "gives every organisation of a federation its root",
+    "colonnade.layout": "gives an organisation that brings none a root of its own",
 }
 """Modules outside of these rooms that make root secrets."""
 

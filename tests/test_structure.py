@@ -274,7 +274,7 @@ KEPT = {
     ],
     laws.mixes_seed_and_secrets: [
         ("colonnade.secure.planted", "from colonnade.secure.secrets import Secrets\nSecrets(b'')"),
-        ("colonnade.federation", "from colonnade.secure import Secrets\nSecrets.system()"),
+        ("colonnade.layout", "from colonnade.secure import Secrets\nSecrets.system()"),
         (ROLE, "def f(secrets):\n    return secrets.keystream('noise', 3)"),
     ],
     laws.touches_files: [

@@ -205,6 +205,10 @@ class Agreement:
                     f"{self.layout.rows} rows are aligned, numbered from 0, but row "
                     f"{rows.max() if rows.max() > 0 else rows.min()} is to be used"
                 )
+        if self.layout.simulated != (self.training.secrets == "seed"):
+            raise ConfigurationError(
+                "layout and training disagree about whether the run is declared a simulation"
+            )
         if self.layout.seed != self.training.seed:
             raise ConfigurationError(
                 f"the layout has the seed {self.layout.seed}, training {self.training.seed}: all "

@@ -8,7 +8,9 @@
     │   └── DataError           a file, a table, a label, a value
     ├── ProtocolError
     │   ├── LocalProtocolError  our own code broke the protocol: a bug here
-    │   └── RemoteProtocolError bytes from another party do not parse or do not fit
+    │   ├── RemoteProtocolError bytes from another party do not parse or do not fit
+    │   └── TooFewSurvivors     so many parties are lost that a secure sum would tell of the others
+    ├── BudgetExhausted         one more use of a row would disclose more of it than is allowed
     ├── Diverged                training left the finite numbers
     ├── CheckpointError         a checkpoint is missing, damaged, or of another run
     ├── Deadlock                every role waits, and no message is under way
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 __all__ = [
     "Aborted",
+    "BudgetExhausted",
     "CheckpointError",
     "ColonnadeError",
     "ConfigurationError",
@@ -35,6 +38,7 @@ __all__ = [
     "ProtocolError",
     "RemoteProtocolError",
     "RoleFailed",
+    "TooFewSurvivors",
 ]
 
 
@@ -68,6 +72,14 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """Bytes from another party that do not parse, or do not fit what was agreed."""
+
+
+class TooFewSurvivors(ProtocolError):
+    """So few parties are left that a secure sum is not completed; nothing was disclosed."""
+
+
+class BudgetExhausted(ColonnadeError):
+    """What was to be released next would exceed the budget of privacy; it was not released."""
 
 
 class Diverged(ColonnadeError):

@@ -238,7 +238,14 @@ class Federation:
         return Agreement(
             method,
             training,
-            Layout(names, holder.name, self.widths, self.rows, training.seed),
+            Layout(
+                names,
+                holder.name,
+                self.widths,
+                self.rows,
+                training.seed,
+                simulated=training.secrets == "seed",
+            ),
             parameter_count(holder.top),
             self.train_rows,
             self.validation_rows,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from colonnade.secure import Secrets
+
 __all__ = ["Layout"]
 
 
@@ -24,7 +26,9 @@ class Layout:
     rows
         Of the aligned table.
     seed
-        The run's seed, which all know: no secret comes from it.
+        The run's seed, which all know: no secret comes from it, but in a simulation.
+    simulated
+        Whether the run is declared a simulation, so that secrets come from the seed, too.
 
     Examples
     --------
@@ -38,11 +42,16 @@ class Layout:
     widths: Mapping[str, int]
     rows: int
     seed: int
+    simulated: bool = False
 
     @property
     def party_widths(self) -> dict[str, int]:
         """The widths of the parties alone."""
         return {party: self.widths[party] for party in self.parties}
+
+    def secrets_of(self, name: str) -> Secrets:
+        """Return new secrets for an organisation: from its system, or a simulation's seed."""
+        return Secrets.seeded(self.seed, name) if self.simulated else Secrets.system()
 
     @property
     def own_width(self) -> int | None:

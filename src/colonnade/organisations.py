@@ -19,6 +19,7 @@ from colonnade.models import (
     SchedulerFactory,
     check_gradients,
 )
+from colonnade.secure import Secrets
 
 __all__ = [
     "LabelHolder",
@@ -72,6 +73,9 @@ class Party:
         Where its bottom model computes, as torch names it.
     transformer
         What made the features from its table, so that ``Run.predict`` can take tables too.
+    secrets
+        What it draws keys, masks and private noise from, where the method has any; its identity
+        comes from them. By default new ones for each run.
     """
 
     name: str
@@ -81,6 +85,7 @@ class Party:
     scheduler: SchedulerFactory | None = None
     device: str | torch.device = "cpu"
     transformer: Transformer | None = None
+    secrets: Secrets | None = None
 
     def learner(self) -> Learner:
         """Return a copy of the bottom model with its optimiser and scheduler.

@@ -33,6 +33,9 @@ class Secrets:
     ----------
     root
         Its root secret, 32 bytes.
+    simulated
+        Whether the run is declared a simulation: then noise is the same under every incarnation, so
+        that a run that was stopped goes on as if it had not been.
 
     Examples
     --------
@@ -44,10 +47,11 @@ class Secrets:
     False
     """
 
-    def __init__(self, root: bytes) -> None:
+    def __init__(self, root: bytes, simulated: bool = False) -> None:
         if len(root) != ROOT_BYTES:
             raise LocalProtocolError(f"a root secret has {ROOT_BYTES} bytes, not {len(root)}")
         self._root = root
+        self.simulated = simulated
         self._incarnation: int | None = None
 
     @classmethod
@@ -58,7 +62,8 @@ class Secrets:
     @classmethod
     def seeded(cls, seed: int, name: str) -> Secrets:
         """Return the secrets of ``name`` in a run that is declared a simulation."""
-        return cls(_derived(struct.pack("<q", seed), f"simulation/{name}".encode(), ROOT_BYTES))
+        root = _derived(struct.pack("<q", seed), f"simulation/{name}".encode(), ROOT_BYTES)
+        return cls(root, simulated=True)
 
     def begin(self, incarnation: int) -> None:
         """Draw from now on under an incarnation number, which was never given before."""
@@ -80,6 +85,13 @@ class Secrets:
     def keystream(self, purpose: str, round: int = 0, part: int = 0) -> Keystream:
         """Return a source of random bytes for one thing under this incarnation."""
         return Keystream(self.key(purpose, round, part))
+
+    def noise(self, purpose: str, round: int, part: int = 0) -> Keystream:
+        """Return a source of noise for what is sent at one moment, ever."""
+        if self.simulated:
+            when = struct.pack("<qq", round, part)
+            return Keystream(_derived(self._root, b"noise/" + when + purpose.encode(), KEY_BYTES))
+        return self.keystream(f"noise/{purpose}", round, part)
 
     def lasting(self, purpose: str, size: int = ROOT_BYTES) -> bytes:
         """Return what is the same under every incarnation: of an identity, never of a mask."""

@@ -221,6 +221,10 @@ class Uplink(Protocol):
         """Return whether a row may be sent so often for a purpose; where not, training ends."""
         return True
 
+    def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
+        """Return what so many uses of a row for each purpose will cost of privacy, for a plan."""
+        return {}
+
     def check(self, fusion: Fusion, stragglers: Stragglers) -> None:
         """Raise ``ConfigurationError`` if it cannot serve this fusion, or live with this policy."""
         return

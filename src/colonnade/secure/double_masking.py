@@ -1,0 +1,522 @@
+r"""Secure sums by double masking: the label holder learns a sum, and of its terms nothing else.
+
+Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning", CCS 2017,
+once for every sum; what a sum needs beforehand travels with the sum before. For sum t each party m
+draws a key pair (sk_m, pk_m) of X25519 and a secret b_m, and *offers*: pk_m to all, and to each
+other party, sealed, its Shamir share of sk_m and of b_m. *Members* of sum t are those whose offers
+came.
+
+1. A member with the words x_m uploads, modulo 2^k,
+
+   .. math:: y_m = x_m + PRG(b_m) + \sum_{n > m} PRG(s_{mn}) - \sum_{n < m} PRG(s_{mn}),
+
+   over all members n, where s_mn is agreed on from sk_m and pk_n, or sk_n and pk_m.
+2. The label holder names the *contributors*: those whose upload it has.
+3. A contributor reveals, once for every sum, its share of b_n of each contributor n, and of sk_n
+   of each member that is none. From the shares of ``threshold`` contributors the label holder
+   recovers these secrets, and with them takes every mask off the sum of all y_m.
+
+So whoever vanishes after its upload is in the sum; whoever vanishes before is not, and the others'
+masks with it can be taken off. An upload that comes late stays masked by b_m, which nobody reveals
+any more. A threshold above half of the parties keeps a label holder that lies about who contributed
+from learning both secrets of anybody. The keys of a sum are made for it alone. Whoever offered
+nothing for a sum is no member of it, and offers again for the next.
+
+Nothing here sends or waits: these are the two ends, from bytes to bytes. What they say begins with
+a tag of the session (the keys of this start), the sum and its author, so that what belongs
+elsewhere is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from colonnade.errors import LocalProtocolError, RemoteProtocolError, TooFewSurvivors
+from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
+from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
+from colonnade.secure.contexts import context
+from colonnade.secure.identities import IDENTITY_BYTES, Identity
+from colonnade.secure.keystream import KEY_BYTES, Keystream
+from colonnade.secure.masks import Total, Words, mask, masked_body, packed_bytes
+from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
+from colonnade.secure.secrets import Secrets
+from colonnade.secure.shamir import recover, share
+
+__all__ = ["SumHolder", "SumParty", "Sums"]
+
+TAG_BYTES = 8
+SECRET_BYTES = 32
+_INCARNATION = struct.Struct("<q")
+_KEY_BYTES = _INCARNATION.size + IDENTITY_BYTES + ANNOUNCEMENT_BYTES
+_SEALED_BYTES = 2 * SECRET_BYTES + SEAL_BYTES  # a share of a mask key, and one of a self mask
+_FOR_ANOTHER = AGREEMENT_BYTES + _SEALED_BYTES
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What all organisations know of the sums, and how long their messages are.
+
+    Parameters
+    ----------
+    parties
+        Whose words are added, in party order.
+    threshold
+        How many contributors a sum needs, and how many of them reveal their shares.
+    bits
+        k: words are added modulo 2^k.
+    identities
+        By party, the public identity that the others have pinned; who is missing is believed to be
+        who it says it is, and a label holder that put its own keys in place would not be noticed.
+    """
+
+    parties: tuple[str, ...]
+    threshold: int
+    bits: int
+    identities: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def key_bytes(self) -> int:
+        """Bytes of a party's key; the label holder passes on the keys of all."""
+        return _KEY_BYTES
+
+    @property
+    def offer_bytes(self) -> int:
+        """Bytes of an offer."""
+        return TAG_BYTES + AGREEMENT_BYTES + (len(self.parties) - 1) * _SEALED_BYTES
+
+    def upload_bytes(self, words: int) -> int:
+        """Return the bytes of an upload: an offer for the next sum, and so many masked words."""
+        return self.offer_bytes + packed_bytes(words, self.bits)
+
+    @property
+    def request_bytes(self) -> int:
+        """Bytes of the label holder's request, where all parties offered."""
+        return TAG_BYTES + 2 * self._marks + (len(self.parties) - 1) * _FOR_ANOTHER
+
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of an answer, where all parties are members."""
+        return TAG_BYTES + len(self.parties) * SECRET_BYTES
+
+    @property
+    def _marks(self) -> int:
+        return -(-len(self.parties) // 8)
+
+    def marked(self, parties: Iterable[str]) -> bytes:
+        """Return a bit for each party, set for these."""
+        bits = sum(1 << self.parties.index(party) for party in parties)
+        return bits.to_bytes(self._marks, "little")
+
+    def marked_ones(self, marks: bytes) -> tuple[str, ...]:
+        """Return whose bits are set, in party order."""
+        bits = int.from_bytes(marks, "little")
+        if bits >> len(self.parties):
+            raise RemoteProtocolError("the label holder names parties that there are none of")
+        return tuple(party for i, party in enumerate(self.parties) if bits >> i & 1)
+
+    def holder_number(self, party: str) -> int:
+        """Return x, at which the polynomials of the party's shares are taken."""
+        return 1 + self.parties.index(party)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A party's secrets for one sum."""
+
+    mask_key: AgreementKey
+    self_mask: bytes
+    share: bytes  # its own share of both
+
+
+class _End:
+    """What both ends know: the session, and who is a member of which sum."""
+
+    def __init__(self, sums: Sums, holder: str) -> None:
+        self._sums, self._holder = sums, holder
+        self._session = b""
+        self._number = -1  # of the sum that is under way
+        self._publics: dict[str, bytes] = {}  # of its members, in party order
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Who may contribute to the sum that comes next."""
+        return tuple(self._publics)
+
+    def _tag(self, author: str, number: int) -> bytes:
+        what = context("tag", self._session, number, author)
+        return hashlib.blake2b(what, digest_size=TAG_BYTES).digest()
+
+    def _untagged(self, body: bytes, author: str, number: int, size: int, what: str) -> bytes:
+        """Return a message without its tag, if it is so long, and its author's of this sum."""
+        if len(body) != size:
+            raise RemoteProtocolError(
+                f"{author!r} sent {what} of {len(body)} bytes, expected {size}"
+            )
+        if body[:TAG_BYTES] != self._tag(author, number):
+            raise RemoteProtocolError(
+                f"{author!r} sent {what} that belongs to another sum than number {number} of this "
+                "start, or to somebody else: it was repeated, or exchanged on its way"
+            )
+        return body[TAG_BYTES:]
+
+    def _pair_mask(self, key: AgreementKey, one: str, other: str) -> Keystream:
+        """Return the mask of two members, for who has the mask key of ``one``."""
+        first, second = sorted((one, other), key=self._sums.parties.index)
+        what = context("pair mask", self._session, self._number, first, second)
+        return Keystream(key.shared(self._publics[other], what, other))
+
+    def _self_mask(self, secret: bytes) -> Keystream:
+        return Keystream(secret[:KEY_BYTES])
+
+    def _before(self, one: str, other: str) -> bool:
+        return self._sums.parties.index(one) < self._sums.parties.index(other)
+
+
+class SumParty(_End):
+    """A party's end.
+
+    Parameters
+    ----------
+    sums
+        What all know.
+    name, holder
+        Which party it is, and who the label holder is.
+    secrets
+        What it draws from, under an incarnation that was begun.
+    incarnation
+        That one's number.
+    """
+
+    def __init__(
+        self, sums: Sums, name: str, holder: str, secrets: Secrets, incarnation: int
+    ) -> None:
+        super().__init__(sums, holder)
+        self._name = name
+        self._secrets = secrets
+        self._incarnation = incarnation
+        self._identity = Identity.of(secrets)
+        self._key = AgreementKey(secrets.key("sums/agreement", size=AGREEMENT_BYTES))
+        self._outgoing: dict[str, Seal] = {}
+        self._incoming: dict[str, Seal] = {}
+        self._now: _Own | None = None
+        self._next: _Own | None = None
+        self._shares: dict[str, bytes] = {}  # that it holds, of the members of the sum under way
+
+    def key(self) -> bytes:
+        """Return its key, signed, which the label holder passes on."""
+        told = _INCARNATION.pack(self._incarnation) + self._identity.public
+        announcement = announce(
+            self._identity, self._key.public, _start(self._name, self._incarnation)
+        )
+        return told + announcement
+
+    def meet(self, keys: bytes) -> None:
+        """Take everybody's keys, as the label holder passed them on.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If one is not signed by the identity that is pinned for its owner, or the own one is not
+            there.
+        """
+        parties = self._sums.parties
+        if len(keys) != len(parties) * _KEY_BYTES:
+            raise RemoteProtocolError(
+                f"{self._holder!r} passed on {len(keys)} bytes of keys, "
+                f"expected {len(parties) * _KEY_BYTES}"
+            )
+        self._session = _session(keys)
+        for place, party in enumerate(parties):
+            body = keys[place * _KEY_BYTES : (place + 1) * _KEY_BYTES]
+            if party == self._name:
+                if body != self.key():
+                    raise RemoteProtocolError(
+                        f"{self._holder!r} passed on another key of {party!r} than it sent"
+                    )
+                continue
+            public = self._announced(party, body)
+            self._outgoing[party], self._incoming[party] = (
+                Seal(
+                    self._key.shared(
+                        public, context("seal", self._session, *way), party, SEAL_KEY_BYTES
+                    )
+                )
+                for way in ((self._name, party), (party, self._name))
+            )
+
+    def _announced(self, party: str, body: bytes) -> bytes:
+        (incarnation,) = _INCARNATION.unpack_from(body)
+        rest = body[_INCARNATION.size :]
+        said, announcement = rest[:IDENTITY_BYTES], rest[IDENTITY_BYTES:]
+        identity = self._sums.identities.get(party, said)
+        return announced(announcement, identity, _start(party, incarnation), party)
+
+    def offer(self) -> bytes:
+        """Return what it offers for the next sum; once for each."""
+        number = self._number + 1
+        self._next, sealed = self._drawn(number)
+        return self._tag(self._name, number) + self._next.mask_key.public + sealed
+
+    def _drawn(self, number: int) -> tuple[_Own, bytes]:
+        secret = self._secrets.key("sums/mask key", number, size=SECRET_BYTES)
+        self_mask = self._secrets.key("sums/self mask", number, size=SECRET_BYTES)
+        mask_key = AgreementKey(secret)
+        noise = self._secrets.keystream("sums/shares", number)
+        sums = self._sums
+        shares = share(secret + self_mask, len(sums.parties), sums.threshold, noise)
+        sealed = b"".join(
+            self._outgoing[party].seal(mine, self._sealed_for(number, mask_key.public))
+            for party, mine in zip(sums.parties, shares, strict=True)
+            if party != self._name
+        )
+        return _Own(mask_key, self_mask, shares[sums.parties.index(self._name)]), sealed
+
+    def _sealed_for(self, number: int, public: bytes) -> bytes:
+        return context("shares", self._session, number, public)
+
+    def upload(self, words: Words) -> bytes:
+        """Return words for the sum under way, masked where they are, behind an offer for the next.
+
+        Raises
+        ------
+        LocalProtocolError
+            If it is no member of the sum.
+        """
+        offer, own = self.offer(), self._now
+        if own is None:
+            raise LocalProtocolError(f"{self._name!r} is no member of sum {self._number}")
+        added, subtracted = [self._self_mask(own.self_mask)], []
+        for other in self.members:
+            if other != self._name:
+                signed = added if self._before(self._name, other) else subtracted
+                signed.append(self._pair_mask(own.mask_key, self._name, other))
+        mask(words, added, subtracted)
+        return offer + masked_body(words, self._sums.bits)
+
+    def answer(self, request: bytes) -> tuple[bytes | None, tuple[str, ...]]:
+        """Return what it reveals for the sum under way, if it contributed, and who did.
+
+        Then that sum is over, and those of the next one are known. What is returned must be
+        committed before it is sent.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the request is of another sum, names who is no member or fewer than the threshold, or
+            brings an offer that does not open.
+        """
+        sums, marks = self._sums, self._sums._marks
+        least = TAG_BYTES + 2 * marks
+        if len(request) < least:
+            raise RemoteProtocolError(
+                f"{self._holder!r} sent a request of {len(request)} bytes, expected {least} or more"
+            )
+        named = request[TAG_BYTES:least]
+        contributors, members = sums.marked_ones(named[:marks]), sums.marked_ones(named[marks:])
+        mine = self._name in members
+        size = least + mine * (len(members) - 1) * _FOR_ANOTHER
+        rest = self._untagged(request, self._holder, self._number, size, "a request")[2 * marks :]
+        revealed = self._revealed(contributors)
+        self._advance(members if mine else (), rest)
+        return revealed, contributors
+
+    def _revealed(self, contributors: tuple[str, ...]) -> bytes | None:
+        if self._number < 0 or self._name not in contributors:
+            return None
+        strangers = [party for party in contributors if party not in self._publics]
+        if strangers or self._now is None:
+            raise RemoteProtocolError(
+                f"{self._holder!r} names {', '.join(strangers or [self._name])} as contributing to "
+                f"sum {self._number}, of which only {', '.join(self.members) or 'nobody'} can be"
+            )
+        if len(contributors) < self._sums.threshold:
+            raise RemoteProtocolError(
+                f"{self._holder!r} asks for the sum of {len(contributors)}, "
+                f"where {self._sums.threshold} is the least"
+            )
+        pieces = [
+            self._shares[party][SECRET_BYTES:]
+            if party in contributors
+            else self._shares[party][:SECRET_BYTES]
+            for party in self.members
+        ]
+        return self._tag(self._name, self._number) + b"".join(pieces)
+
+    def _advance(self, members: tuple[str, ...], offers: bytes) -> None:
+        """Take the offers for the next sum, and forget the secrets of this one."""
+        self._number += 1
+        self._now, self._next = (self._next if members else None), None
+        self._publics, self._shares = {}, {}
+        place = 0
+        for party in members:
+            if party == self._name:
+                assert self._now is not None  # offered before it was a member
+                self._publics[party] = self._now.mask_key.public
+                self._shares[party] = self._now.share
+                continue
+            public = offers[place : place + AGREEMENT_BYTES]
+            sealed = offers[place + AGREEMENT_BYTES : place + _FOR_ANOTHER]
+            self._shares[party] = self._incoming[party].open(
+                sealed,
+                self._sealed_for(self._number, public),
+                2 * SECRET_BYTES,
+                f"the shares of {party!r}",
+            )
+            self._publics[party] = public
+            place += _FOR_ANOTHER
+
+
+class SumHolder(_End):
+    """The label holder's end.
+
+    Parameters
+    ----------
+    sums
+        What all know.
+    name
+        The label holder's name.
+    """
+
+    def __init__(self, sums: Sums, name: str) -> None:
+        super().__init__(sums, name)
+        self._uploads: dict[str, bytes] = {}
+        self._words = 0
+        self._offers: dict[str, bytes] = {}
+
+    def meet(self, keys: Mapping[str, bytes]) -> bytes:
+        """Return the keys of all parties, which are passed on to each."""
+        for party in self._sums.parties:
+            if len(keys[party]) != _KEY_BYTES:
+                raise RemoteProtocolError(
+                    f"{party!r} sent a key of {len(keys[party])} bytes, expected {_KEY_BYTES}"
+                )
+        together = b"".join(keys[party] for party in self._sums.parties)
+        self._session = _session(together)
+        return together
+
+    def offers(self, bodies: Mapping[str, bytes]) -> None:
+        """Take offers for the next sum, of those who contribute nothing to this one."""
+        for party, body in bodies.items():
+            offer = self._untagged(
+                body, party, self._number + 1, self._sums.offer_bytes, "an offer"
+            )
+            self._offers[party] = offer
+
+    def uploads(self, bodies: Mapping[str, bytes], words: int) -> tuple[str, ...]:
+        """Take the uploads of so many words to the sum under way; return whose they are.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If one does not fit, or is of who is no member.
+        TooFewSurvivors
+            If fewer than the threshold uploaded: then nobody is asked to reveal anything.
+        """
+        sums = self._sums
+        for party, body in bodies.items():
+            if party not in self._publics:
+                raise RemoteProtocolError(
+                    f"{party!r} uploaded to sum {self._number}, of which it is no member"
+                )
+            if len(body) != sums.upload_bytes(words):
+                raise RemoteProtocolError(
+                    f"{party!r} uploaded {len(body)} bytes, expected {sums.upload_bytes(words)}: "
+                    f"an offer, and {words} words of {sums.bits} bits"
+                )
+            self.offers({party: body[: sums.offer_bytes]})
+        self._check_enough(tuple(bodies), "uploaded to")
+        self._uploads = {party: bodies[party] for party in sums.parties if party in bodies}
+        self._words = words
+        return tuple(self._uploads)
+
+    def requests(self) -> dict[str, bytes]:
+        """Return the request to each party: who contributed, and what was offered for the next."""
+        sums = self._sums
+        members = tuple(party for party in sums.parties if party in self._offers)
+        head = self._tag(self._holder, self._number)
+        head += sums.marked(self._uploads) + sums.marked(members)
+        return {
+            party: head + (self._offered_to(party, members) if party in members else b"")
+            for party in sums.parties
+        }
+
+    def _offered_to(self, party: str, members: tuple[str, ...]) -> bytes:
+        pieces = []
+        for other in members:
+            if other != party:
+                place = [p for p in self._sums.parties if p != other].index(party)
+                start = AGREEMENT_BYTES + place * _SEALED_BYTES
+                offer = self._offers[other]
+                pieces += [offer[:AGREEMENT_BYTES], offer[start : start + _SEALED_BYTES]]
+        return b"".join(pieces)
+
+    def total(self, answers: Mapping[str, bytes]) -> Words:
+        """Return the sum of the contributors' words, modulo 2^k, from what some of them revealed.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If an answer does not fit, or shares give another key than their owner's.
+        TooFewSurvivors
+            If fewer than the threshold answered.
+        """
+        size = TAG_BYTES + len(self._publics) * SECRET_BYTES
+        revealed = {
+            self._sums.holder_number(party): self._untagged(
+                body, party, self._number, size, "an answer"
+            )
+            for party, body in answers.items()
+        }
+        self._check_enough(tuple(answers), "revealed their shares for")
+        secrets = recover(
+            revealed, self._sums.threshold, size - TAG_BYTES, "the masks of all members"
+        )
+        total = Total(self._words, self._sums.bits)
+        for party, body in self._uploads.items():
+            total.add(body[self._sums.offer_bytes :], party)
+        for place, party in enumerate(self.members):
+            secret = secrets[place * SECRET_BYTES : (place + 1) * SECRET_BYTES]
+            if party in self._uploads:
+                total.unmask(added=[self._self_mask(secret)])
+            else:
+                self._unmask_without(total, party, secret)
+        return total.values
+
+    def _unmask_without(self, total: Total, lost: str, secret: bytes) -> None:
+        """Take off the contributors' masks with a member that did not contribute."""
+        key = AgreementKey.recovered(secret, self._publics[lost], lost)
+        added, subtracted = [], []
+        for party in self._uploads:
+            signed = added if self._before(party, lost) else subtracted
+            signed.append(self._pair_mask(key, lost, party))
+        total.unmask(added, subtracted)
+
+    def advance(self) -> None:
+        """End the sum under way: whoever offered is a member of the next."""
+        self._number += 1
+        self._publics = {
+            party: self._offers[party][:AGREEMENT_BYTES]
+            for party in self._sums.parties
+            if party in self._offers
+        }
+        self._offers, self._uploads = {}, {}
+
+    def _check_enough(self, there: tuple[str, ...], did: str) -> None:
+        if len(there) < self._sums.threshold:
+            missing = [party for party in self._sums.parties if party not in there]
+            raise TooFewSurvivors(
+                f"only {', '.join(there) or 'nobody'} {did} sum {self._number}, and the threshold "
+                f"is {self._sums.threshold} of {len(self._sums.parties)} parties: "
+                f"{', '.join(missing)} did not; nothing was disclosed by it"
+            )
+
+
+def _start(party: str, incarnation: int) -> bytes:
+    return context("start", party, incarnation)
+
+
+def _session(keys: bytes) -> bytes:
+    return hashlib.sha256(context("session", keys)).digest()

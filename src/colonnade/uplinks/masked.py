@@ -1,0 +1,306 @@
+r"""The masked uplink: a secure sum of whole numbers that embeddings were turned to.
+
+The label holder learns, for each row of a batch, the sum of the parties' counts and nothing else of
+any of them. With the Poisson binomial mechanism this is PBM-VFL (Tran et al., 2024, Algorithm 2):
+the sum is differentially private, and nobody but its owner ever has an embedding without noise.
+Secure sums are those of ``secure.double_masking``, so a party that is lost spoils none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from colonnade.disclosures import HELD_OUT, Disclosure
+from colonnade.effects import Purpose
+from colonnade.errors import ConfigurationError
+from colonnade.flows import FixedSize, Flow
+from colonnade.layout import Layout
+from colonnade.links import Delivery
+from colonnade.models import Additive, Fusion
+from colonnade.organisations import Party
+from colonnade.privacy import Budget, Event, Spending, Summand
+from colonnade.secure import Keystream, Sums, bits_for, masked_body, words_of
+from colonnade.stragglers import Stragglers
+from colonnade.uplinks.account import Account
+from colonnade.uplinks.contract import Uplink
+from colonnade.uplinks.masked_halves import (
+    ANSWER,
+    KEY,
+    KEYS,
+    OFFER,
+    REQUEST,
+    UPLOAD,
+    MaskedCollector,
+    MaskedUploader,
+    Terms,
+)
+
+__all__ = ["Masked"]
+
+_UNLIMITED = Budget(math.inf, 1e-5)
+
+
+@dataclass(frozen=True)
+class Masked(Uplink):
+    """Only sums of embeddings reach the label holder, through a mechanism.
+
+    Parameters
+    ----------
+    mechanism
+        How embeddings become whole numbers: ``PoissonBinomial(...)``, which makes their sum private
+        itself, or ``FixedPoint(...)``, which hides a party among the others and no more.
+    held_out
+        The same for rows that are not trained on, by default the mechanism of training.
+    threshold
+        How many parties a sum has at least; by default more than half of them. So many may be asked
+        to reveal shares, and if fewer are there, a round is aborted.
+    identities
+        By party, its public identity in hexadecimal digits, which the other parties check. Without
+        them a label holder that put keys of its own in place of theirs would not be noticed.
+    budget
+        What may be disclosed of each row: training ends before it would be exceeded. By default
+        there is no end, and epsilon is told for a delta of 1e-5.
+
+    Raises
+    ------
+    ConfigurationError
+        If the threshold is below 2, or an identity is none.
+
+    Examples
+    --------
+    >>> from colonnade.privacy import PoissonBinomial
+    >>> uplink = Masked(PoissonBinomial(trials=16, beta=0.25))
+    >>> uplink.bits(parties=4)  # sums are 0 to 64
+    7
+    """
+
+    mechanism: Summand
+    held_out: Summand | None = None
+    threshold: int | None = None
+    identities: Mapping[str, str] = field(default_factory=dict)
+    budget: Budget = _UNLIMITED
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.threshold < 2:
+            raise ConfigurationError(
+                f"threshold is {self.threshold}, but a sum of one party's embeddings is that "
+                "party's: say 2 or more"
+            )
+        for party, identity in self.identities.items():
+            if not _is_identity(identity):
+                raise ConfigurationError(
+                    f"the identity of {party!r} is {identity!r}, but a public identity is 64 "
+                    "hexadecimal digits, as that organisation's credentials show it"
+                )
+
+    @property
+    def delivery(self) -> Delivery:
+        """Any party may be lost; a sum is of those who are there."""
+        return Delivery.ANY
+
+    @property
+    def interactive(self) -> bool:
+        """A party goes on when it has revealed what it was asked for."""
+        return True
+
+    def bits(self, parties: int) -> int:
+        """Return k: a word of the masked messages of so many parties has ceil(log2(M b + 1))."""
+        summands = {self.mechanism, self.held_out or self.mechanism}
+        return bits_for(parties * max(summand.highest for summand in summands))
+
+    def check(self, fusion: Fusion, stragglers: Stragglers) -> None:
+        """Refuse a fusion that needs each embedding, and stand-ins for those that are late."""
+        if not isinstance(fusion, Additive):
+            raise ConfigurationError(
+                f"a secure sum is all that arrives, but fusion by {type(fusion).__name__.lower()} "
+                "needs each embedding: take sum or mean"
+            )
+        if stragglers.drops and not stragglers.leaves_out:
+            raise ConfigurationError(
+                f"{type(stragglers).__name__} puts an earlier embedding in place of one that is "
+                "late, and in a secure sum nobody has it: leave out who is late, or wait (Wait())"
+            )
+
+    def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
+        """Return whether so many uses of a row are within the budget, if all parties are there."""
+        if math.isinf(self.budget.epsilon):
+            return True
+        event = self._event(layout, purpose, len(layout.parties))
+        return self.budget.affords(Spending({event: uses}))
+
+    def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
+        """Return keys and offers, which precede, and the messages of a sum."""
+        sums, holder, setup = self._sums(layout), layout.label_holder, Purpose.SETUP
+        width = self._width(layout)
+        uploads = Uploads(sums, self._through(purpose))
+        keys = len(layout.parties) * sums.key_bytes
+        flows = [Flow(holder, layout.parties, KEYS, setup, FixedSize(keys), 0, 0, 0)]
+        for party in layout.parties:
+            up, down = (party, (holder,)), (holder, (party,))
+            offer, request = FixedSize(sums.offer_bytes), FixedSize(sums.request_bytes)
+            flows += [
+                Flow(*up, KEY, setup, FixedSize(sums.key_bytes), 0, 0, 0),
+                Flow(*up, OFFER, setup, offer, 0, 0, 0),
+                Flow(*down, REQUEST, setup, request, 0, 0, 0),
+                Flow(*up, OFFER, purpose, offer, 0, 0, 0),
+                Flow(*up, UPLOAD, purpose, uploads, rows, width, 0),
+                Flow(*down, REQUEST, purpose, request, 0, 0, 0),
+                Flow(*up, ANSWER, purpose, FixedSize(sums.answer_bytes), 0, 0, 0),
+            ]
+        return tuple(flows)
+
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
+        """Return what the sums tell, what is not covered, and what is not checked."""
+        sums, parties = self._sums(layout), layout.parties
+        told = [
+            Disclosure(
+                "embeddings",
+                f"the label holder sees, of each row, sums over {sums.threshold} or more of the "
+                f"{len(parties)} parties, through {self.mechanism}",
+                mechanism=f"secure sum (double masking, threshold {sums.threshold} of "
+                f"{len(parties)})",
+            ),
+        ]
+        if not self._is_private(layout, Purpose.TRAINING):
+            told.append(
+                Disclosure(
+                    "sums",
+                    "without noise: what a sum tells of a party is not bounded",
+                    to="the label holder",
+                    sees="the exact sums of the parties' embeddings",
+                )
+            )
+        if self._through(Purpose.EVALUATION) != self.mechanism:
+            exact = not self._is_private(layout, Purpose.EVALUATION)
+            told.append(
+                Disclosure(
+                    HELD_OUT,
+                    f"evaluated and predicted through {self.held_out}",
+                    to="the label holder" if exact else "",
+                    sees="sums without noise of the embeddings that are evaluated" if exact else "",
+                )
+            )
+        unpinned = [party for party in parties if party not in self.identities]
+        if unpinned:
+            told.append(
+                Disclosure(
+                    "identities",
+                    f"not pinned for {', '.join(unpinned)}: the label holder could put keys of its "
+                    "own in place of theirs",
+                    to="a label holder that exchanges keys",
+                    sees="every embedding that it chose",
+                )
+            )
+        if 2 * sums.threshold <= len(parties):
+            told.append(
+                Disclosure(
+                    "threshold",
+                    "not above half of the parties: the label holder is trusted to say truly "
+                    "whose uploads it has",
+                )
+            )
+        told.append(
+            Disclosure(
+                "not covered",
+                "what derivatives and predictions tell of labels; the trained models; what a row "
+                "leaves in its party's bottom model, which shapes the embeddings of other rows",
+            )
+        )
+        return tuple(told)
+
+    def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
+        """Make the half of ``party``."""
+        return MaskedUploader(self._terms(layout), party)
+
+    def collector(
+        self, layout: Layout, fusion: Fusion, stragglers: Stragglers
+    ) -> MaskedCollector:
+        """Make the label holder's half."""
+        assert isinstance(fusion, Additive)  # as checked
+        return MaskedCollector(self._terms(layout), fusion, stragglers)
+
+    def _terms(self, layout: Layout) -> Terms:
+        return Terms(
+            layout,
+            self._sums(layout),
+            self._through,
+            lambda purpose, terms: self._event(layout, purpose, terms),
+            self.budget,
+        )
+
+    def _sums(self, layout: Layout) -> Sums:
+        parties = layout.parties
+        threshold = len(parties) // 2 + 1 if self.threshold is None else self.threshold
+        if not 2 <= threshold <= len(parties):
+            raise ConfigurationError(
+                f"a secure sum of {len(parties)} parties cannot have {threshold} or more: "
+                + (
+                    "one party has nobody to hide among"
+                    if len(parties) == 1
+                    else f"say a threshold from 2 to {len(parties)}"
+                )
+            )
+        strangers = sorted(set(self.identities) - set(parties))
+        if strangers:
+            raise ConfigurationError(
+                f"identities has {', '.join(strangers)}, but the parties are {', '.join(parties)}"
+            )
+        identities = {party: bytes.fromhex(told) for party, told in self.identities.items()}
+        return Sums(parties, threshold, self.bits(len(parties)), identities)
+
+    def _through(self, purpose: Purpose) -> Summand:
+        if purpose is Purpose.TRAINING or self.held_out is None:
+            return self.mechanism
+        return self.held_out
+
+    def _event(self, layout: Layout, purpose: Purpose, terms: int) -> Event:
+        return self._through(purpose).event(terms, self._width(layout))
+
+    def _is_private(self, layout: Layout, purpose: Purpose) -> bool:
+        once = Spending({self._event(layout, purpose, len(layout.parties)): 1})
+        return math.isfinite(once.epsilon_by_renyi(self.budget.delta).renyi)
+
+    def _width(self, layout: Layout) -> int:
+        return layout.widths[layout.parties[0]]
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The format of masked messages: a word for each component, behind an offer."""
+
+    sums: Sums
+    mechanism: Summand
+
+    @property
+    def fixed_size(self) -> bool:
+        """Always: masks hide how large a number is."""
+        return True
+
+    def at(self, round: int) -> Uploads:
+        """Return itself."""
+        return self
+
+    def bytes_at_most(self, rows: int, width: int) -> int:
+        """Return the bytes of every message of so many rows."""
+        return self.sums.upload_bytes(rows * width)
+
+    def bytes_remembered(self, rows: int, width: int) -> int:
+        """Return 0."""
+        return 0
+
+    def warm_up(self, width: int) -> None:
+        """Draw, mask and pack a little."""
+        import torch
+
+        noise = Keystream(bytes(16))
+        counts = self.mechanism.counts(torch.zeros(2, width), noise)
+        masked_body(words_of(counts, self.sums.bits), self.sums.bits)
+        self.mechanism.estimate(np.zeros(2, dtype=np.uint16), 1)
+
+
+def _is_identity(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 64 and all(c in "0123456789abcdef" for c in text)
