@@ -3,6 +3,7 @@
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
 from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
 from colonnade.secure.contexts import context
+from colonnade.secure.double_masking import SumHolder, SumParty, Sums
 from colonnade.secure.identities import (
     IDENTITY_BYTES,
     SIGNATURE_BYTES,
@@ -28,6 +29,9 @@ __all__ = [
     "Keystream",
     "Seal",
     "Secrets",
+    "SumHolder",
+    "SumParty",
+    "Sums",
     "Total",
     "announce",
     "announced",

@@ -1,0 +1,408 @@
+"""Secure sums: what they add, who may be lost when, and what nobody learns."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from colonnade.errors import RemoteProtocolError, TooFewSurvivors
+from colonnade.secure import Identity, Keystream, Secrets, SumHolder, SumParty, Sums, words_of
+from colonnade.secure import double_masking, masks
+
+BITS, WORDS, HOLDER = 9, 11, "holder"
+
+
+class Sum:
+    """Sums of a few parties whose messages the test carries, or loses."""
+
+    def __init__(self, parties: int, threshold: int, incarnation: int = 0, **more) -> None:
+        self.names = tuple(f"party_{i}" for i in range(parties))
+        self.sums = Sums(self.names, threshold, BITS, **more)
+        self.holder = SumHolder(self.sums, HOLDER)
+        self.parties = {}
+        for name in self.names:
+            secrets = Secrets.seeded(5, name)
+            secrets.begin(incarnation)
+            self.parties[name] = SumParty(self.sums, name, HOLDER, secrets, incarnation)
+        self.uploads, self.answers, self.requests = {}, {}, {}
+
+    def start(self, gone: Iterable[str] = ()) -> None:
+        """Agree on keys, and offer for the first sum; whoever is gone offers nothing."""
+        keys = self.holder.meet({name: party.key() for name, party in self.parties.items()})
+        here = [name for name in self.names if name not in gone]
+        for name in here:
+            self.parties[name].meet(keys)
+        self.holder.offers({name: self.parties[name].offer() for name in here})
+        self.requests = self.holder.requests()
+        for name in here:
+            self.parties[name].answer(self.requests[name])
+        self.holder.advance()
+
+    def upload(self, values: dict[str, np.ndarray]) -> None:
+        """Let these parties upload; those of them that are no members offer."""
+        self.uploads = {
+            name: self.parties[name].upload(words_of(mine, BITS))
+            for name, mine in values.items()
+            if name in self.parties[name].members
+        }
+        offers = {n: self.parties[n].offer() for n in values if n not in self.uploads}
+        self.holder.uploads(self.uploads, WORDS)
+        self.holder.offers(offers)
+        self.requests = self.holder.requests()
+
+    def reveal(self, lost: Iterable[str] = ()) -> np.ndarray:
+        """Let everybody answer but those that are lost, and return the sum."""
+        self.answers = {}
+        for name in self.names:
+            if name not in lost:
+                answer, _ = self.parties[name].answer(self.requests[name])
+                if answer is not None:
+                    self.answers[name] = answer
+        total = self.holder.total(self.answers)
+        self.holder.advance()
+        return total
+
+
+def drawn(seed: int, names: Iterable[str]) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return {name: generator.integers(0, 2**BITS // 8, WORDS) for name in names}
+
+
+def plain(values: dict[str, np.ndarray], names: Iterable[str]) -> np.ndarray:
+    return sum(values[name] for name in names) % 2**BITS
+
+
+STAGES = ("stays", "after keys", "after shares", "after masks")
+
+
+@pytest.mark.parametrize("incarnation", [0, 3])
+@pytest.mark.parametrize(
+    ("parties", "threshold"),
+    [(m, t) for m in range(2, 6) for t in range(2, m + 1)] + [(6, 4), (6, 5), (6, 6)],
+)
+def test_a_sum_is_that_of_those_who_uploaded_whoever_is_lost_when(parties, threshold, incarnation):
+    """Every pattern of up to M - threshold parties lost at every stage, also after a resume."""
+    for lost in _lost(parties, parties - threshold):
+        _add(parties, threshold, incarnation, lost)
+
+
+def test_sums_of_six_with_many_lost():
+    """As before, of patterns with more lost than a majority allows; every thirtieth of them."""
+    for threshold in (2, 3):
+        for lost in itertools.islice(_lost(6, 6 - threshold), 0, None, 30):
+            _add(6, threshold, 0, lost)
+
+
+def _add(parties, threshold, incarnation, lost):
+    sums = Sum(parties, threshold, incarnation)
+    stage = {name: lost.get(i, 0) for i, name in enumerate(sums.names)}
+    sums.start(gone=[name for name in sums.names if stage[name] == 1])
+    values = drawn(7, sums.names)
+    here = [name for name in sums.names if stage[name] in (0, 3)]
+    sums.upload({name: values[name] for name in here})
+    told = sums.reveal(lost=[name for name in sums.names if stage[name]])
+    assert np.array_equal(told, plain(values, here)), stage
+
+
+def _lost(parties: int, most: int):
+    """Yield every choice of up to ``most`` parties with a stage for each at which it is lost."""
+    for count in range(most + 1):
+        for who in itertools.combinations(range(parties), count):
+            for stages in itertools.product((1, 2, 3), repeat=count):
+                yield dict(zip(who, stages, strict=True))
+
+
+def test_a_party_that_was_late_comes_back():
+    sums = Sum(4, 2)
+    sums.start()
+    names = sums.names
+    present = [
+        names,
+        names[1:],  # the first is late,
+        names[1:],  # offers anew,
+        names,  # and is a member again
+        (names[0], names[2]),
+        (names[0], names[2]),
+        names,
+    ]
+    for number, here in enumerate(present):
+        values = drawn(number, names)
+        absent = set(names) - set(here)
+        sums.upload({name: values[name] for name in names if name not in absent or number in (2, 5)})
+        contributors = sums.uploads
+        assert set(contributors) <= set(here)
+        told = sums.reveal()
+        assert np.array_equal(told, plain(values, contributors)), number
+    assert set(contributors) == set(names)
+
+
+def test_fewer_than_the_threshold_is_an_abort_that_asks_nobody():
+    sums = Sum(4, 3)
+    sums.start()
+    values = drawn(1, sums.names[:2])
+    with pytest.raises(TooFewSurvivors, match="only party_0, party_1 uploaded to sum 0") as found:
+        sums.upload(values)
+    assert "party_2, party_3 did not" in str(found.value)
+    sums = Sum(4, 3)
+    sums.start()
+    sums.upload(drawn(1, sums.names))
+    with pytest.raises(TooFewSurvivors, match="only party_3 revealed their shares"):
+        sums.reveal(lost=sums.names[:3])
+
+
+# What the label holder learns
+
+
+def test_an_upload_that_comes_late_stays_masked_by_what_nobody_reveals():
+    """All that was said for the sum, and the late upload, are no more than the others' sum."""
+    told = []
+    for value in (0, 2**BITS - 1):
+        sums = Sum(3, 2)
+        sums.start()
+        values = drawn(3, sums.names) | {"party_0": np.full(WORDS, value)}
+        late = sums.parties["party_0"].upload(words_of(values["party_0"], BITS))
+        sums.upload({name: values[name] for name in sums.names[1:]})
+        assert np.array_equal(sums.reveal(), plain(values, sums.names[1:]))
+        assert set(sums.answers) == set(sums.names[1:])
+        # Its mask key is known now, and with it its masks with the others; its own mask is not.
+        (own,) = (sums.sums.holder_number("party_0"),)
+        revealed = {
+            sums.sums.holder_number(name): body[double_masking.TAG_BYTES :][:32]
+            for name, body in sums.answers.items()
+        }
+        assert own not in revealed
+        told.append((late, sums.answers))
+    # The two courses differ in nothing but the words of the late upload.
+    (one, answers), (other, others) = told
+    assert answers == others
+    head = Sum(3, 2).sums.offer_bytes
+    assert one[:head] == other[:head]
+    assert one[head:] != other[head:]
+
+
+def test_a_party_reveals_one_secret_of_each_member_and_only_once():
+    sums = Sum(3, 2)
+    sums.start()
+    sums.upload(drawn(2, sums.names))
+    party, request = sums.parties["party_0"], sums.requests["party_0"]
+    answer, contributors = party.answer(request)
+    assert len(answer) == sums.sums.answer_bytes
+    assert contributors == sums.names
+    with pytest.raises(RemoteProtocolError, match="another sum than number 1"):
+        party.answer(request)  # the label holder asks again, as it might with other contributors
+
+
+def test_a_label_holder_that_names_too_few_or_strangers_is_refused():
+    sums = Sum(4, 3)
+    sums.start(gone=["party_3"])
+    sums.upload(drawn(2, sums.names[:3]))
+    marks = sums.sums._marks
+    for named, wrong in ((["party_0", "party_1"], "3 is the least"), (sums.names, "party_3")):
+        request = bytearray(sums.requests["party_0"])
+        start = double_masking.TAG_BYTES
+        request[start : start + marks] = sums.sums.marked(named)
+        with pytest.raises(RemoteProtocolError, match=wrong):
+            sums.parties["party_0"].answer(bytes(request))
+
+
+def _uploads(value: int, seed: int, parties: int, bits: int, count: int) -> np.ndarray:
+    """Return what parties with the same words upload, unpacked, [parties, words]."""
+    names = tuple(f"party_{i}" for i in range(parties))
+    sums = Sums(names, 2, bits)
+    ends = {}
+    for name in names:
+        secrets = Secrets.seeded(seed, name)
+        secrets.begin(0)
+        ends[name] = SumParty(sums, name, HOLDER, secrets, 0)
+    holder = SumHolder(sums, HOLDER)
+    keys = holder.meet({name: end.key() for name, end in ends.items()})
+    for end in ends.values():
+        end.meet(keys)
+    holder.offers({name: end.offer() for name, end in ends.items()})
+    for name, request in holder.requests().items():
+        ends[name].answer(request)
+    told = []
+    for place, name in enumerate(names):
+        mine = np.full(count, value if place == 0 else 1)
+        total = masks.Total(count, bits)
+        total.add(ends[name].upload(words_of(mine, bits))[sums.offer_bytes :], name)
+        told.append(total.values)
+    return np.array(told)
+
+
+@pytest.mark.parametrize("value", [0, 3])
+def test_all_uploads_together_are_uniform(value):
+    """Of 3 parties with words of 2 bits: 64 cells, 200 000 draws, at a level of 1e-6.
+
+    While nothing is revealed all uploads are uniform together, since each has a mask of its own; so
+    those of any M - 1 are, and their distribution is the same for every input.
+    """
+    from scipy.stats import chi2
+
+    counts = np.zeros(64)
+    for seed in range(4):
+        told = _uploads(value, seed, 3, 2, 50_000).astype(np.int64)
+        counts += np.bincount(told[0] + 4 * told[1] + 16 * told[2], minlength=64)
+    expected = counts.sum() / 64
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    assert statistic < chi2.isf(1e-6, 63)
+
+
+@pytest.mark.parametrize("value", [0, 3])
+def test_with_their_own_masks_off_uploads_tell_their_sum_and_nothing_else(monkeypatch, value):
+    """Any M - 1 of M are then uniform together: 16 cells, 200 000 draws, at a level of 1e-6."""
+    from scipy.stats import chi2
+
+    class Nothing(Keystream):
+        def fill(self, words):
+            words[:] = 0
+
+    monkeypatch.setattr(SumParty, "_self_mask", lambda self, secret: Nothing(bytes(16)))
+    counts = {pair: np.zeros(16) for pair in itertools.combinations(range(3), 2)}
+    for seed in range(4):
+        told = _uploads(value, seed, 3, 2, 50_000).astype(np.int64)
+        assert (told.sum(axis=0) % 4 == (value + 2) % 4).all()
+        for one, other in counts:
+            counts[one, other] += np.bincount(told[one] + 4 * told[other], minlength=16)
+    for found in counts.values():
+        expected = found.sum() / 16
+        statistic = float(((found - expected) ** 2 / expected).sum())
+        assert statistic < chi2.isf(1e-6, 15)
+
+
+def test_no_keystream_is_used_twice(monkeypatch):
+    """Keys of streams over sums, losses and starts: each masks one upload, or a pair's two."""
+    used = []
+
+    class Remembered(Keystream):
+        def __init__(self, key):
+            super().__init__(key)
+            self.key = key
+            used.append(self)
+
+    monkeypatch.setattr(double_masking, "Keystream", Remembered)
+    seen = set()
+    for incarnation in (0, 1):
+        sums = Sum(4, 2, incarnation)
+        sums.start()
+        for number in range(3):
+            here = sums.names if number != 1 else sums.names[1:]
+            values = drawn(number, sums.names)
+            del used[:]
+            sums.upload({name: values[name] for name in here})
+            members = [name for name in here if name in sums.uploads]
+            times = Counter(stream.key for stream in used)
+            taken = WORDS * np.dtype(np.uint16).itemsize
+            assert all(stream.position == taken for stream in used)  # from its beginning, once
+            among = len(members) * (len(members) - 1) // 2
+            lost = len(sums.parties["party_3"].members) - len(members)
+            assert Counter(times.values()) == Counter(
+                {2: among, 1: len(members) * (1 + lost)} if among else {1: len(members)}
+            )
+            assert not seen & set(times)
+            seen |= set(times)
+            sums.reveal()
+
+
+# What is refused by name
+
+
+def test_what_belongs_elsewhere_is_refused_by_name():
+    sums = Sum(3, 2)
+    sums.start()
+    first = {n: sums.parties[n].upload(words_of(v, BITS)) for n, v in drawn(1, sums.names).items()}
+    sums.holder.uploads(first, WORDS)
+    sums.requests = sums.holder.requests()
+    sums.reveal()
+    for wrong, what in (
+        (first, "'party_0' sent an offer that belongs to another sum than number 2"),
+        ({"party_0": first["party_1"]}, "'party_0' sent an offer that belongs to another sum"),
+        ({"party_0": first["party_0"][:-1]}, "'party_0' uploaded"),
+        ({"nobody": first["party_0"]}, "'nobody' uploaded to sum 1, of which it is no member"),
+    ):
+        with pytest.raises(RemoteProtocolError, match=what):
+            sums.holder.uploads(wrong, WORDS)
+    with pytest.raises(RemoteProtocolError, match="'holder' sent a request that belongs to"):
+        sums.parties["party_1"].answer(sums.requests["party_1"])
+
+
+def test_another_start_is_another_session():
+    old, new = Sum(3, 2, incarnation=0), Sum(3, 2, incarnation=1)
+    old.start()
+    new.start()
+    body = old.parties["party_0"].upload(words_of(np.zeros(WORDS, np.int64), BITS))
+    with pytest.raises(RemoteProtocolError, match="another sum than number"):
+        new.holder.uploads({"party_0": body}, WORDS)
+
+
+def test_a_wrong_share_is_noticed_where_it_decides():
+    sums = Sum(3, 2)
+    sums.start()
+    values = drawn(1, sums.names)
+    sums.upload({name: values[name] for name in sums.names[1:]})
+    answers = {n: sums.parties[n].answer(sums.requests[n])[0] for n in sums.names[1:]}
+    changed = bytearray(answers["party_1"])
+    changed[double_masking.TAG_BYTES + 9] ^= 1
+    with pytest.raises(RemoteProtocolError, match="the mask key of 'party_0'"):
+        sums.holder.total(answers | {"party_1": bytes(changed)})
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinned):
+    identities = {}
+    if pinned:
+        for name in ("party_0", "party_1", "party_2"):
+            identities[name] = Identity.of(Secrets.seeded(5, name)).public
+    sums = Sum(3, 2, identities=identities)
+    false = Secrets.seeded(99, "party_1")
+    false.begin(0)
+    told = {name: party.key() for name, party in sums.parties.items()}
+    told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
+    keys = sums.holder.meet(told)
+    if not pinned:
+        sums.parties["party_0"].meet(keys)  # which the privacy statement says
+        return
+    with pytest.raises(RemoteProtocolError, match="'party_1' is not signed by the identity"):
+        sums.parties["party_0"].meet(keys)
+
+
+def test_a_partys_own_key_cannot_be_exchanged():
+    sums = Sum(3, 2)
+    false = Secrets.seeded(99, "party_1")
+    false.begin(0)
+    told = {name: party.key() for name, party in sums.parties.items()}
+    told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
+    with pytest.raises(RemoteProtocolError, match="another key of 'party_1' than it sent"):
+        sums.parties["party_1"].meet(sums.holder.meet(told))
+
+
+def test_bytes_of_anybody_are_refused_without_harm():
+    """Every prefix, every flipped bit of every tenth byte, and noise, of each kind of message."""
+    sums = Sum(3, 2)
+    keys = sums.holder.meet({name: party.key() for name, party in sums.parties.items()})
+    sums.start()
+    generator = np.random.default_rng(0)
+    upload = sums.parties["party_0"].upload(words_of(np.ones(WORDS, np.int64), BITS))
+    request = sums.requests["party_1"]
+    takers = [
+        (keys, sums.parties["party_1"].meet),
+        (upload, lambda body: sums.holder.uploads({"party_0": body}, WORDS)),
+        (request, sums.parties["party_1"].answer),
+    ]
+    for body, take in takers:
+        broken = [body[:size] for size in range(0, len(body), 7)]
+        for place in range(0, len(body), 10):
+            broken.append(body[:place] + bytes([body[place] ^ 4]) + body[place + 1 :])
+        broken += [generator.bytes(size) for size in (0, 1, 8, len(body), 3 * len(body))]
+        refused = 0
+        for each in broken:
+            try:
+                take(each)
+            except (RemoteProtocolError, TooFewSurvivors):
+                refused += 1
+        # What is masked cannot be told from what was changed on its way: only that is taken.
+        assert refused >= len(broken) - (WORDS * BITS) // 80 - sums.sums.offer_bytes // 10 - 1
