@@ -35,6 +35,7 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/clicks.py
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/pipeline.py
+	$(BIN)/python benchmarks/masks.py
 
 clean:
 	rm -rf .venv build dist

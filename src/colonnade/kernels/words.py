@@ -3,8 +3,8 @@
 A word is held in the narrowest unsigned type that has room for it, and bits above its own are
 dropped as it is packed. Eight words take as many bytes as a word has bits. Words of two or four
 bytes are squeezed together inside 64 bits, and these written one after another through a register
-of 64; bytes go through ``packing.py``. Reading needs no register: each 64 bits are taken from where
-they begin. The layout is that of ``pack_numbers``.
+of 64; bytes go through ``packing.py``. Reading needs no register: each half of them is taken from
+where it begins. The layout is that of ``pack_numbers``.
 """
 
 from __future__ import annotations
@@ -54,23 +54,22 @@ def _pack(words, kept, bits, lanes, body):  # type: ignore[no-untyped-def]  # nu
 
 @njit(cache=True, nogil=True)
 def _unpack(body, bits, lanes, words):  # type: ignore[no-untyped-def]
+    # ``body`` has eight bytes more than the words take.
     four = lanes == 4
-    width = np.int64(bits * lanes)
-    second = np.uint64(32 - width // 2)
-    first = np.uint64(16 - bits if four else 0)
+    width = np.int64(bits * lanes // 2)  # of what is read at once, from 17 to 31
     all_of_it = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-    half = (np.uint64(1) << np.uint64(width // 2)) - np.uint64(1)
     single = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     low = single | single << np.uint64(32) if four else np.uint64(0xFFFFFFFFFFFFFFFF)
     high = low << np.uint64(bits) if four else np.uint64(0)
+    apart = np.uint64(16 - bits if four else 0)
+    at = np.int64(0)
     for j in range(len(words)):
-        at = j * width
-        byte, shift = at >> 3, np.uint64(at & 7)
-        word = load_word(body, byte) >> shift
-        word |= (load_word(body, byte + 8) << np.uint64(1)) << (np.uint64(63) - shift)
-        word &= all_of_it
-        word = (word & half) | ((word & ~half) << second)
-        words[j] = (word & low) | ((word & high) << first)
+        lower = (load_word(body, at >> 3) >> np.uint64(at & 7)) & all_of_it
+        at += width
+        upper = (load_word(body, at >> 3) >> np.uint64(at & 7)) & all_of_it
+        at += width
+        word = lower | upper << np.uint64(32)
+        words[j] = (word & low) | ((word & high) << apart)
 
 
 def word_type(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
@@ -138,6 +137,8 @@ def unpack_words(body: NDArray[np.uint8], bits: int, count: int) -> Words:
         return unpack_codes(body, bits, count)
     lanes = 8 // kind.itemsize
     words = np.empty(-(-count // 8) * 8, dtype=kind)
-    longer = np.concatenate([body, np.zeros(bits + 16, dtype=np.uint8)])  # and two words more
-    _unpack(longer, bits, lanes, words.view(np.uint64))
+    within = min(count // 8, max(0, len(body) - 8) // bits)  # eights, and a word of the body beyond
+    _unpack(body, bits, lanes, words[: 8 * within].view(np.uint64))
+    rest = np.concatenate([body[within * bits :], np.zeros(bits + 8, dtype=np.uint8)])
+    _unpack(rest, bits, lanes, words[8 * within :].view(np.uint64))
     return words[:count]

@@ -29,7 +29,7 @@ from colonnade.secure.keystream import Keystream
 __all__ = ["MOST_BITS", "Total", "Words", "bits_for", "mask", "masked_body", "words_of"]
 
 MOST_BITS = 32
-_PIECE = 1 << 17  # bytes of words and of a keystream that stay in the cache for all masks of a word
+_PIECE = 1 << 18  # bytes of words and of a keystream that stay in the cache for all masks of a word
 
 
 def bits_for(highest_total: int) -> int:

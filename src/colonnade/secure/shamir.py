@@ -13,6 +13,7 @@ threshold, and by what the secret must fit (``AgreementKey.recovered``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from cryptography.hazmat.primitives.constant_time import bytes_eq
@@ -53,8 +54,7 @@ def share(secret: bytes, holders: int, threshold: int, noise: Keystream) -> list
     coefficients = np.empty((threshold, len(secret)), dtype=np.uint8)
     coefficients[0] = np.frombuffer(secret, dtype=np.uint8)
     noise.fill(coefficients[1:])
-    powers = np.array([_powers(x, threshold) for x in range(1, holders + 1)], dtype=np.uint8)
-    return [row.tobytes() for row in products(powers, coefficients)]
+    return [row.tobytes() for row in products(_powers(holders, threshold), coefficients)]
 
 
 def recover(shares: Mapping[int, bytes], threshold: int, size: int, what: str) -> bytes:
@@ -89,7 +89,7 @@ def recover(shares: Mapping[int, bytes], threshold: int, size: int, what: str) -
         raise RemoteProtocolError(
             f"{len(shares)} shares of {what} came, and {threshold} are needed"
         )
-    there = sorted(shares)
+    there = tuple(sorted(shares))
     used, more = there[:threshold], there[threshold:]
     rows = np.array([np.frombuffer(shares[x], dtype=np.uint8) for x in used])
     told = products(_weights(used, (0, *more)), rows)
@@ -113,14 +113,18 @@ def _check_threshold(holders: int, threshold: int) -> None:
         )
 
 
-def _powers(x: int, count: int) -> list[int]:
-    powers = [1]
-    while len(powers) < count:
-        powers.append(product(powers[-1], x))
+@lru_cache(maxsize=8)
+def _powers(holders: int, count: int) -> NDArray[np.uint8]:
+    """Return the powers of every holder's x from 0 on."""
+    powers = np.ones((holders, count), dtype=np.uint8)
+    for x in range(1, holders + 1):
+        for k in range(1, count):
+            powers[x - 1, k] = product(int(powers[x - 1, k - 1]), x)
     return powers
 
 
-def _weights(known: Sequence[int], asked: Sequence[int]) -> NDArray[np.uint8]:
+@lru_cache(maxsize=64)
+def _weights(known: tuple[int, ...], asked: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return by which weights values at ``known`` add up to those at ``asked`` (Lagrange)."""
     weights = np.empty((len(asked), len(known)), dtype=np.uint8)
     for j, x in enumerate(known):
