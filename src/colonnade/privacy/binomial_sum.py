@@ -21,6 +21,9 @@ D(G(k) || G(k + b)), is D(G(N - k + b) || G(N - k)) with heads and tails exchang
 these. Parties whose coins share a probability reach it where k is a multiple of b; *observed*,
 wherever we looked, is that the worst k is N, and so the bound is attained.
 
+Values that are drawn, as by a sampler that rounds p at random to a neighbour within [l, h], are
+mixtures, which by the same convexity are no worse.
+
 **The whole sample changes.** *Proven*: the divergence is at most that of all M b coins seen one by
 one (data processing), each from l to h; and if all of them are, the sum is a sufficient statistic,
 so it is M b D(Bernoulli(h) || Bernoulli(l)) exactly: one term of M b trials.
