@@ -64,24 +64,37 @@ def _renyi(trials, others, beta, orders, worst):  # type: ignore[no-untyped-def]
         _log_of_sum(likely + trials, total, beta, p)
         _log_of_sum(likely, total, beta, q)
         largest = p[total] - q[total]
+        mode, at = np.argmax(p), total
         for i in range(len(orders)):
             power = orders[i] - 1.0
+            # p grows up to its mode, as sums of coins are log-concave, and the loss everywhere: so
+            # what is left of the first term that changes nothing changes nothing either.
             if power * largest < _SMALL:
                 beyond = 0.0  # E_P exp(power loss) - 1, of terms that cancel little
-                for x in range(total + 1):
+                for x in range(mode, total + 1):
                     exponent = power * (p[x] - q[x])
                     if p[x] + max(0.0, exponent) > _NOTHING:
                         beyond += np.exp(p[x]) * np.expm1(exponent)
+                for x in range(mode - 1, -1, -1):
+                    exponent = power * (p[x] - q[x])
+                    if p[x] + max(0.0, exponent) <= _NOTHING:
+                        break
+                    beyond += np.exp(p[x]) * np.expm1(exponent)
                 divergence = np.log1p(max(0.0, beyond)) / power
             else:
-                most = -np.inf
-                for x in range(total + 1):
-                    most = max(most, p[x] + power * (p[x] - q[x]))
-                mass = 0.0
-                for x in range(total + 1):
-                    exponent = p[x] + power * (p[x] - q[x]) - most
-                    if exponent > _NOTHING:
-                        mass += np.exp(exponent)
+                most, mass = p[at] + power * (p[at] - q[at]), 0.0
+                for x in range(mode, total + 1):
+                    exponent = p[x] + power * (p[x] - q[x])
+                    if exponent > most:
+                        mass *= np.exp(most - exponent)
+                        most, at = exponent, x
+                    if exponent - most > _NOTHING:
+                        mass += np.exp(exponent - most)
+                for x in range(mode - 1, -1, -1):
+                    exponent = p[x] + power * (p[x] - q[x])
+                    if exponent - most <= _NOTHING:
+                        break
+                    mass += np.exp(exponent - most)
                 divergence = (most + np.log(mass)) / power
             worst[i] = max(worst[i], divergence)
 
