@@ -83,7 +83,7 @@ class Spending:
     Parameters
     ----------
     uses
-        How many times there was each event. None of it is left out where it is 0.
+        How many times there was each event; an event that never was is left out.
 
     Raises
     ------
