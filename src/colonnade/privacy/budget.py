@@ -1,0 +1,94 @@
+"""Budgets: how much may be disclosed, and what can still be done within it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from colonnade.errors import ConfigurationError
+from colonnade.privacy.accountant import Spending
+from colonnade.privacy.events import Event
+
+__all__ = ["Budget"]
+
+_MOST_USES = 1 << 40
+
+
+@dataclass(frozen=True)
+class Budget:
+    """No row may be used beyond (epsilon, delta)-differential privacy.
+
+    Parameters
+    ----------
+    epsilon
+        What may be disclosed of each row, in nats.
+    delta
+        The probability with which more may be; well below one over the number of rows.
+
+    Raises
+    ------
+    ConfigurationError
+        If epsilon is not a number of at least 0, or delta not in [0, 1).
+
+    Examples
+    --------
+    >>> from colonnade.privacy import GaussianNoise, Spending
+    >>> budget, event = Budget(epsilon=5.0, delta=1e-5), GaussianNoise(2.0)
+    >>> budget.uses(event)
+    5
+    >>> budget.affords(Spending({event: 5})), budget.affords(Spending({event: 6}))
+    (True, False)
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0:
+            raise ConfigurationError(
+                f"epsilon is {self.epsilon}, but a budget says how much may be disclosed: give a "
+                "number of at least 0"
+            )
+        if not 0 <= self.delta < 1:
+            raise ConfigurationError(
+                f"delta is {self.delta}, but it is the probability with which epsilon may be "
+                "exceeded: give a number from 0 to below 1"
+            )
+
+    def affords(self, spent: Spending) -> bool:
+        """Return whether so much is proven to stay within the budget."""
+        if spent.epsilon_by_renyi(self.delta).renyi <= self.epsilon:
+            return True
+        return spent.epsilon(self.delta).value <= self.epsilon
+
+    def uses(self, event: Event, spent: Spending | None = None) -> int:
+        """Return how many more uses of an event a row affords on which so much was spent.
+
+        What is affordable stays so with fewer uses, as what is disclosed never shrinks. More than
+        2^40 uses are not told apart.
+        """
+        spent = spent or Spending()
+
+        def cheaply(uses: int) -> bool:
+            whole = spent + Spending({event: uses})
+            return whole.epsilon_by_renyi(self.delta).renyi <= self.epsilon
+
+        def at_all(uses: int) -> bool:
+            return self.affords(spent + Spending({event: uses}))
+
+        least = _most(cheaply, 0) if cheaply(0) else 0
+        return _most(at_all, least) if at_all(least) else 0
+
+
+def _most(affordable: Callable[[int], bool], known: int) -> int:
+    """Return the largest number that is affordable, from one on that is."""
+    step = max(1, known // 8)
+    while affordable(known + step):
+        known, step = known + step, 2 * step
+        if known >= _MOST_USES:
+            return _MOST_USES
+    low, high = known, known + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if affordable(middle) else (low, middle)
+    return low
