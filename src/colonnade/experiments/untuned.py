@@ -122,9 +122,17 @@ def _federation(
 
 
 def _aligned(table_set: TableSet, problem: Problem, seed: int) -> VerticalTables:
-    """Return the tables with these test rows; of the others, as many choose the model as usual."""
+    """Return the tables with these test rows; of the others, as many choose the model as usual.
+
+    Where these lack one of two classes, an estimator asks for a greater share: they are doubled.
+    """
     others = pl.Series(np.setdiff1d(problem.labels["id"].to_numpy(), problem.test))
-    _, validation, _ = HashSplit(defaults.VALIDATION, 0.0, seed).rows(others)
+    labels = dict(problem.labels.select("id", "label").iter_rows())
+    share = defaults.VALIDATION
+    _, validation, _ = HashSplit(share, 0.0, seed).rows(others)
+    while table_set.metric == "auc" and len({labels[i] for i in others[validation]}) < 2:
+        share *= 2
+        _, validation, _ = HashSplit(share, 0.0, seed).rows(others)
     return vertical_tables(
         problem.tables,
         problem.labels,
