@@ -108,9 +108,10 @@ def _make(word: Any) -> Callable[..., Any]:
                 count[i] += np.uint16(won[i])
                 rest[i] = np.uint8(left[i])
             for i in range(len(p)):
+                lanes_left += rest[i]
+            for i in range(len(p)):
                 where[found] = start + i
                 found += rest[i] != 0
-                lanes_left += rest[i]
         return found, lanes_left
 
     return together
