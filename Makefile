@@ -32,6 +32,7 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/surrogates.py
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/embeddings.py
+	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/clicks.py
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/pipeline.py

@@ -5,8 +5,12 @@ from colonnade.privacy.asymptotic import asymptotic_renyi
 from colonnade.privacy.binomial_sum import BinomialSum
 from colonnade.privacy.budget import Budget
 from colonnade.privacy.events import Adjacency, Event, Unprotected
+from colonnade.privacy.fixed_point import FixedPoint
+from colonnade.privacy.gaussian import Gaussian
 from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
+from colonnade.privacy.poisson_binomial import PoissonBinomial
 from colonnade.privacy.row_uses import RowUses
+from colonnade.privacy.summand import Summand
 
 __all__ = [
     "Adjacency",
@@ -14,9 +18,13 @@ __all__ = [
     "Budget",
     "Epsilon",
     "Event",
+    "FixedPoint",
+    "Gaussian",
     "GaussianNoise",
+    "PoissonBinomial",
     "RowUses",
     "Spending",
+    "Summand",
     "Unprotected",
     "asymptotic_renyi",
     "gaussian_multiplier",

@@ -35,12 +35,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from colonnade.errors import LocalProtocolError, RemoteProtocolError, TooFewSurvivors
+from colonnade.kernels.words import packed_bytes
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
 from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
 from colonnade.secure.contexts import context
 from colonnade.secure.identities import IDENTITY_BYTES, Identity
 from colonnade.secure.keystream import KEY_BYTES, Keystream
-from colonnade.secure.masks import Total, Words, mask, masked_body, packed_bytes
+from colonnade.secure.masks import Total, Words, mask, masked_body
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
 from colonnade.secure.secrets import Secrets
 from colonnade.secure.shamir import recover, share
@@ -288,7 +289,7 @@ class SumParty(_End):
         offer, own = self.offer(), self._now
         if own is None:
             raise LocalProtocolError(f"{self._name!r} is no member of sum {self._number}")
-        added, subtracted = [self._self_mask(own.self_mask)], []
+        added, subtracted = [self._self_mask(own.self_mask)], list[Keystream]()
         for other in self.members:
             if other != self._name:
                 signed = added if self._before(self._name, other) else subtracted
@@ -488,7 +489,8 @@ class SumHolder(_End):
     def _unmask_without(self, total: Total, lost: str, secret: bytes) -> None:
         """Take off the contributors' masks with a member that did not contribute."""
         key = AgreementKey.recovered(secret, self._publics[lost], lost)
-        added, subtracted = [], []
+        added: list[Keystream] = []
+        subtracted: list[Keystream] = []
         for party in self._uploads:
             signed = added if self._before(party, lost) else subtracted
             signed.append(self._pair_mask(key, lost, party))

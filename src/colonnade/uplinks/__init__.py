@@ -10,6 +10,7 @@ from colonnade.uplinks.contract import (
     Uplink,
     Uploader,
 )
+from colonnade.uplinks.masked import Masked
 from colonnade.uplinks.plain import Plain
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Collector",
     "Fused",
     "Itemised",
+    "Masked",
     "Moment",
     "Plain",
     "Relayable",

@@ -13,19 +13,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
 from colonnade.disclosures import HELD_OUT, Disclosure
 from colonnade.effects import Purpose
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion
 from colonnade.organisations import Party
 from colonnade.privacy import Budget, Event, Spending, Summand
-from colonnade.secure import Keystream, Sums, bits_for, masked_body, words_of
+from colonnade.secure import (
+    Keystream,
+    Sums,
+    bits_for,
+    checked_identity,
+    masked_body,
+    words_of,
+)
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import Account
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
@@ -91,11 +98,7 @@ class Masked(Uplink):
                 "party's: say 2 or more"
             )
         for party, identity in self.identities.items():
-            if not _is_identity(identity):
-                raise ConfigurationError(
-                    f"the identity of {party!r} is {identity!r}, but a public identity is 64 "
-                    "hexadecimal digits, as that organisation's credentials show it"
-                )
+            _check_identity(party, identity)
 
     @property
     def delivery(self) -> Delivery:
@@ -216,9 +219,7 @@ class Masked(Uplink):
         """Make the half of ``party``."""
         return MaskedUploader(self._terms(layout), party)
 
-    def collector(
-        self, layout: Layout, fusion: Fusion, stragglers: Stragglers
-    ) -> MaskedCollector:
+    def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> MaskedCollector:
         """Make the label holder's half."""
         assert isinstance(fusion, Additive)  # as checked
         return MaskedCollector(self._terms(layout), fusion, stragglers)
@@ -294,13 +295,18 @@ class Uploads:
 
     def warm_up(self, width: int) -> None:
         """Draw, mask and pack a little."""
-        import torch
-
         noise = Keystream(bytes(16))
         counts = self.mechanism.counts(torch.zeros(2, width), noise)
         masked_body(words_of(counts, self.sums.bits), self.sums.bits)
         self.mechanism.estimate(np.zeros(2, dtype=np.uint16), 1)
 
 
-def _is_identity(text: object) -> bool:
-    return isinstance(text, str) and len(text) == 64 and all(c in "0123456789abcdef" for c in text)
+def _check_identity(party: str, told: object) -> None:
+    try:
+        checked_identity(bytes.fromhex(str(told)), party)
+    except ValueError:
+        raise ConfigurationError(
+            f"the identity of {party!r} is {told!r}, but a public identity is 64 hexadecimal digits"
+        ) from None
+    except RemoteProtocolError as error:
+        raise ConfigurationError(str(error)) from None

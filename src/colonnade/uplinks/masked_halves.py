@@ -237,13 +237,17 @@ class MaskedCollector:
         )
 
     def _enough(self, asked: Expect) -> Expect:
-        """Return what is awaited of the answers: as many as the masks take off, if some may lack."""
+        """Return what is awaited of the answers: those of all, or as many as are needed."""
         if asked.purpose is Purpose.TRAINING and self._stragglers.drops:
             return asked._replace(quorum=self._terms.sums.threshold)
         return asked
 
     def _summed(
-        self, answers: Mapping[str, bytes], contributors: tuple[str, ...], rows: Rows, moment: Moment
+        self,
+        answers: Mapping[str, bytes],
+        contributors: tuple[str, ...],
+        rows: Rows,
+        moment: Moment,
     ) -> Summed:
         total = self._sum.total(answers).reshape(len(rows), -1)
         self._sum.advance()
