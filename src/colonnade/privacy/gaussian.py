@@ -104,14 +104,14 @@ class Gaussian:
         clipped = exact * (bound / norms.clamp(min=bound))
         step = 2.0 ** (math.floor(math.log2(self.deviation)) - _FINENESS)
         drawn = rounded_normal(x.numel(), self.deviation / step, noise)
-        whole = drawn.view(x.shape).to(x.device)
-        whole += (clipped.detach() / step).trunc()
-        released: Tensor = _Released.apply(clipped, (whole * step).float())  # type: ignore[no-untyped-call]
+        whole = clipped.detach().div(step).trunc_()
+        whole += drawn.view(x.shape).to(x.device)
+        released: Tensor = _Released.apply(clipped, whole.mul_(step))  # type: ignore[no-untyped-call]
         return released
 
 
 class _Released(torch.autograd.Function):
-    """The second of two values, with the gradient of the first.
+    """The second of two values, in float32, with the gradient of the first.
 
     What is released must not be ``clipped + (released - clipped)``: that would round to a number
     that tells of ``clipped``.
@@ -119,7 +119,7 @@ class _Released(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, clipped: Tensor, released: Tensor) -> Tensor:
-        return released.clone()
+        return released.float()
 
     @staticmethod
     def backward(ctx: FunctionCtx, *gradients: Any) -> tuple[Tensor, None]:
