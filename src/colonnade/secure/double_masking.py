@@ -76,7 +76,7 @@ class Sums:
     parties: tuple[str, ...]
     threshold: int
     bits: int
-    identities: Mapping[str, bytes] = field(default_factory=dict)
+    identities: Mapping[str, bytes] = field(default_factory=dict, hash=False)
 
     @property
     def key_bytes(self) -> int:

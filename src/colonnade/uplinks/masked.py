@@ -88,7 +88,7 @@ class Masked(Uplink):
     mechanism: Summand
     held_out: Summand | None = None
     threshold: int | None = None
-    identities: Mapping[str, str] = field(default_factory=dict)
+    identities: Mapping[str, str] = field(default_factory=dict, hash=False)
     budget: Budget = _UNLIMITED
 
     def __post_init__(self) -> None:

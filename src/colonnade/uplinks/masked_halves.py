@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 KEY, KEYS, OFFER = "key", "keys", "offer"
-UPLOAD, REQUEST, ANSWER = "masked embedding", "request", "answer"
+UPLOAD, REQUEST, ANSWER = "masked_embedding", "request", "answer"
 START = 0  # the round of what precedes the first sum; nothing of an earlier start is left then
 
 
