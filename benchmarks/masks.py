@@ -123,7 +123,7 @@ def agreeing(secrets: Secrets, parties: int, threshold: int) -> None:
 
     def open_all() -> None:
         for body in bodies[1:]:
-            seal.open(body, session, len(owned), "the shares of 'bank'")
+            seal.opened(body, session, len(owned), "the shares of 'bank'")
 
     def seal_all() -> None:
         for _ in others:

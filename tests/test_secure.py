@@ -339,7 +339,7 @@ def test_a_seal_opens_under_its_key_and_context_alone():
     seal, plain = Seal(key_of(1, 64)), b"twenty bytes of text"
     body = seal.seal(plain, SEALED_FOR)
     assert len(body) == 20 + SEAL_BYTES
-    assert seal.open(body, SEALED_FOR, 20, "the shares of 'bank'") == plain
+    assert seal.opened(body, SEALED_FOR, 20, "the shares of 'bank'") == plain
     others = [
         context("shares", "shop", "bank", 0, 0, 3),  # sent back
         context("shares", "bank", "mill", 0, 0, 3),  # to somebody else
@@ -348,9 +348,9 @@ def test_a_seal_opens_under_its_key_and_context_alone():
     ]
     for other in others:
         with pytest.raises(RemoteProtocolError, match="the shares of 'bank' do not open"):
-            seal.open(body, other, 20, "the shares of 'bank'")
+            seal.opened(body, other, 20, "the shares of 'bank'")
     with pytest.raises(RemoteProtocolError, match="the shares of 'bank' do not open"):
-        Seal(key_of(2, 64)).open(body, SEALED_FOR, 20, "the shares of 'bank'")
+        Seal(key_of(2, 64)).opened(body, SEALED_FOR, 20, "the shares of 'bank'")
 
 
 def test_a_context_that_is_sealed_twice_gives_nothing_away():
@@ -368,14 +368,14 @@ def test_a_sealed_message_with_any_bit_changed_is_refused(bit):
     body = bytearray(seal.seal(bytes(20), SEALED_FOR))
     body[bit // 8] ^= 1 << bit % 8
     with pytest.raises(RemoteProtocolError, match="the shares of 'bank' do not open"):
-        seal.open(bytes(body), SEALED_FOR, 20, "the shares of 'bank'")
+        seal.opened(bytes(body), SEALED_FOR, 20, "the shares of 'bank'")
 
 
 @given(st.binary(max_size=80), st.integers(0, 64))
 @unhurried
 def test_no_bytes_are_sealed_by_chance(body, size):
     with pytest.raises(RemoteProtocolError, match="the shares of 'bank'"):
-        Seal(key_of(1, 64)).open(body, SEALED_FOR, size, "the shares of 'bank'")
+        Seal(key_of(1, 64)).opened(body, SEALED_FOR, size, "the shares of 'bank'")
 
 
 def test_what_cannot_be_sealed():
@@ -717,7 +717,7 @@ class Member:
 
     def take(self, sender, body):
         what = f"the shares of {self.names[sender]!r}"
-        plain = self.seal(sender, self.me).open(body, self.use(sender, self.me), 32 + 48, what)
+        plain = self.seal(sender, self.me).opened(body, self.use(sender, self.me), 32 + 48, what)
         self.mask_keys[sender], self.shares[sender] = plain[:32], plain[32:]
 
     def upload(self, numbers, bits):

@@ -10,7 +10,7 @@ from colonnade.privacy.gaussian import Gaussian
 from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
 from colonnade.privacy.poisson_binomial import PoissonBinomial
 from colonnade.privacy.row_uses import RowUses
-from colonnade.privacy.summand import Summand
+from colonnade.privacy.summand import Summand, warm_up
 
 __all__ = [
     "Adjacency",
@@ -28,4 +28,5 @@ __all__ = [
     "Unprotected",
     "asymptotic_renyi",
     "gaussian_multiplier",
+    "warm_up",
 ]

@@ -34,6 +34,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from colonnade.errors import LocalProtocolError, RemoteProtocolError, TooFewSurvivors
 from colonnade.kernels.words import packed_bytes
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
@@ -41,7 +43,7 @@ from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announc
 from colonnade.secure.contexts import context
 from colonnade.secure.identities import IDENTITY_BYTES, Identity
 from colonnade.secure.keystream import KEY_BYTES, Keystream
-from colonnade.secure.masks import Total, Words, mask, masked_body
+from colonnade.secure.masks import Total, Words, mask, masked_body, words_of
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
 from colonnade.secure.secrets import Secrets
 from colonnade.secure.shamir import recover, share
@@ -117,6 +119,16 @@ class Sums:
         if bits >> len(self.parties):
             raise RemoteProtocolError("the label holder names parties that there are none of")
         return tuple(party for i, party in enumerate(self.parties) if bits >> i & 1)
+
+    def warm_up(self) -> None:
+        """Share, mask, pack and add up a little, so that nothing is compiled later."""
+        noise, secret = Keystream(bytes(KEY_BYTES)), bytes(2 * SECRET_BYTES)
+        shares = share(secret, len(self.parties), self.threshold, noise)
+        recover(dict(enumerate(shares, start=1)), self.threshold, len(secret), "nothing")
+        words = words_of(np.zeros(2, dtype=np.int64), self.bits)
+        mask(words, [noise])
+        total = Total(2, self.bits)
+        total.add(masked_body(words, self.bits), "nobody")
 
     def holder_number(self, party: str) -> int:
         """Return x, at which the polynomials of the party's shares are taken."""
@@ -360,7 +372,7 @@ class SumParty(_End):
                 continue
             public = offers[place : place + AGREEMENT_BYTES]
             sealed = offers[place + AGREEMENT_BYTES : place + _FOR_ANOTHER]
-            self._shares[party] = self._incoming[party].open(
+            self._shares[party] = self._incoming[party].opened(
                 sealed,
                 self._sealed_for(self._number, public),
                 2 * SECRET_BYTES,

@@ -32,7 +32,7 @@ class Seal:
     --------
     >>> seal = Seal(bytes(64))
     >>> body = seal.seal(b"a share", b"bank to shop, slots 0 to 9")
-    >>> len(body), seal.open(body, b"bank to shop, slots 0 to 9", 7, "the shares of 'bank'")
+    >>> len(body), seal.opened(body, b"bank to shop, slots 0 to 9", 7, "the shares of 'bank'")
     (23, b'a share')
     """
 
@@ -47,7 +47,7 @@ class Seal:
             raise LocalProtocolError("there is nothing to seal")
         return self._cipher.encrypt(plain, [context])
 
-    def open(self, body: bytes, context: bytes, size: int, what: str) -> bytes:
+    def opened(self, body: bytes, context: bytes, size: int, what: str) -> bytes:
         """Return what was sealed.
 
         Parameters

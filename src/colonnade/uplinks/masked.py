@@ -12,9 +12,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-import torch
-
 from colonnade.disclosures import HELD_OUT, Disclosure
 from colonnade.effects import Purpose
 from colonnade.errors import ConfigurationError, RemoteProtocolError
@@ -23,15 +20,8 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion
 from colonnade.organisations import Party
-from colonnade.privacy import Budget, Event, Spending, Summand
-from colonnade.secure import (
-    Keystream,
-    Sums,
-    bits_for,
-    checked_identity,
-    masked_body,
-    words_of,
-)
+from colonnade.privacy import Budget, Event, Spending, Summand, warm_up
+from colonnade.secure import Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
@@ -294,11 +284,9 @@ class Uploads:
         return 0
 
     def warm_up(self, width: int) -> None:
-        """Draw, mask and pack a little."""
-        noise = Keystream(bytes(16))
-        counts = self.mechanism.counts(torch.zeros(2, width), noise)
-        masked_body(words_of(counts, self.sums.bits), self.sums.bits)
-        self.mechanism.estimate(np.zeros(2, dtype=np.uint16), 1)
+        """Play a small sum, so that nothing is compiled later."""
+        warm_up(self.mechanism, width)
+        self.sums.warm_up()
 
 
 def _check_identity(party: str, told: object) -> None:
