@@ -6,6 +6,7 @@ composed by constructing ``Method`` itself.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from colonnade.agreement import Exchange
@@ -16,8 +17,9 @@ from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Concat, Fusion
+from colonnade.privacy import Budget, Gaussian
 from colonnade.surrogates import Memory, Storage
-from colonnade.uplinks import Plain
+from colonnade.uplinks import Perturbed, Plain
 
 __all__ = [
     "HeldOutRows",
@@ -30,6 +32,7 @@ __all__ = [
     "fedbcd",
     "lean",
     "svfl",
+    "wait_dp",
 ]
 
 Labels = Literal["private", "shared"]
@@ -337,6 +340,57 @@ def lean(
         Plain(LearnedEntropy(codes), Direct(Entropy(codes) if held_out == "codes" else Float())),
         Split(Direct(derivatives)),
         Proximal(passes, rows, pull, Replayed(replayed, 256)),
+    )
+
+
+def wait_dp(
+    epsilon: float = 5.0,
+    delta: float = 1e-5,
+    bound: float = 1.0,
+    codec: Codec | None = None,
+    derivative_codec: Codec | None = None,
+    fusion: Fusion | None = None,
+    uses: int = 1,
+) -> Method:
+    """Wait-DP: embeddings clipped to a norm, with Gaussian noise of each party; all are waited for.
+
+    The baseline with differential privacy of FedVS (Li, Yao and Liu, "FedVS: straggler-resilient
+    and privacy-preserving vertical federated learning for split models", ICML 2023). There each
+    release of a row's embedding is (5, 1e-5)-private by itself; rows are released again in every
+    epoch and evaluation, and the summary tells what that comes to. Rows that are evaluated or
+    predicted get the same noise.
+
+    Parameters
+    ----------
+    epsilon, delta
+        What the releases of a row satisfy: each by itself, or ``uses`` of them together.
+    bound
+        C, the L2 norm that embeddings are clipped to.
+    codec
+        Of the noisy embeddings, by default ``Float(32)``.
+    derivative_codec
+        Of the derivatives, by default ``Float(32)``.
+    fusion
+        By default ``Concat()``.
+    uses
+        How many releases the noise is calibrated for.
+
+    Raises
+    ------
+    ConfigurationError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> wait_dp(epsilon=5.0, delta=1e-5).uplink.noise
+    Gaussian(bound=1.0, multiplier=0.8919408867893457)
+    """
+    noise = Gaussian.calibrated(bound, epsilon, delta, uses)
+    return Method(
+        "wait_dp",
+        fusion or Concat(),
+        Perturbed(noise, Plain(Direct(codec or Float())), budget=Budget(math.inf, delta)),
+        Split(Direct(derivative_codec or Float())),
     )
 
 

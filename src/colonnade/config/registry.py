@@ -48,6 +48,7 @@ from colonnade.config.bottoms import (
 )
 from colonnade.config.foreign import guarded, plain, shown
 from colonnade.config.sections import Duration, Number
+from colonnade.defences import Defence, GaussianDerivatives
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, Relay, Split
@@ -55,9 +56,10 @@ from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
+from colonnade.privacy import Clipped, Gaussian, Perturbation
 from colonnade.stragglers import Wait
 from colonnade.surrogates import Disk, Memory, Storage
-from colonnade.uplinks import Plain
+from colonnade.uplinks import Perturbed, Plain
 
 __all__ = ["GROUPS", "OURS", "Group", "Part", "find", "group_of", "names"]
 
@@ -147,6 +149,7 @@ GROUPS = {
                 "efvfl": methods.efvfl,
                 "celu": methods.celu,
                 "lean": methods.lean,
+                "wait_dp": methods.wait_dp,
             },
             default="svfl",
             keys={
@@ -161,7 +164,7 @@ GROUPS = {
             "uplink",
             "uplink",
             "how a batch's embeddings become the top model's input",
-            {"plain": Plain},
+            {"plain": Plain, "perturbed": Perturbed},
         ),
         Group(
             "exchanges",
@@ -237,6 +240,25 @@ GROUPS = {
                 "by_round": ByRound,
             },
             (Codec, Quantiser),
+        ),
+        Group(
+            "noises",
+            "noise",
+            "noise",
+            "what becomes of embeddings before they leave their party",
+            {"gaussian": Gaussian, "calibrated": Gaussian.calibrated, "clipped": Clipped},
+            (Perturbation,),
+        ),
+        Group(
+            "defences",
+            "defence",
+            "defence",
+            "what becomes of derivatives before they leave the label holder",
+            {
+                "gaussian": GaussianDerivatives,
+                "calibrated": GaussianDerivatives.calibrated,
+            },
+            (Defence,),
         ),
         Group(
             "storages",

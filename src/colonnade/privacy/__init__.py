@@ -4,10 +4,12 @@ from colonnade.privacy.accountant import Epsilon, Spending
 from colonnade.privacy.asymptotic import asymptotic_renyi
 from colonnade.privacy.binomial_sum import BinomialSum
 from colonnade.privacy.budget import Budget
+from colonnade.privacy.clipping import Clipped, clipped
 from colonnade.privacy.events import Adjacency, Event, Unprotected
 from colonnade.privacy.fixed_point import FixedPoint
 from colonnade.privacy.gaussian import Gaussian
 from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
+from colonnade.privacy.perturbation import Perturbation
 from colonnade.privacy.poisson_binomial import PoissonBinomial
 from colonnade.privacy.row_uses import RowUses
 from colonnade.privacy.summand import Summand, warm_up
@@ -16,17 +18,20 @@ __all__ = [
     "Adjacency",
     "BinomialSum",
     "Budget",
+    "Clipped",
     "Epsilon",
     "Event",
     "FixedPoint",
     "Gaussian",
     "GaussianNoise",
+    "Perturbation",
     "PoissonBinomial",
     "RowUses",
     "Spending",
     "Summand",
     "Unprotected",
     "asymptotic_renyi",
+    "clipped",
     "gaussian_multiplier",
     "warm_up",
 ]

@@ -12,9 +12,30 @@ from colonnade.links import Rows
 from colonnade.privacy import Budget, Event, RowUses, Spending
 from colonnade.uplinks.contract import Moment
 
-__all__ = ["Account"]
+__all__ = ["EACH_PARTY", "OWN", "SUMS", "Account", "Views"]
 
-SPENT, UPLOADED = "spent", "uploaded"
+UPLOADED = "uploaded"
+
+Views = Mapping[str, Callable[[Spending], Spending]]
+"""By the name of an epsilon, whom it is towards, or among which neighbours; the first is reported.
+"""
+
+OWN: Views = {"epsilon": lambda spent: spent}
+"""Of values that are each seen by themselves, by whomever."""
+
+EACH_PARTY: Views = {
+    **OWN,
+    "epsilon_of_a_whole_sample": lambda spent: spent.under("sample"),
+}
+"""Of several parties' values, each seen by itself."""
+
+SUMS: Views = {
+    **OWN,
+    "epsilon_towards_a_party": lambda spent: spent.seen_by(1),
+    "epsilon_of_a_whole_sample": lambda spent: spent.under("sample"),
+}
+"""Of sums: the label holder sees them whole; a party, or who colludes with it, takes its terms off.
+"""
 
 
 class Account:
@@ -33,10 +54,15 @@ class Account:
         What one use of a row is, by its purpose and how many parties' embeddings are in the sum.
     budget
         What may be disclosed of each row, and the delta that epsilon is told with.
-    fewest
-        How many may have been in a sum of which it is not known.
     simulated
         Whether the run is declared a simulation.
+    fewest
+        How many may have been in a sum of which it is not known.
+    views
+        Which epsilons are told.
+    kind
+        What its records are called in the journal, where another account of the same organisation
+        has records of its own.
     """
 
     def __init__(
@@ -44,18 +70,20 @@ class Account:
         rows: int,
         event: Callable[[Purpose, int], Event],
         budget: Budget,
-        fewest: int,
         simulated: bool,
+        fewest: int = 1,
+        views: Views = SUMS,
+        kind: str = "spent",
     ) -> None:
         self._event, self._budget, self._fewest = event, budget, fewest
-        self._simulated = simulated
+        self._simulated, self._views, self._kind = simulated, views, kind
         self._uses = RowUses(rows)
         self._read = 0  # records of the journal that are in the uses or pending
         self._pending: dict[tuple[int, int, int], list[int]] = {}
 
     def begin(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Take up what was committed after the checkpoint that the run goes on from."""
-        told = [record for record in records if SPENT in record or UPLOADED in record]
+        told = [record for record in records if self._kind in record or UPLOADED in record]
         left = told[self._read :]
         self._read = len(told)
         if self._simulated:
@@ -65,7 +93,7 @@ class Account:
             if UPLOADED in record:
                 unsettled.append(_moment(record[UPLOADED]))
                 continue
-            *moment, terms = record[SPENT]
+            *moment, terms = record[self._kind]
             self._pending.setdefault(_moment(moment), []).append(terms)
             if unsettled and unsettled[-1] == _moment(moment):
                 unsettled.pop()
@@ -77,7 +105,7 @@ class Account:
         self._read += 1
         return {UPLOADED: [moment.round, int(moment.purpose), moment.part]}
 
-    def enter(self, rows: Rows, moment: Moment, terms: int) -> dict[str, Any]:
+    def enter(self, rows: Rows, moment: Moment, terms: int = 1) -> dict[str, Any]:
         """Enter a release, and return the record to commit before what completes it is sent.
 
         Raises
@@ -101,23 +129,21 @@ class Account:
             self._uses.add(event, rows)
         self._pending.pop((moment.round, moment.purpose, moment.part), None)
         self._read += 1
-        return {SPENT: [moment.round, int(moment.purpose), moment.part, terms]}
+        return {self._kind: [moment.round, int(moment.purpose), moment.part, terms]}
 
     def report(self) -> dict[str, float]:
         """Return the epsilon that was spent until now, for the history."""
-        return {"epsilon": self._worst(lambda spent: spent)}
+        name, seen = next(iter(self._views.items()))
+        return {name: self._worst(seen)}
 
     def spent(self) -> dict[str, Any]:
         """Return what was spent, towards whom, for the summary.
 
-        Epsilon is of the row that most is known of. The label holder sees sums; a party also knows
-        its own terms of them, and so does whoever it colludes with.
+        Each epsilon is of the row that most is known of.
         """
         most = self._uses.worst()
         return {
-            "epsilon": self._worst(lambda spent: spent),
-            "epsilon_towards_a_party": self._worst(lambda spent: spent.seen_by(1)),
-            "epsilon_of_a_whole_sample": self._worst(lambda spent: spent.under("sample")),
+            **{name: self._worst(seen) for name, seen in self._views.items()},
             "delta": self._budget.delta,
             "budget": None if math.isinf(self._budget.epsilon) else self._budget.epsilon,
             "uses_of_a_row": sum(count for _, count in most),
