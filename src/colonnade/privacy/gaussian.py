@@ -98,7 +98,7 @@ class Gaussian:
         Examples
         --------
         >>> round(Gaussian.calibrated(bound=1.0, epsilon=5.0, delta=1e-5).deviation, 4)
-        1.7839
+        1.7837
         """
         return cls(bound, gaussian_multiplier(epsilon, delta, uses))
 

@@ -251,14 +251,14 @@ class _Noisy:
 class _Uploader:
     """The party's half: what the half beneath is given has noise already."""
 
-    def __init__(self, uplink: Perturbed, layout: Layout, party: Party) -> None:
-        self._of = uplink.of
-        self._beneath: Uploader = uplink.through.uploader(layout, party)
+    def __init__(self, made_for: Perturbed, layout: Layout, party: Party) -> None:
+        self._of = made_for.of
+        self._beneath: Uploader = made_for.through.uploader(layout, party)
         self._secrets = party.secrets or layout.secrets_of(party.name)
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: uplink.event(purpose),
-            uplink.budget,
+            lambda purpose, terms: made_for.event(purpose),
+            made_for.budget,
             layout.simulated,
             views=OWN,
         )
@@ -306,13 +306,13 @@ class _Collector:
     it lacks what a party had sent ahead when a crash undid that.
     """
 
-    def __init__(self, uplink: Perturbed, layout: Layout, beneath: Collector) -> None:
+    def __init__(self, made_for: Perturbed, layout: Layout, beneath: Collector) -> None:
         self._beneath = beneath
         parties = len(layout.parties)
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: uplink.event(purpose, parties),
-            uplink.budget,
+            lambda purpose, terms: made_for.event(purpose, parties),
+            made_for.budget,
             layout.simulated,
             views=EACH_PARTY,
         )
