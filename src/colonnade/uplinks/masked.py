@@ -130,8 +130,8 @@ class Masked(Uplink):
         sums, holder, setup = self._sums(layout), layout.label_holder, Purpose.SETUP
         width = self._width(layout)
         uploads = Uploads(sums, self._through(purpose))
-        keys = len(layout.parties) * sums.key_bytes
-        flows = [Flow(holder, layout.parties, KEYS, setup, FixedSize(keys), 0, 0, 0)]
+        keys = FixedSize(sums.keys_bytes)
+        flows = [Flow(holder, layout.parties, KEYS, setup, keys, 0, 0, 0)]
         for party in layout.parties:
             up, down = (party, (holder,)), (holder, (party,))
             offer, request = FixedSize(sums.offer_bytes), FixedSize(sums.request_bytes)
