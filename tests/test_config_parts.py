@@ -40,6 +40,9 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("codecs", "by_round"): {"codecs": ["float", {"codec": "scalar", "bits": 2}], "rounds": [0, 5]},
     ("links", "error_feedback"): {"codec": {"codec": "top_k", "ratio": 0.1}},
     ("links", "learned_entropy"): {"quantiser": {"codec": "scalar", "bits": 4}},
+    ("uplinks", "masked"): {"mechanism": {"mechanism": "fixed_point"}},
+    ("mechanisms", "poisson_binomial"): {"trials": 4, "beta": 0.2},
+    ("budgets", "differential_privacy"): {"epsilon": 5.0, "delta": 1e-5},
     ("uplinks", "perturbed"): {"noise": {"noise": "gaussian", "bound": 1.0, "multiplier": 2.0}},
     ("noises", "gaussian"): {"bound": 1.0, "multiplier": 2.0},
     ("noises", "calibrated"): {"bound": 1.0, "epsilon": 5.0, "delta": 1e-5},
@@ -188,7 +191,7 @@ REFUSED: list[tuple[Any, str]] = [
     (
         {"name": "efvlf"},
         "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
-        "'wait_dp'; 'efvfl' is near",
+        "'pbm_vfl', 'wait_dp'; 'efvfl' is near",
     ),
     ({"name": "mine", "fusion": "sum"}, "method: 'mine' names none of 'svfl'"),
     ({"name": ["svfl"]}, "method: ['svfl'] names none of 'svfl'"),

@@ -263,12 +263,14 @@ def test_epsilon_is_that_of_every_use_of_the_label_that_had_most():
     told = run.history["label_epsilon"].to_list()
     assert told == pytest.approx([by_hand(uses) for uses in (1, 2, 3)], rel=1e-9)
     assert "epsilon" not in run.history.columns
+    assert run.summary["privacy_loss"] is None
+    assert run.summary["privacy_loss_of_labels"]["epsilon"] == told[-1]
 
 
 def test_the_account_tells_what_labels_lost():
     half = guard()
     played(half.enter(ROWS_OF_BATCH, Moment(0)))
-    spent = half.spent()["labels"]
+    spent = half.spent()
     assert spent["epsilon"] == pytest.approx(by_hand(1), rel=1e-9)
     assert (spent["delta"], spent["budget"], spent["uses_of_a_row"]) == (1e-5, None, 1)
     assert LOUD.spending(LAYOUT, 3)["epsilon"] == pytest.approx(by_hand(3), rel=1e-9)
@@ -276,7 +278,7 @@ def test_the_account_tells_what_labels_lost():
 
 def test_a_calibrated_defence_has_the_epsilon_that_was_asked_for():
     made = GaussianDerivatives.calibrated(1.0, 2.0, 1e-6, uses=7)
-    assert made.budget.delta == 1e-6
+    assert made.limit.delta == 1e-6
     assert made.spending(LAYOUT, 7)["epsilon"] == pytest.approx(2.0, abs=1e-6)
     assert made.spending(LAYOUT, 7)["epsilon"] <= 2.0
 

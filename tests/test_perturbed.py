@@ -338,6 +338,7 @@ def test_epsilon_is_that_of_every_release_of_the_row_that_had_most():
     last = run.history["epsilon"][-1]
     assert last == pytest.approx(by_hand(range(12), 3).value, rel=1e-9)
     assert run.history["epsilon"].is_sorted()
+    assert run.summary["privacy_loss"]["epsilon"] == last
     for party in ("party_0", "party_1", "party_2"):
         told = run.others_history.filter(organisation=party)["epsilon"]
         assert told.to_list()[-1] == last

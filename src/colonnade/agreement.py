@@ -253,23 +253,34 @@ class Agreement:
 
     def _affords(self, rounds: int) -> bool:
         """Whether no row of any kind would be sent too often in so many rounds."""
-        uses = {Purpose.TRAINING: self._uses(rounds)}
-        if len(self.validation_rows) or len(self.test_rows):
-            uses[Purpose.EVALUATION] = -(-rounds // self._evaluate_every)
+        uses = self.uses(rounds)
         uplink, exchange = self.method.uplink, self.method.exchange
-        return exchange.affords(self.layout, self._uses(rounds)) and all(
+        return exchange.affords(self.layout, uses[Purpose.TRAINING]) and all(
             uplink.affords(self.layout, purpose, most) for purpose, most in uses.items()
         )
-
-    def _uses(self, rounds: int) -> int:
-        """How often a row is trained on in so many rounds, at most."""
-        return -(-rounds // self.wanted.rounds_per_epoch)
 
     @property
     def _stingy(self) -> Uplink | Exchange:
         """Whose budget does not suffice for a round."""
         exchange = self.method.exchange
         return self.method.uplink if exchange.affords(self.layout, 1) else exchange
+
+    def uses(self, rounds: int) -> dict[Purpose, int]:
+        """Return how often a row is sent in so many rounds, at most, by what for."""
+        uses = {Purpose.TRAINING: -(-rounds // self.wanted.rounds_per_epoch)}
+        if len(self.validation_rows) or len(self.test_rows):
+            uses[Purpose.EVALUATION] = -(-rounds // self._evaluate_every)
+        return uses
+
+    def shortened(self) -> tuple[str, ...]:
+        """Return that a budget ends training before its last round, where it does."""
+        affordable, wanted = self.batches.rounds, self.wanted.rounds
+        if affordable == wanted:
+            return ()
+        return (
+            f"the budget of privacy affords {affordable:,} of the {wanted:,} rounds that training "
+            "would take, and no more: it ends then",
+        )
 
     @property
     def _evaluate_every(self) -> int:

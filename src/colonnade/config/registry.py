@@ -56,10 +56,18 @@ from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
-from colonnade.privacy import Clipped, Gaussian, Perturbation
+from colonnade.privacy import (
+    Budget,
+    Clipped,
+    FixedPoint,
+    Gaussian,
+    Perturbation,
+    PoissonBinomial,
+    Summand,
+)
 from colonnade.stragglers import Wait
 from colonnade.surrogates import Disk, Memory, Storage
-from colonnade.uplinks import Perturbed, Plain
+from colonnade.uplinks import Masked, Perturbed, Plain
 
 __all__ = ["GROUPS", "OURS", "Group", "Part", "find", "group_of", "names"]
 
@@ -149,6 +157,7 @@ GROUPS = {
                 "efvfl": methods.efvfl,
                 "celu": methods.celu,
                 "lean": methods.lean,
+                "pbm_vfl": methods.pbm_vfl,
                 "wait_dp": methods.wait_dp,
             },
             default="svfl",
@@ -164,7 +173,24 @@ GROUPS = {
             "uplink",
             "uplink",
             "how a batch's embeddings become the top model's input",
-            {"plain": Plain, "perturbed": Perturbed},
+            {"plain": Plain, "masked": Masked, "perturbed": Perturbed},
+        ),
+        Group(
+            "mechanisms",
+            "mechanism",
+            "mechanism",
+            "how embeddings become whole numbers, whose sums a masked uplink shows",
+            {"poisson_binomial": PoissonBinomial, "fixed_point": FixedPoint},
+            (Summand,),
+        ),
+        Group(
+            "budgets",
+            "budget",
+            "budget",
+            "how much may be disclosed of a row before training ends",
+            {"differential_privacy": Budget},
+            (Budget,),
+            default="differential_privacy",
         ),
         Group(
             "exchanges",

@@ -31,7 +31,7 @@ from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Budget, Gaussian, Spending
 from colonnade.uplinks import Moment
-from colonnade.uplinks.account import OWN, Account
+from colonnade.uplinks.account import OWN, Account, told
 
 __all__ = ["GaussianDerivatives"]
 
@@ -73,7 +73,7 @@ class GaussianDerivatives(Defence):
 
     bound: float
     multiplier: float
-    budget: Budget = _UNLIMITED
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
         _ = self.mechanism
@@ -108,16 +108,20 @@ class GaussianDerivatives(Defence):
         """What is done to the derivatives of rows' own losses."""
         return Gaussian(self.bound, self.multiplier)
 
+    @property
+    def limit(self) -> Budget:
+        """The budget, which may be endless."""
+        return self.budget or _UNLIMITED
+
     def affords(self, layout: Layout, uses: int) -> bool:
         """Return whether so many uses of a row's label are within the budget."""
-        if math.isinf(self.budget.epsilon):
+        if math.isinf(self.limit.epsilon):
             return True
-        return self.budget.affords(self._spent(uses))
+        return self.limit.affords(self._spent(uses))
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
-        """Return epsilon and delta of so many uses."""
-        delta = self.budget.delta
-        return {"epsilon": self._spent(uses).epsilon(delta).value, "delta": delta}
+        """Return what so many uses of a row will cost of its label's privacy."""
+        return told([self._spent(uses)], self.limit, OWN)
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})
@@ -163,7 +167,7 @@ class _Guard(Guard):
         self._account = Account(
             layout.rows,
             lambda purpose, terms: event,
-            defence.budget,
+            defence.limit,
             layout.simulated,
             views=OWN,
             kind="labels_spent",
@@ -195,7 +199,7 @@ class _Guard(Guard):
         return {f"label_{name}": value for name, value in self._account.report().items()}
 
     def spent(self) -> Mapping[str, Any]:
-        return {"labels": self._account.spent()}
+        return self._account.spent()
 
     def state_dict(self) -> dict[str, Any]:
         return {"account": self._account.state_dict()}

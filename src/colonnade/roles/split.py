@@ -231,9 +231,9 @@ class SplitLabelHolder(TrainingLabelHolder):
             bodies[party] = self._downlinks[party].send(derivative, rows, key)
         return derivatives, bodies
 
-    def spent(self) -> Mapping[str, Any]:
-        """Return what was lost of privacy until now: of embeddings, and of labels."""
-        return {**super().spent(), **self._guard.spent()}
+    def spent_of_labels(self) -> Mapping[str, Any]:
+        """Return what was lost of labels' privacy until now, as the defence tells."""
+        return self._guard.spent()
 
     def _progress(self) -> Mapping[str, float]:
         return {**super()._progress(), **self._guard.report(), **self._steps.report()}

@@ -27,7 +27,7 @@ from colonnade.organisations import Party
 from colonnade.privacy import Budget, Event, Perturbation, Spending, clipped
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import EACH_PARTY, OWN, Account
+from colonnade.uplinks.account import EACH_PARTY, OWN, Account, told
 from colonnade.uplinks.contract import (
     Collected,
     Collector,
@@ -82,7 +82,7 @@ class Perturbed(Uplink):
     noise: Perturbation
     through: Uplink = field(default_factory=Plain)
     held_out: Perturbation | None = None
-    budget: Budget = _UNLIMITED
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.through, Relayable):
@@ -114,16 +114,15 @@ class Perturbed(Uplink):
 
     def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
         """Return whether so many uses of a row are within the budget."""
-        if math.isinf(self.budget.epsilon):
+        if math.isinf(self.limit.epsilon):
             return True
-        return self.budget.affords(Spending({self.event(purpose): uses}))
+        return self.limit.affords(Spending({self.event(purpose): uses}))
 
     def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
-        """Return epsilon of the rows that most is known of after so many uses."""
-        delta = self.budget.delta
-        spent = [Spending({self.event(purpose): most}) for purpose, most in uses.items()]
-        worst = max((each.epsilon(delta).value for each in spent), default=0.0)
-        return {"epsilon": worst, "delta": delta}
+        """Return what so many uses of a row will cost."""
+        parties = len(layout.parties)
+        rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
+        return told(rows, self.limit, EACH_PARTY)
 
     def peers(self, layout: Layout, party: str) -> tuple[str, ...]:
         """As of the uplink beneath."""
@@ -139,11 +138,11 @@ class Perturbed(Uplink):
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what the uplink beneath shows of noisy embeddings, and what is not covered."""
-        told = [self._through_noise(each) for each in self.through.disclosures(layout)]
+        said = [self._through_noise(each) for each in self.through.disclosures(layout)]
         held_out = self.of(Purpose.EVALUATION)
         if held_out != self.noise:
-            bare = not _is_private(held_out, self.budget)
-            told.append(
+            bare = not _is_private(held_out)
+            said.append(
                 Disclosure(
                     HELD_OUT,
                     f"evaluated and predicted {held_out}",
@@ -151,20 +150,20 @@ class Perturbed(Uplink):
                     sees="embeddings without noise that are evaluated or predicted" if bare else "",
                 )
             )
-        told.append(
+        said.append(
             Disclosure(
                 "not covered",
                 "what derivatives and predictions tell of labels; the trained models; what a row "
                 "leaves in its party's bottom model, which shapes the embeddings of other rows",
             )
         )
-        return tuple(told)
+        return tuple(said)
 
     def _through_noise(self, seen: Disclosure) -> Disclosure:
         if seen.what != "embeddings":
             return seen
         statement = f"{self.noise}, drawn by each party; {seen.statement}"
-        if not _is_private(self.noise, self.budget):
+        if not _is_private(self.noise):
             return replace(seen, statement=statement)
         mechanism = f"each party's embeddings {self.noise}"
         return Disclosure(seen.what, statement, mechanism=mechanism)
@@ -190,6 +189,11 @@ class Perturbed(Uplink):
         """Make the label holder's half."""
         return _Collector(self, layout, self.through.collector(layout, fusion, stragglers))
 
+    @property
+    def limit(self) -> Budget:
+        """The budget, which may be endless."""
+        return self.budget or _UNLIMITED
+
     def of(self, purpose: Purpose) -> Perturbation:
         """Return what becomes of embeddings that are sent for a purpose."""
         if purpose is Purpose.TRAINING or self.held_out is None:
@@ -201,9 +205,8 @@ class Perturbed(Uplink):
         return self.of(purpose).event(parties)
 
 
-def _is_private(noise: Perturbation, budget: Budget) -> bool:
-    once = Spending({noise.event(): 1})
-    return math.isfinite(once.epsilon_by_renyi(budget.delta).renyi)
+def _is_private(noise: Perturbation) -> bool:
+    return math.isfinite(float(noise.event().renyi([2.0])[0]))
 
 
 class _Clipping:
@@ -258,7 +261,7 @@ class _Uploader:
         self._account = Account(
             layout.rows,
             lambda purpose, terms: made_for.event(purpose),
-            made_for.budget,
+            made_for.limit,
             layout.simulated,
             views=OWN,
         )
@@ -312,7 +315,7 @@ class _Collector:
         self._account = Account(
             layout.rows,
             lambda purpose, terms: made_for.event(purpose, parties),
-            made_for.budget,
+            made_for.limit,
             layout.simulated,
             views=EACH_PARTY,
         )
