@@ -40,6 +40,13 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("codecs", "by_round"): {"codecs": ["float", {"codec": "scalar", "bits": 2}], "rounds": [0, 5]},
     ("links", "error_feedback"): {"codec": {"codec": "top_k", "ratio": 0.1}},
     ("links", "learned_entropy"): {"quantiser": {"codec": "scalar", "bits": 4}},
+    ("uplinks", "masked"): {
+        "mechanism": {"mechanism": "poisson_binomial", "trials": 16, "beta": 0.25},
+        "identities": {"bank": "ab" * 32},
+        "budget": {"epsilon": 5, "delta": 1e-5},
+    },
+    ("mechanisms", "poisson_binomial"): {"trials": 4, "beta": 0.1},
+    ("budgets", "differential_privacy"): {"epsilon": 5, "delta": 1e-5},
     ("exchanges", "relay"): {"labels": "shared"},
     ("storages", "disk"): {"folder": "surrogates"},
     ("methods", "fedbcd"): {"local_steps": 3},
@@ -181,8 +188,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"name": "efvfl"}, "method.embedding: is required"),
     (
         {"name": "efvlf"},
-        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean'; "
-        "'efvfl' is near",
+        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
+        "'pbm_vfl'; 'efvfl' is near",
     ),
     ({"name": "mine", "fusion": "sum"}, "method: 'mine' names none of 'svfl'"),
     ({"name": ["svfl"]}, "method: ['svfl'] names none of 'svfl'"),
