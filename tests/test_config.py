@@ -320,8 +320,8 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean'; a "
-        "composition of your own has one of the keys uplink, exchange, local_updates",
+        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
+        "'pbm_vfl'; a composition of your own has one of the keys uplink, exchange, local_updates",
     ),
     (
         {"data": {"name": "cifar"}},

@@ -296,6 +296,8 @@ def test_the_catalogue_is_complete() -> None:
         "celu-ablation",
         "celu-time",
         "lean-mnist",
+        "pbm-tradeoff",
+        "pbm-parties",
         "defaults",
         "defaults-chosen",
     ]

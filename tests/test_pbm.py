@@ -276,7 +276,7 @@ def test_pinned_identities_hold_for_predictions_and_plans():
     assert len(run.predict({p.name: p.features for p in federation.parties}).scores) == ROWS
     assert plan(federation, method, training, DRIVER).bytes_up == run.summary["bytes_up"]
     strangers = problem(secrets={name: Secrets.system() for name in secrets})
-    with pytest.raises(RemoteProtocolError, match="bank"):
+    with pytest.raises(RemoteProtocolError, match="not signed by the identity that is pinned"):
         strangers.train(method, training, DRIVER)
 
 
