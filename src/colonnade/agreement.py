@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from torch import nn
@@ -137,6 +137,10 @@ class Exchange(Protocol):
     def affords(self, layout: Layout, uses: int) -> bool:
         """Return whether a row may be trained on so often; where not, training ends."""
         return True
+
+    def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
+        """Return what so many uses of a row will cost of its label's privacy, for a plan."""
+        return {}
 
     def check(self, method: Composition) -> None:
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""

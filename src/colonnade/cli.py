@@ -155,7 +155,7 @@ def run(
         raise typer.Exit(INTERRUPTED)
     _show_runs({result.summary["method"]: result}, show)
     if show is Show.BAR:
-        if private := epsilon_line(result.summary["privacy_loss"]):
+        if private := epsilon_line(result.summary):
             say(out, private)
         if absent := left_out(result.summary):
             say(out, absent)

@@ -78,7 +78,7 @@ def _totals(plan: Plan) -> Table:
     table.add_row("everything, with envelopes", sign + human_bytes(plan.bytes_framed))
     table.add_row("time of an epoch", human_seconds(plan.seconds_epoch))
     table.add_row("time of the run", sign + human_seconds(plan.seconds))
-    for name, told in epsilon_facts(plan.privacy_loss):
+    for name, told in epsilon_facts(plan.privacy_loss, plan.privacy_loss_of_labels):
         table.add_row(name, told if told == "no bound" or name == "delta" else sign + told)
     table.caption = "network: {network}; compute: {compute}".format(**plan.clock)
     table.caption_justify = "left"

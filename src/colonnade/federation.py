@@ -277,7 +277,7 @@ class Federation:
         folder: RunFolder | None,
     ) -> Run:
         holder, training = self.label_holder.name, agreement.training
-        history = history_frame(record, holder)
+        history, others = history_frame(record, holder), others_history_frame(record, holder)
         watched = "validation" if len(self.validation_rows) else "test"
         disclosures = method.disclosures(agreement.layout)
         network = driver.network
@@ -305,7 +305,7 @@ class Federation:
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
-                "privacy_loss": self._spent(roles[holder], "spent"),
+                "privacy_loss": self._spent(roles[holder], "spent", others),
                 "privacy_loss_of_labels": self._spent(roles[holder], "spent_of_labels"),
                 "seed": training.seed,
                 "driver": driver.label,
@@ -324,14 +324,20 @@ class Federation:
             models[name] = {part: own.module for part, own in parts.items() if own is not None}
         path = None if folder is None else folder.path
         predictor = self._predictor(method, training, models)
-        others = others_history_frame(record, holder)
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
 
     @staticmethod
-    def _spent(role: object, by: str) -> dict[str, Any] | None:
-        """Return what an account says was spent, of uplink or defence; None where none is kept."""
+    def _spent(role: object, by: str, others: pl.DataFrame | None = None) -> dict[str, Any] | None:
+        """Return what an account says was spent, of uplink or defence; None where none is kept.
+
+        What left a party before a crash, and its label holder never came to, only the party knows:
+        of epsilon, the largest that anybody tells counts.
+        """
         spent = getattr(role, by, None)
-        return dict(spent()) or None if callable(spent) else None
+        told = dict(spent()) if callable(spent) else {}
+        if others is not None and told.get("epsilon") is not None and "epsilon" in others.columns:
+            told["epsilon"] = max(told["epsilon"], *others["epsilon"].drop_nulls())
+        return told or None
 
     def headcount(self) -> dict[str, Any]:
         """Return how many rows there are of each kind, and which people were left out."""

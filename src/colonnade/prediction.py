@@ -231,13 +231,13 @@ class Predictor:
         return features
 
     def _with_models(self, name: str, features: Features) -> Party:
-        bottom, secrets = self.models[name]["bottom"], self.secrets.get(name)
+        bottom = self.models[name]["bottom"]
         return Party(
             name,
             features,
             bottom,
             device=self.devices.get(name, "cpu"),
-            secrets=None if secrets is None else secrets.anew(),
+            secrets=self.secrets.get(name),
         )
 
 

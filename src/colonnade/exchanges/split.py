@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from colonnade.agreement import Agreement, Exchange, HolderSeat, PartySeat
 from colonnade.defences import Bare, Defence, Guard
@@ -69,6 +70,10 @@ class Split(Exchange):
     def affords(self, layout: Layout, uses: int) -> bool:
         """As the defence answers."""
         return self.defence is None or self.defence.affords(layout, uses)
+
+    def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
+        """As the defence answers."""
+        return {} if self.defence is None else self.defence.spending(layout, uses)
 
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return a derivative for each party, or the word that there is none."""

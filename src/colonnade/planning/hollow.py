@@ -70,7 +70,7 @@ def hollow_federation(federation: Federation) -> Federation:
                 p.name,
                 nothing,
                 _Hollow(federation.widths[p.name]),
-                secrets=None if p.secrets is None else p.secrets.anew(),
+                secrets=p.secrets,
             )
             for p in federation.parties
         ],

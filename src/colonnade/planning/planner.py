@@ -72,6 +72,8 @@ class Plan:
     privacy_loss
         Epsilon of the row that is released most often, towards whom, as ``summary["privacy_loss"]``
         will say it; empty where no account is kept.
+    privacy_loss_of_labels
+        The same of labels, where derivatives are defended.
     """
 
     method: str
@@ -87,6 +89,7 @@ class Plan:
     memory: Mapping[str, MemoryUse]
     warnings: tuple[str, ...] = ()
     privacy_loss: Mapping[str, Any] = field(default_factory=dict)
+    privacy_loss_of_labels: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def bytes_up(self) -> int:
@@ -131,6 +134,7 @@ class Plan:
             "clock": dict(self.clock),
             "traffic": self.traffic.to_dicts(),
             "privacy_loss": dict(self.privacy_loss) or None,
+            "privacy_loss_of_labels": dict(self.privacy_loss_of_labels) or None,
             "memory_bytes": {
                 name: vars(memory) | {"total": memory.total} for name, memory in self.memory.items()
             },
@@ -232,6 +236,9 @@ def plan(
         memory=memory_of(federation, agreement),
         warnings=(*federation.warnings, *agreement.shortened()),
         privacy_loss=uplink.spending(layout, agreement.uses(in_all)),
+        privacy_loss_of_labels=method.exchange.spending(
+            layout, agreement.uses(in_all)[Purpose.TRAINING]
+        ),
     )
 
 

@@ -29,23 +29,33 @@ def human_epsilon(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def epsilon_facts(loss: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return the figures of an account, and what they hold for; none where none was kept.
+_OF_LABELS = {"epsilon": "epsilon of labels towards the parties"}
+"""The same of ``summary["privacy_loss_of_labels"]``."""
+
+
+def epsilon_facts(
+    loss: Mapping[str, Any] | None, of_labels: Mapping[str, Any] | None = None
+) -> list[tuple[str, str]]:
+    """Return the figures of accounts, and what they hold for; none where none was kept.
 
     >>> epsilon_facts({"epsilon": 3.0, "delta": 1e-05, "budget": 8.0, "uses_of_a_row": 2})
     [('epsilon towards the label holder', '3 of 8'), ('delta', '1e-05, with 2 uses of a row')]
     """
+    return [*_facts(loss, _TOWARDS), *_facts(of_labels, _OF_LABELS)]
+
+
+def _facts(loss: Mapping[str, Any] | None, names: Mapping[str, str]) -> list[tuple[str, str]]:
     if not loss:
         return []
-    facts = [(said, human_epsilon(loss[key])) for key, said in _TOWARDS.items() if key in loss]
+    facts = [(said, human_epsilon(loss[key])) for key, said in names.items() if key in loss]
     if loss.get("budget") is not None:
         facts[0] = facts[0][0], f"{facts[0][1]} of {human_epsilon(loss['budget'])}"
     return [*facts, ("delta", f"{loss['delta']:g}, with {loss['uses_of_a_row']:,} uses of a row")]
 
 
-def epsilon_line(loss: Mapping[str, Any] | None) -> str | None:
-    """Return an account in a line, for a console; None where none was kept."""
-    facts = epsilon_facts(loss)
+def epsilon_line(summary: Mapping[str, Any]) -> str | None:
+    """Return a run's accounts in a line, for a console; None where none was kept."""
+    facts = epsilon_facts(summary.get("privacy_loss"), summary.get("privacy_loss_of_labels"))
     return ", ".join(f"{name} {said}" for name, said in facts) if facts else None
 
 

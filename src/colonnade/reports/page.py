@@ -294,7 +294,8 @@ def _epsilon(summary: Mapping[str, Any]) -> list[_Fact]:
 
 
 def _epsilons(run: Run) -> list[_Fact]:
-    return [_Fact(_capital(n), told) for n, told in epsilon_facts(run.summary.get("privacy_loss"))]
+    losses = (run.summary.get(which) for which in ("privacy_loss", "privacy_loss_of_labels"))
+    return [_Fact(_capital(name), told) for name, told in epsilon_facts(*losses)]
 
 
 def _discarded(summary: Mapping[str, Any]) -> list[_Fact]:

@@ -3,11 +3,12 @@
 A root secret is 32 bytes from the operating system's random source. Keys, masks and noise are
 derived from it by HKDF (RFC 5869), each with what it is *for*: purpose, round, part, and the
 *incarnation*, a number that grows at every start and resume (see ``journals``). So a run that goes
-back to a checkpoint and repeats rounds draws anew, and no mask or noise is ever used twice; and
-yet, where root and incarnation are the same, as when a run is replayed, every bit is.
+back to a checkpoint and repeats rounds draws anew. A *salt* from the system's source, drawn anew at
+each of these, keeps apart two runs that were given the same root. So no mask or noise is ever used
+twice, and no run repeats to the bit.
 
-In a run that is *declared a simulation* the roots of all come from its seed: it repeats to the bit,
-and protects nothing from who knows the seed. Its summary says so.
+In a run that is *declared a simulation* the roots of all come from its seed, and there is no salt:
+it repeats to the bit, and protects nothing from who knows the seed. Its summary says so.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from colonnade.secure.keystream import KEY_BYTES, Keystream
 __all__ = ["ROOT_BYTES", "Secrets"]
 
 ROOT_BYTES = 32
+SALT_BYTES = 16
 
 
 class Secrets:
@@ -50,9 +52,10 @@ class Secrets:
     def __init__(self, root: bytes, simulated: bool = False) -> None:
         if len(root) != ROOT_BYTES:
             raise LocalProtocolError(f"a root secret has {ROOT_BYTES} bytes, not {len(root)}")
-        self._root = self._lasting = root
+        self._root = root
         self.simulated = simulated
         self._incarnation: int | None = None
+        self._salt = b""
 
     @classmethod
     def system(cls) -> Secrets:
@@ -65,18 +68,10 @@ class Secrets:
         root = _derived(struct.pack("<q", seed), f"simulation/{name}".encode(), ROOT_BYTES)
         return cls(root, simulated=True)
 
-    def anew(self) -> Secrets:
-        """Return secrets with the same identity, and a root that nothing was drawn from yet.
-
-        For what keeps no journal, as a prediction, and so has no incarnation numbers of its own.
-        """
-        fresh = Secrets.system()
-        fresh._lasting = self._lasting
-        return fresh
-
     def begin(self, incarnation: int) -> None:
         """Draw from now on under an incarnation number, which was never given before."""
         self._incarnation = incarnation
+        self._salt = b"" if self.simulated else secrets.token_bytes(SALT_BYTES)
 
     def key(self, purpose: str, round: int = 0, part: int = 0, size: int = KEY_BYTES) -> bytes:
         """Return the key for one thing under this incarnation.
@@ -89,7 +84,7 @@ class Secrets:
         if self._incarnation is None:
             raise LocalProtocolError("secrets are drawn only under an incarnation number")
         when = struct.pack("<qqq", self._incarnation, round, part)
-        return _derived(self._root, b"once/" + when + purpose.encode(), size)
+        return _derived(self._root, b"once/" + self._salt + when + purpose.encode(), size)
 
     def keystream(self, purpose: str, round: int = 0, part: int = 0) -> Keystream:
         """Return a source of random bytes for one thing under this incarnation."""
@@ -104,7 +99,7 @@ class Secrets:
 
     def lasting(self, purpose: str, size: int = ROOT_BYTES) -> bytes:
         """Return what is the same under every incarnation: of an identity, never of a mask."""
-        return _derived(self._lasting, b"lasting/" + purpose.encode(), size)
+        return _derived(self._root, b"lasting/" + purpose.encode(), size)
 
 
 def _derived(secret: bytes, what: bytes, size: int) -> bytes:
