@@ -2,6 +2,15 @@
 
 from colonnade.privacy.accountant import Epsilon, Spending
 from colonnade.privacy.asymptotic import asymptotic_renyi
+from colonnade.privacy.audit import (
+    NEAR,
+    Game,
+    GaussianGame,
+    Played,
+    SumGame,
+    epsilon_at_least,
+    play,
+)
 from colonnade.privacy.binomial_sum import BinomialSum
 from colonnade.privacy.budget import Budget
 from colonnade.privacy.events import Adjacency, Event, Unprotected
@@ -13,20 +22,27 @@ from colonnade.privacy.row_uses import RowUses
 from colonnade.privacy.summand import Summand, warm_up
 
 __all__ = [
+    "NEAR",
     "Adjacency",
     "BinomialSum",
     "Budget",
     "Epsilon",
     "Event",
     "FixedPoint",
+    "Game",
     "Gaussian",
+    "GaussianGame",
     "GaussianNoise",
+    "Played",
     "PoissonBinomial",
     "RowUses",
     "Spending",
+    "SumGame",
     "Summand",
     "Unprotected",
     "asymptotic_renyi",
+    "epsilon_at_least",
     "gaussian_multiplier",
+    "play",
     "warm_up",
 ]
