@@ -31,6 +31,7 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/feedback.py
 	$(BIN)/python benchmarks/surrogates.py
 	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/private_rounds.py
 	$(BIN)/python benchmarks/embeddings.py
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/clicks.py

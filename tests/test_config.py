@@ -262,7 +262,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"data": {"nme": 1}}, "data.nme: unknown key; there are folder, leave_out, name, partition, "),
     (
         {"model": {"middle": {}}},
-        "model.middle: unknown key; there are bottom, bottoms, top, sparsity, device",
+        "model.middle: unknown key; there are bottom, bottoms, top, sparsity, bound, device",
     ),
     (
         {"model": {"bottom": {"width": 3}}},
@@ -444,7 +444,7 @@ REFUSED: list[tuple[Any, str]] = [
     # several at once
     (
         {"optimiser": {"lr": -1}, "model": {"bottm": {}}, "driver": 3},
-        "model.bottm: unknown key; there are bottom, bottoms, top, sparsity, device; "
+        "model.bottm: unknown key; there are bottom, bottoms, top, sparsity, bound, device; "
         "'bottom' is near (and 2 more)",
     ),
 ]

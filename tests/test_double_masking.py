@@ -31,7 +31,7 @@ class Sum:
     def __init__(self, parties: int, threshold: int, incarnation: int = 0, **more) -> None:
         self.names = tuple(f"party_{i}" for i in range(parties))
         self.sums = Sums(self.names, threshold, BITS, **more)
-        self.holder = SumHolder(self.sums, HOLDER)
+        self.holder = SumHolder(self.sums, HOLDER, incarnation)
         self.parties = {}
         for name in self.names:
             secrets = Secrets.seeded(5, name)
@@ -227,7 +227,7 @@ def _uploads(value: int, seed: int, parties: int, bits: int, count: int) -> np.n
         secrets = Secrets.seeded(seed, name)
         secrets.begin(0)
         ends[name] = SumParty(sums, name, HOLDER, secrets, 0)
-    holder = SumHolder(sums, HOLDER)
+    holder = SumHolder(sums, HOLDER, 0)
     keys = holder.meet({name: end.key() for name, end in ends.items()})
     for end in ends.values():
         end.meet(keys)

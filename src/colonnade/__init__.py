@@ -9,7 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade import codecs, datasets, errors, methods, metrics, reports, streamed, tables
+    from colonnade import (
+        codecs,
+        datasets,
+        errors,
+        methods,
+        metrics,
+        privacy,
+        reports,
+        streamed,
+        tables,
+    )
     from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
     from colonnade.channels import Channel, Gateway, Network
     from colonnade.costs import Delayed, Measured, Modelled
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
     from colonnade.stragglers import Wait
     from colonnade.surrogates import Disk, Memory
     from colonnade.training import EarlyStopping, Training, Watcher
-    from colonnade.uplinks import Plain
+    from colonnade.uplinks import Masked, Plain
     from colonnade.wire import Purpose
 
 __version__ = "0.1.0"
@@ -57,6 +67,7 @@ __all__ = [
     "LabelHolder",
     "Layout",
     "LearnedEntropy",
+    "Masked",
     "Max",
     "Mean",
     "Measured",
@@ -94,6 +105,7 @@ __all__ = [
     "metrics",
     "partner_values",
     "plan",
+    "privacy",
     "reports",
     "streamed",
     "tables",
@@ -123,7 +135,7 @@ _HOMES = {
     "colonnade.stragglers": ("Wait",),
     "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("EarlyStopping", "Training", "Watcher"),
-    "colonnade.uplinks": ("Plain",),
+    "colonnade.uplinks": ("Masked", "Plain"),
     "colonnade.wire": ("Purpose",),
 }
 

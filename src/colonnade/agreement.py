@@ -249,11 +249,25 @@ class Agreement:
 
     def _affords(self, rounds: int) -> bool:
         """Whether no row of any kind would be sent too often in so many rounds."""
+        uplink, uses = self.method.uplink, self.uses(rounds)
+        return all(uplink.affords(self.layout, purpose, most) for purpose, most in uses.items())
+
+    def uses(self, rounds: int) -> dict[Purpose, int]:
+        """Return how often a row is sent in so many rounds, at most, by what for."""
         uses = {Purpose.TRAINING: -(-rounds // self.wanted.rounds_per_epoch)}
         if len(self.validation_rows) or len(self.test_rows):
             uses[Purpose.EVALUATION] = -(-rounds // self._evaluate_every)
-        uplink = self.method.uplink
-        return all(uplink.affords(self.layout, purpose, most) for purpose, most in uses.items())
+        return uses
+
+    def shortened(self) -> tuple[str, ...]:
+        """Return that a budget ends training before its last round, where it does."""
+        affordable, wanted = self.batches.rounds, self.wanted.rounds
+        if affordable == wanted:
+            return ()
+        return (
+            f"the budget of privacy affords {affordable:,} of the {wanted:,} rounds that training "
+            "would take, and no more: it ends then",
+        )
 
     @property
     def _evaluate_every(self) -> int:

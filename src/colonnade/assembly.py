@@ -20,6 +20,7 @@ from colonnade.checks import embedding_width, shown
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.models import (
+    Bounded,
     Concat,
     Features,
     Fusion,
@@ -40,6 +41,7 @@ from colonnade.streams import StreamKey
 __all__ = [
     "Blueprint",
     "Bottom",
+    "BoundedBottom",
     "Layers",
     "LstmBottom",
     "ModuleBottom",
@@ -362,6 +364,26 @@ class SparseBottom:
     def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
         """Return a bottom model for these features."""
         return nn.Sequential(self.inner.bottom(features, cardinalities), Sparse(self.strength))
+
+
+@dataclass(frozen=True)
+class BoundedBottom:
+    """A bottom model whose embeddings are kept within a bound; see ``Bounded``.
+
+    Parameters
+    ----------
+    inner
+        The bottom model.
+    bound
+        The largest magnitude of a component.
+    """
+
+    inner: Bottom
+    bound: float
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for these features."""
+        return nn.Sequential(self.inner.bottom(features, cardinalities), Bounded(self.bound))
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def run(
     json_: _Json = False,
 ) -> None:
     """Train as a configuration says, into a folder that can be resumed and reported on."""
-    from colonnade.reports import left_out
+    from colonnade.reports import epsilon_line, left_out
 
     parsed = _parsed(config, set_, data)
     folder = out_ or Path("runs") / config.stem
@@ -163,6 +163,8 @@ def run(
         raise typer.Exit(INTERRUPTED)
     _show_runs({result.summary["method"]: result}, show)
     if show is Show.BAR:
+        if private := epsilon_line(result.summary["privacy_loss"]):
+            say(out, private)
         if absent := left_out(result.summary):
             say(out, absent)
         for warning in result.summary["warnings"]:

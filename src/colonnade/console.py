@@ -18,7 +18,7 @@ from colonnade.datasets import DatasetInfo
 from colonnade.experiments import Experiment
 from colonnade.partners import PartnerValues
 from colonnade.planning import MemoryUse, Plan
-from colonnade.reports import human_bytes, human_seconds
+from colonnade.reports import epsilon_facts, human_bytes, human_seconds
 
 __all__ = ["datasets_table", "experiments_table", "partners_table", "parts_table", "plan_tables"]
 
@@ -78,6 +78,8 @@ def _totals(plan: Plan) -> Table:
     table.add_row("everything, with envelopes", sign + human_bytes(plan.bytes_framed))
     table.add_row("time of an epoch", human_seconds(plan.seconds_epoch))
     table.add_row("time of the run", sign + human_seconds(plan.seconds))
+    for name, told in epsilon_facts(plan.privacy_loss):
+        table.add_row(name, told if told == "no bound" or name == "delta" else sign + told)
     table.caption = "network: {network}; compute: {compute}".format(**plan.clock)
     table.caption_justify = "left"
     return table

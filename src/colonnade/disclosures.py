@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["HELD_OUT", "Disclosure", "privacy_statement", "privacy_warnings"]
+__all__ = [
+    "HELD_OUT",
+    "Disclosure",
+    "privacy_statement",
+    "privacy_warnings",
+    "source_of_secrets",
+]
 
 HELD_OUT = "held-out embeddings"
 """What is disclosed of embeddings that are evaluated or predicted, where it is told apart."""
@@ -42,6 +48,27 @@ class Disclosure:
     to: str = ""
     sees: str = ""
     mechanism: str = ""
+
+
+def source_of_secrets(simulated: bool) -> Disclosure:
+    """Return where keys, masks and private noise come from, and what that means.
+
+    >>> source_of_secrets(simulated=True).to
+    'whoever knows the seed'
+    """
+    if simulated:
+        return Disclosure(
+            "secrets",
+            "a declared simulation: keys, masks and noise come from the run's seed, so it repeats "
+            "to the bit, and nothing is secret from who knows the seed",
+            to="whoever knows the seed",
+            sees="every embedding, without masks and noise",
+        )
+    return Disclosure(
+        "secrets",
+        "keys, masks and noise come from each organisation's own source, so no other run repeats "
+        "this one",
+    )
 
 
 def privacy_statement(disclosures: Sequence[Disclosure]) -> dict[str, str]:

@@ -294,6 +294,7 @@ class Federation:
             warnings=[
                 *privacy_warnings(disclosures),
                 *self.warnings,
+                *agreement.shortened(),
                 *_uncounted(record),
                 *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
             ],
@@ -304,6 +305,7 @@ class Federation:
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
+                "privacy_loss": self._privacy_loss(roles[holder]),
                 "seed": training.seed,
                 "driver": driver.label,
                 "network": None if network is None else network_told(network, parties, holder),
@@ -323,6 +325,12 @@ class Federation:
         predictor = self._predictor(method, training, models)
         others = others_history_frame(record, holder)
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
+
+    @staticmethod
+    def _privacy_loss(role: object) -> dict[str, Any] | None:
+        """Return what the uplink's account says was spent; None where it keeps none."""
+        spent = getattr(role, "spent", None)
+        return dict(spent()) or None if callable(spent) else None
 
     def headcount(self) -> dict[str, Any]:
         """Return how many rows there are of each kind, and which people were left out."""
@@ -350,6 +358,7 @@ class Federation:
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
             {o.name: _blank(o.features) for o in self._holders()},
             training.seed,
+            {o.name: o.secrets for o in self.parties if o.secrets is not None},
         )
 
     def _describe(

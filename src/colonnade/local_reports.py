@@ -11,7 +11,7 @@ __all__ = ["local_columns", "local_reports"]
 _STEPS = "local_steps"
 _OF_EVALUATIONS = {
     *("round", "epoch", "train_loss", "learning_rate", "organisation", "seconds"),
-    *("bytes_up", "bytes_down"),
+    *("bytes_up", "bytes_down", "epsilon"),
 }
 _JUDGED = ("validation_", "test_")  # how columns of metrics begin
 

@@ -6,6 +6,7 @@ composed by constructing ``Method`` itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from colonnade.agreement import Exchange
@@ -15,9 +16,10 @@ from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
-from colonnade.models import Concat, Fusion
+from colonnade.models import Additive, Concat, Fusion, Sum
+from colonnade.privacy import Budget, PoissonBinomial, Summand
 from colonnade.surrogates import Memory, Storage
-from colonnade.uplinks import Plain
+from colonnade.uplinks import Masked, Plain
 
 __all__ = [
     "HeldOutRows",
@@ -29,6 +31,7 @@ __all__ = [
     "efvfl",
     "fedbcd",
     "lean",
+    "pbm_vfl",
     "svfl",
 ]
 
@@ -338,6 +341,95 @@ def lean(
         Split(Direct(derivatives)),
         Proximal(passes, rows, pull, Replayed(replayed, 256)),
     )
+
+
+def pbm_vfl(
+    trials: int = 16,
+    beta: float = 0.25,
+    bound: float = 1.0,
+    local_steps: int = 1,
+    fusion: Additive | None = None,
+    *,
+    threshold: int | None = None,
+    budget: Budget | None = None,
+    held_out: Summand | None = None,
+    derivative_codec: Codec | None = None,
+    identities: Mapping[str, str] | None = None,
+    overlap: bool = False,
+) -> Method:
+    r"""PBM-VFL: the label holder learns noisy sums of embeddings, and an account says what of them.
+
+    Tran, Castiglia, Patterson and Milanova, "Privacy tradeoffs in vertical federated learning"
+    (Algorithm 2). A party turns each component x of its embedding, of [-C, C], into the heads of b
+    coins,
+
+    .. math:: q \sim \mathrm{Binomial}(b, 1/2 + \beta x / C),
+
+    a secure sum over M parties shows the label holder their total alone, and of that it takes the
+    unbiased estimate
+
+    .. math:: \hat h = \frac{C}{\beta b} \Bigl(\sum_{m=1}^{M} q_m - \frac{b M}{2}\Bigr)
+
+    in place of the sum of embeddings. One derivative goes to all parties; labels stay private. The
+    summary's ``privacy_loss`` is the exact epsilon, evaluations included, as ``plan`` says it
+    before training. The secure sum is Bonawitz et al.'s (2017), so a party that is lost spoils
+    none. What epsilon does not cover is in ``docs/privacy.md``.
+
+    Bottom models have to keep within the bound, as one that ends in tanh does for 1: in a file,
+    ``model.bottom.activation: tanh``, or ``model.bound`` for any model.
+
+    Parameters
+    ----------
+    trials
+        b. The fewer, the more private, and the noisier.
+    beta
+        At most 1/4; the smaller, the more private, and the noisier.
+    bound
+        C, the largest magnitude of a component.
+    local_steps
+        Q, steps on a batch, the exact one included. Further ones disclose no more of embeddings:
+        nothing is sent for them.
+    fusion
+        By default ``Sum()``; ``Mean()`` divides it by the number of those in it.
+    threshold
+        How many parties a sum has at least; by default more than half of them.
+    budget
+        What may be disclosed of each row: training ends before it would be exceeded. By default
+        there is no end.
+    held_out
+        How rows travel that are evaluated or predicted, by default like those of training.
+        ``FixedPoint()`` shows their sums without noise, as the authors evaluate.
+    derivative_codec
+        Of the derivatives, by default ``Float(32)``.
+    identities
+        By party, its public identity in hexadecimal digits; see ``Masked``.
+    overlap
+        Whether further steps are taken while messages are under way, as many as there is time for.
+
+    Raises
+    ------
+    ConfigurationError
+        If a number is out of range, or the fusion needs each embedding.
+
+    Examples
+    --------
+    >>> from colonnade.privacy import Budget
+    >>> method = pbm_vfl(trials=4, beta=0.05, budget=Budget(epsilon=10, delta=1e-5))
+    >>> method.uplink.mechanism
+    PoissonBinomial(trials=4, beta=0.05, bound=1.0)
+    """
+    mechanism = PoissonBinomial(trials, beta, bound)
+    uplink = Masked(mechanism, held_out, threshold, identities or {}, budget)
+    down = Direct(derivative_codec or Float())
+    if not overlap:
+        return Method("pbm_vfl", fusion or Sum(), uplink, Split(down), Consecutive(local_steps))
+    if local_steps < 2:
+        raise ConfigurationError(
+            f"overlap takes further steps while messages are under way, and local_steps is "
+            f"{local_steps}: say 2 or more, or overlap=False"
+        )
+    further = Workset(1, local_steps - 1, None)
+    return Method("pbm_vfl", fusion or Sum(), uplink, Asynchronous(down), further)
 
 
 def _shared(labels: str) -> bool:

@@ -25,6 +25,7 @@ from colonnade.ledger import Ledger
 from colonnade.models import Features, Fusion, Learner
 from colonnade.organisations import Party, Transformer
 from colonnade.roles import PredictLabelHolder, PredictParty
+from colonnade.secure import Secrets
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
@@ -45,6 +46,9 @@ class Prediction:
         Whose the rows are, where tables were aligned by ids.
     left_out
         For each table, how many of its rows are of people of whom another one has none.
+    privacy_loss
+        What this disclosed of each row, as ``summary["privacy_loss"]`` says it of a run's; None
+        where the uplink keeps no account. What the same rows are predicted again adds to it.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class Prediction:
     ledger: Ledger
     ids: pl.Series | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
+    privacy_loss: Mapping[str, Any] | None = None
 
     def by_id(self, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
         """Return a frame of the ids and of these columns, a value for each row."""
@@ -133,6 +138,8 @@ class Predictor:
         model takes.
     seed
         Of the codecs' dither.
+    secrets
+        Of parties that were given some, whose identities the others may know.
     """
 
     label_holder: str
@@ -144,6 +151,7 @@ class Predictor:
     transformers: Mapping[str, Transformer]
     examples: Mapping[str, Features]
     seed: int
+    secrets: Mapping[str, Secrets] = field(default_factory=dict)
 
     def __call__(
         self,
@@ -199,7 +207,8 @@ class Predictor:
         assignment = Assignment(seed=self.seed, max_body_bytes=largest_body(flows))
         record = (driver or Simulate()).run(roles, assignment)
         assert holder.predictions is not None
-        return Prediction(holder.predictions, record.ledger)
+        spent = dict(holder.spent()) or None
+        return Prediction(holder.predictions, record.ledger, privacy_loss=spent)
 
     def _features(self, tables: Mapping[str, Any]) -> dict[str, Features]:
         if set(tables) != set(self.widths):
@@ -222,8 +231,14 @@ class Predictor:
         return features
 
     def _with_models(self, name: str, features: Features) -> Party:
-        bottom = self.models[name]["bottom"]
-        return Party(name, features, bottom, device=self.devices.get(name, "cpu"))
+        bottom, secrets = self.models[name]["bottom"], self.secrets.get(name)
+        return Party(
+            name,
+            features,
+            bottom,
+            device=self.devices.get(name, "cpu"),
+            secrets=None if secrets is None else secrets.anew(),
+        )
 
 
 def _are_features(given: Any) -> bool:

@@ -174,6 +174,7 @@ class Run:
                 "label_holder": self.predictor.label_holder,
                 "organisations": list(self.predictor.widths),
                 "fusion": repr(self.predictor.fusion),
+                "uplink": repr(self.predictor.uplink),
                 "embedding_width": self.predictor.widths.get(name),
                 "modules": {part: str(module) for part, module in modules.items()},
                 "transformer": None if transformer is None else transformer.state(),

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from torch.optim import lr_scheduler
 
 from colonnade import defaults
-from colonnade.assembly import Bottom, SparseBottom
+from colonnade.assembly import Bottom, BoundedBottom, SparseBottom
 from colonnade.config.bottoms import MlpConfig, TopConfig
 from colonnade.config.choices import chosen
 from colonnade.config.sections import Chosen, Count, Name, Number, Section
@@ -65,6 +65,14 @@ class ModelConfig(Section):
         description="strength of a penalty on the L1 norm of embeddings, which makes their entropy "
         "codes shorter; see ``Sparse``",
     )
+    bound: Number | None = Field(
+        None,
+        gt=0,
+        lt=math.inf,
+        description="keeps components of embeddings between -bound and bound by a tanh after each "
+        "bottom model, as the method pbm_vfl needs of one that does not end in tanh; see "
+        "``Bounded``",
+    )
     device: str = Field(
         "cpu", description="where models compute, as torch names it: cpu, cuda, cuda:1, mps"
     )
@@ -72,6 +80,8 @@ class ModelConfig(Section):
     def bottom_models(self) -> tuple[Bottom, dict[str, Bottom]]:
         """Return the bottom model, and those of parties that differ, without their inputs."""
         made: list[Bottom] = [config.build() for config in (self.bottom, *self.bottoms.values())]
+        if self.bound is not None:
+            made = [BoundedBottom(inner, self.bound) for inner in made]
         if self.sparsity:
             made = [SparseBottom(inner, self.sparsity) for inner in made]
         return made[0], dict(zip(self.bottoms, made[1:], strict=True))

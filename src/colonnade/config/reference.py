@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -182,7 +182,7 @@ def _shown(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return f"a list: {_shown(arguments[0])}"
     if origin is tuple:
         return " and ".join(_shown(a) for a in arguments)
-    if origin is dict:
+    if origin in (dict, Mapping):
         return f"by name: {_shown(arguments[1])}"
     words = {bool: "true, false", int: "whole number", float: "number", str: "text"}
     return words.get(annotation, "a path" if "Path" in str(annotation) else "text")

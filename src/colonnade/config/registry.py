@@ -55,9 +55,10 @@ from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
+from colonnade.privacy import Budget, FixedPoint, PoissonBinomial, Summand
 from colonnade.stragglers import Wait
 from colonnade.surrogates import Disk, Memory, Storage
-from colonnade.uplinks import Plain
+from colonnade.uplinks import Masked, Plain
 
 __all__ = ["GROUPS", "OURS", "Group", "Part", "find", "group_of", "names"]
 
@@ -147,6 +148,7 @@ GROUPS = {
                 "efvfl": methods.efvfl,
                 "celu": methods.celu,
                 "lean": methods.lean,
+                "pbm_vfl": methods.pbm_vfl,
             },
             default="svfl",
             keys={
@@ -161,7 +163,24 @@ GROUPS = {
             "uplink",
             "uplink",
             "how a batch's embeddings become the top model's input",
-            {"plain": Plain},
+            {"plain": Plain, "masked": Masked},
+        ),
+        Group(
+            "mechanisms",
+            "mechanism",
+            "mechanism",
+            "how embeddings become whole numbers, whose sums a masked uplink shows",
+            {"poisson_binomial": PoissonBinomial, "fixed_point": FixedPoint},
+            (Summand,),
+        ),
+        Group(
+            "budgets",
+            "budget",
+            "budget",
+            "how much may be disclosed of a row before training ends",
+            {"differential_privacy": Budget},
+            (Budget,),
+            default="differential_privacy",
         ),
         Group(
             "exchanges",

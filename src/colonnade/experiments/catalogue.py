@@ -16,6 +16,7 @@ from colonnade.experiments.efvfl_minibatch import EFVFL_LOCAL_UPDATES, EFVFL_PRI
 from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
 from colonnade.experiments.lean import LEAN_MNIST
+from colonnade.experiments.pbm_tradeoff import PBM_PARTIES, PBM_TRADEOFF
 from colonnade.experiments.untuned import DEFAULTS, DEFAULTS_CHOSEN
 
 __all__ = ["EXPERIMENTS"]
@@ -37,6 +38,8 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             CELU_ABLATION,
             CELU_TIME,
             LEAN_MNIST,
+            PBM_TRADEOFF,
+            PBM_PARTIES,
             DEFAULTS,
             DEFAULTS_CHOSEN,
         )

@@ -65,7 +65,15 @@ def hollow_federation(federation: Federation) -> Federation:
     own = federation.label_holder.as_party()
     name = federation.label_holder.name
     return Federation(
-        [Party(p.name, nothing, _Hollow(federation.widths[p.name])) for p in federation.parties],
+        [
+            Party(
+                p.name,
+                nothing,
+                _Hollow(federation.widths[p.name]),
+                secrets=None if p.secrets is None else p.secrets.anew(),
+            )
+            for p in federation.parties
+        ],
         LabelHolder(
             name,
             federation.label_holder.labels,

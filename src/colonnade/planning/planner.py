@@ -15,7 +15,7 @@ timed first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
@@ -49,7 +49,8 @@ class Plan:
     method
         Its name.
     rounds, epochs
-        How long the run is, if it is not stopped early.
+        How long the run is, if it is not stopped early: where a budget of privacy ends it before
+        its last epoch, until then.
     traffic
         A row for each sender, receiver, kind and purpose: messages, body and framed bytes.
     label_holder
@@ -68,6 +69,9 @@ class Plan:
         For each organisation what it will hold.
     warnings
         What should be known of the data, as that they are synthetic.
+    privacy_loss
+        Epsilon of the row that is released most often, towards whom, as ``summary["privacy_loss"]``
+        will say it; empty where no account is kept.
     """
 
     method: str
@@ -82,6 +86,7 @@ class Plan:
     clock: Mapping[str, str]
     memory: Mapping[str, MemoryUse]
     warnings: tuple[str, ...] = ()
+    privacy_loss: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def bytes_up(self) -> int:
@@ -125,6 +130,7 @@ class Plan:
             "seconds_epoch": self.seconds_epoch,
             "clock": dict(self.clock),
             "traffic": self.traffic.to_dicts(),
+            "privacy_loss": dict(self.privacy_loss) or None,
             "memory_bytes": {
                 name: vars(memory) | {"total": memory.total} for name, memory in self.memory.items()
             },
@@ -195,12 +201,13 @@ def plan(
         schedule = replace(training, epochs=epochs, early_stopping=stopping)
         return hollow.train(thin, schedule, simulator)
 
-    epochs = training.epochs_for(len(federation.train_rows))
-    rounds = agreement.batches.rounds_per_epoch
+    in_all, rounds = agreement.batches.rounds, agreement.batches.rounds_per_epoch
+    epochs = -(-in_all // rounds)
     every = training.evaluate_every or rounds
     flows = agreement.flows()
     steady = all(flow.format.at(0) == flow.format for flow in flows)
-    if epochs > _EPOCHS_PLAYED and rounds % every == 0 and steady:
+    whole_epochs = rounds % every == 0 and in_all % rounds == 0
+    if epochs > _EPOCHS_PLAYED and whole_epochs and steady:
         three, two = played(_EPOCHS_PLAYED), played(_EPOCHS_PLAYED - 1)
         sent = stretched(three.ledger, two.ledger, epochs, rounds)
         epoch = three.summary["seconds_virtual"] - two.summary["seconds_virtual"]
@@ -209,10 +216,11 @@ def plan(
         whole = played(epochs)
         sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
         epoch = seconds / epochs
-    why = _why_bound(method, flows, training, -(-epochs * rounds // every))
+    uplink, layout = method.uplink, agreement.layout
+    why = _why_bound(method, flows, training, -(-in_all // every))
     return Plan(
         method=method.name,
-        rounds=epochs * rounds,
+        rounds=in_all,
         epochs=epochs,
         traffic=sent,
         label_holder=federation.label_holder.name,
@@ -222,7 +230,8 @@ def plan(
         seconds_epoch=epoch,
         clock={"network": "modelled", "compute": costs.label},
         memory=memory_of(federation, agreement),
-        warnings=federation.warnings,
+        warnings=(*federation.warnings, *agreement.shortened()),
+        privacy_loss=uplink.spending(layout, agreement.uses(in_all)),
     )
 
 

@@ -143,6 +143,10 @@ class BinomialSum:
         curve[finite] = _curve(*self._coins, tuple(orders[finite].tolist()))
         return self.components * curve
 
+    def growth(self, order: float) -> float:
+        """Return b beta^2 alpha / M, which leaves out components; see ``asymptotic_renyi``."""
+        return self.trials * self.beta**2 * order / self.terms
+
     def losses(self, uses: int, interval: float) -> Any:
         """See ``Event``."""
         trials, others, beta = self._coins

@@ -62,8 +62,9 @@ def within(x: Tensor, bound: float) -> NDArray[np.float32]:
     if abs(largest) > np.float32(bound):
         raise ConfigurationError(
             f"an embedding has the component {largest:g}, beyond the bound {bound:g} that its "
-            "protection rests on; let the bottom model end in tanh (times the bound, where that "
-            "is not 1), or raise the mechanism's bound"
+            "protection rests on; let the bottom model end in tanh, times the bound where that is "
+            f"not 1 (models.Bounded({bound:g}); in a file model.bound: {bound:g}, or for an mlp "
+            "and the bound 1 model.bottom.activation: tanh), or raise the mechanism's bound"
         )
     return flat
 

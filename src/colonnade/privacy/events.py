@@ -61,6 +61,12 @@ class Event(Protocol):
     def renyi(self, orders: ArrayLike) -> NDArray[np.float64]:
         """Return bounds on the Renyi divergences of orders in (1, inf], in nats."""
 
+    def growth(self, order: float) -> float | None:
+        """Return the order of growth that its paper gives for the Renyi divergence of one use.
+
+        It is no bound; None where there is no such figure.
+        """
+
     def losses(self, uses: int, interval: float) -> Any:
         """Return a distribution of the loss of so many uses that dominates the true one.
 
@@ -112,6 +118,9 @@ class Unprotected:
     def renyi(self, orders: ArrayLike) -> NDArray[np.float64]:
         """See ``Event``."""
         return np.full(len(checked_orders(orders)), inf)
+
+    def growth(self, order: float) -> None:
+        """See ``Event``."""
 
     def losses(self, uses: int, interval: float) -> Any:
         """See ``Event``."""

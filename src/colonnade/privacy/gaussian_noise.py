@@ -95,6 +95,9 @@ class GaussianNoise:
         """See ``Event``."""
         return self.distance
 
+    def growth(self, order: float) -> None:
+        """See ``Event``."""
+
     def renyi(self, orders: ArrayLike) -> NDArray[np.float64]:
         """See ``Event``."""
         orders = checked_orders(orders)

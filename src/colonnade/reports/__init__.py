@@ -1,6 +1,7 @@
 """Tables, pictures and pages that people look at."""
 
 from colonnade.reports.chart import Chart, Curve, draw_charts
+from colonnade.reports.epsilons import epsilon_facts, epsilon_line, human_epsilon
 from colonnade.reports.page import write_comparison, write_page, write_sheets
 from colonnade.reports.pictures import draw_comparison, draw_run
 from colonnade.reports.sheet import Sheet
@@ -23,7 +24,10 @@ __all__ = [
     "draw_charts",
     "draw_comparison",
     "draw_run",
+    "epsilon_facts",
+    "epsilon_line",
     "human_bytes",
+    "human_epsilon",
     "human_seconds",
     "left_out",
     "reaching_table",

@@ -74,6 +74,7 @@ def run_figures(run: Run) -> list[Figure]:
         _against_time(runs, list(runs)),
         _losses(run),
         _staleness(run),
+        _epsilon_by_round(run),
         _bytes_by_party(run),
         _bytes_by_purpose(run),
         _time_shares({"": run}),
@@ -232,6 +233,32 @@ def _staleness(run: Run) -> Figure | None:
     note = "Of rows in local steps since the last evaluation: of derivatives at the label holder, "
     note += "of embeddings at the others."
     return Figure("staleness", "Staleness", plot, note)
+
+
+def _epsilon_by_round(run: Run) -> Figure | None:
+    """Return what the account of privacy said along training, where one was kept."""
+    loss = run.summary.get("privacy_loss")
+    if not loss:
+        return None
+    plot = empty_plot("rounds", "epsilon (nats)")
+    _line(plot, "epsilon", run.history, "round", "epsilon", 0)
+    if not plot.data:
+        return None
+    if loss["budget"] is not None:
+        rounds = run.history["round"].to_list()
+        held = pl.DataFrame({"round": [rounds[0], rounds[-1]], "budget": [loss["budget"]] * 2})
+        _line(plot, "budget", held, "round", "budget", 1)
+    else:
+        plot.update_layout(showlegend=False)
+    plot.update_yaxes(rangemode="tozero")
+    note = (
+        "Of the row of which most was released until then: from what the label holder saw of its "
+        "embeddings, no set of outcomes is more than exp(epsilon) times as likely for one party's "
+        "features as for any others, but for a probability of delta = "
+        f"{loss['delta']:g}. Above about 10 that is no promise in practice. It does not cover what "
+        "a row leaves in the models."
+    )
+    return Figure("epsilon", "Epsilon against rounds", plot, note)
 
 
 def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:

@@ -22,6 +22,7 @@ from plotly.offline import get_plotlyjs
 from colonnade import __version__
 from colonnade.local_reports import local_columns, local_reports
 from colonnade.outputs import PAGE, SIGNATURE, check_output
+from colonnade.reports.epsilons import epsilon_columns, epsilon_facts, human_epsilon
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
@@ -73,7 +74,7 @@ def write_page(run: Run, path: Path) -> None:
         first_tables=[],
         figures=run_figures(run),
         network=_network(run),
-        protection=[("", _protection(run))],
+        protection=[("", [*_protection(run), *_epsilons(run)])],
         warnings=s["warnings"],
         tables=[
             _ledger_table(run),
@@ -259,6 +260,7 @@ def _headlines(run: Run) -> list[_Fact]:
         _Fact("sent besides", human_bytes(s["bytes_evaluation"]), "to evaluate"),
         *_besides(s),
         _Fact("everything", human_bytes(s["bytes_framed"]), "with envelopes"),
+        *_epsilon(s),
         *_discarded(s),
         _Fact(
             _clock(run),
@@ -278,6 +280,21 @@ def _besides(summary: Mapping[str, Any]) -> list[_Fact]:
         size = human_bytes(summary["bytes_lost"])
         facts.append(_Fact("lost to a crash", size, f"in {count:,} messages, sent again"))
     return facts
+
+
+def _epsilon(summary: Mapping[str, Any]) -> list[_Fact]:
+    """Return what the account of privacy says, where one was kept."""
+    loss = summary.get("privacy_loss")
+    if not loss:
+        return []
+    note = f"towards the label holder, delta {loss['delta']:g}"
+    if loss["budget"] is not None:
+        note += f", budget {human_epsilon(loss['budget'])}"
+    return [_Fact("epsilon", human_epsilon(loss["epsilon"]), note)]
+
+
+def _epsilons(run: Run) -> list[_Fact]:
+    return [_Fact(_capital(n), told) for n, told in epsilon_facts(run.summary.get("privacy_loss"))]
 
 
 def _discarded(summary: Mapping[str, Any]) -> list[_Fact]:
@@ -435,6 +452,7 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
             for k in tested
         },
         **step_columns(runs),
+        **epsilon_columns(runs),
     }
     notes = [] if chosen is None else [f"{_capital(chosen.told)}."]
     real = any(s["seconds_virtual"] is None for s in summaries)

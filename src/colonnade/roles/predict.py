@@ -110,6 +110,10 @@ class PredictLabelHolder:
         """Every party."""
         return self._parties
 
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy, as the uplink tells."""
+        return self._uplink.spent()
+
     async def run(self) -> None:
         """Receive the embeddings of the new rows, and keep the top model's outputs."""
         await self._uplink.prepare([self._new.rows])

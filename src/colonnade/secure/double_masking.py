@@ -82,8 +82,13 @@ class Sums:
 
     @property
     def key_bytes(self) -> int:
-        """Bytes of a party's key; the label holder passes on the keys of all."""
+        """Bytes of a party's key."""
         return _KEY_BYTES
+
+    @property
+    def keys_bytes(self) -> int:
+        """Bytes of the keys of all, passed on behind the number of the label holder's start."""
+        return _INCARNATION.size + len(self.parties) * _KEY_BYTES
 
     @property
     def offer_bytes(self) -> int:
@@ -150,8 +155,14 @@ class _End:
     def __init__(self, sums: Sums, holder: str) -> None:
         self._sums, self._holder = sums, holder
         self._session = b""
+        self._start = 0
         self._number = -1  # of the sum that is under way
         self._publics: dict[str, bytes] = {}  # of its members, in party order
+
+    @property
+    def start(self) -> int:
+        """The number of the label holder's start, when keys were passed on."""
+        return self._start
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -222,7 +233,7 @@ class SumParty(_End):
         """Return its key, signed, which the label holder passes on."""
         told = _INCARNATION.pack(self._incarnation) + self._identity.public
         announcement = announce(
-            self._identity, self._key.public, _start(self._name, self._incarnation)
+            self._identity, self._key.public, _begun(self._name, self._incarnation)
         )
         return told + announcement
 
@@ -235,15 +246,16 @@ class SumParty(_End):
             If one is not signed by the identity that is pinned for its owner, or the own one is not
             there.
         """
-        parties = self._sums.parties
-        if len(keys) != len(parties) * _KEY_BYTES:
+        expected = self._sums.keys_bytes
+        if len(keys) != expected:
             raise RemoteProtocolError(
-                f"{self._holder!r} passed on {len(keys)} bytes of keys, "
-                f"expected {len(parties) * _KEY_BYTES}"
+                f"{self._holder!r} passed on {len(keys)} bytes of keys, expected {expected}"
             )
         self._session = _session(keys)
-        for place, party in enumerate(parties):
-            body = keys[place * _KEY_BYTES : (place + 1) * _KEY_BYTES]
+        (self._start,) = _INCARNATION.unpack_from(keys)
+        for place, party in enumerate(self._sums.parties):
+            at = _INCARNATION.size + place * _KEY_BYTES
+            body = keys[at : at + _KEY_BYTES]
             if party == self._name:
                 if body != self.key():
                     raise RemoteProtocolError(
@@ -265,7 +277,7 @@ class SumParty(_End):
         rest = body[_INCARNATION.size :]
         said, announcement = rest[:IDENTITY_BYTES], rest[IDENTITY_BYTES:]
         identity = self._sums.identities.get(party, said)
-        return announced(announcement, identity, _start(party, incarnation), party)
+        return announced(announcement, identity, _begun(party, incarnation), party)
 
     def offer(self) -> bytes:
         """Return what it offers for the next sum; once for each."""
@@ -391,10 +403,13 @@ class SumHolder(_End):
         What all know.
     name
         The label holder's name.
+    start
+        The number of this start of it, which no earlier one had.
     """
 
-    def __init__(self, sums: Sums, name: str) -> None:
+    def __init__(self, sums: Sums, name: str, start: int) -> None:
         super().__init__(sums, name)
+        self._start = start
         self._uploads: dict[str, bytes] = {}
         self._words = 0
         self._offers: dict[str, bytes] = {}
@@ -406,7 +421,8 @@ class SumHolder(_End):
                 raise RemoteProtocolError(
                     f"{party!r} sent a key of {len(keys[party])} bytes, expected {_KEY_BYTES}"
                 )
-        together = b"".join(keys[party] for party in self._sums.parties)
+        together = _INCARNATION.pack(self._start)
+        together += b"".join(keys[party] for party in self._sums.parties)
         self._session = _session(together)
         return together
 
@@ -528,7 +544,7 @@ class SumHolder(_End):
             )
 
 
-def _start(party: str, incarnation: int) -> bytes:
+def _begun(party: str, incarnation: int) -> bytes:
     return context("start", party, incarnation)
 
 

@@ -50,7 +50,7 @@ class Secrets:
     def __init__(self, root: bytes, simulated: bool = False) -> None:
         if len(root) != ROOT_BYTES:
             raise LocalProtocolError(f"a root secret has {ROOT_BYTES} bytes, not {len(root)}")
-        self._root = root
+        self._root = self._lasting = root
         self.simulated = simulated
         self._incarnation: int | None = None
 
@@ -64,6 +64,15 @@ class Secrets:
         """Return the secrets of ``name`` in a run that is declared a simulation."""
         root = _derived(struct.pack("<q", seed), f"simulation/{name}".encode(), ROOT_BYTES)
         return cls(root, simulated=True)
+
+    def anew(self) -> Secrets:
+        """Return secrets with the same identity, and a root that nothing was drawn from yet.
+
+        For what keeps no journal, as a prediction, and so has no incarnation numbers of its own.
+        """
+        fresh = Secrets.system()
+        fresh._lasting = self._lasting
+        return fresh
 
     def begin(self, incarnation: int) -> None:
         """Draw from now on under an incarnation number, which was never given before."""
@@ -95,7 +104,7 @@ class Secrets:
 
     def lasting(self, purpose: str, size: int = ROOT_BYTES) -> bytes:
         """Return what is the same under every incarnation: of an identity, never of a mask."""
-        return _derived(self._root, b"lasting/" + purpose.encode(), size)
+        return _derived(self._lasting, b"lasting/" + purpose.encode(), size)
 
 
 def _derived(secret: bytes, what: bytes, size: int) -> bytes:

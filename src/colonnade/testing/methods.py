@@ -62,7 +62,9 @@ __all__ = [
 ]
 
 ROWS, WIDTH, CLASSES = 90, 4, 3
-TRAINING = Training(epochs=2, batch_size=16, evaluation_rows=7, evaluate_every=3, seed=5)
+TRAINING = Training(
+    epochs=2, batch_size=16, evaluation_rows=7, evaluate_every=3, seed=5, secrets="seed"
+)
 DRIVER = Simulate(costs=Modelled(otherwise=0.001))
 
 

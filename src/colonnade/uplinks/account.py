@@ -9,10 +9,10 @@ from typing import Any
 from colonnade.effects import Purpose
 from colonnade.errors import BudgetExhausted
 from colonnade.links import Rows
-from colonnade.privacy import Budget, Event, RowUses, Spending
+from colonnade.privacy import Budget, Epsilon, Event, RowUses, Spending
 from colonnade.uplinks.contract import Moment
 
-__all__ = ["Account"]
+__all__ = ["Account", "told"]
 
 SPENT, UPLOADED = "spent", "uploaded"
 
@@ -105,27 +105,11 @@ class Account:
 
     def report(self) -> dict[str, float]:
         """Return the epsilon that was spent until now, for the history."""
-        return {"epsilon": self._worst(lambda spent: spent)}
+        return {"epsilon": _worst(self._uses.most_spent(), self._budget.delta).value}
 
     def spent(self) -> dict[str, Any]:
-        """Return what was spent, towards whom, for the summary.
-
-        Epsilon is of the row that most is known of. The label holder sees sums; a party also knows
-        its own terms of them, and so does whoever it colludes with.
-        """
-        most = self._uses.worst()
-        return {
-            "epsilon": self._worst(lambda spent: spent),
-            "epsilon_towards_a_party": self._worst(lambda spent: spent.seen_by(1)),
-            "epsilon_of_a_whole_sample": self._worst(lambda spent: spent.under("sample")),
-            "delta": self._budget.delta,
-            "budget": None if math.isinf(self._budget.epsilon) else self._budget.epsilon,
-            "uses_of_a_row": sum(count for _, count in most),
-        }
-
-    def _worst(self, seen: Callable[[Spending], Spending]) -> float:
-        delta = self._budget.delta
-        return max(seen(spent).epsilon(delta).value for spent in self._uses.most_spent())
+        """Return what was spent, towards whom, for the summary; see ``told``."""
+        return told(self._uses.most_spent(), self._budget)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was counted, and how far the journal was read."""
@@ -137,6 +121,62 @@ class Account:
         self._uses.load_state_dict(state["uses"])
         self._read = state["read"]
         self._pending = {_moment(told[:3]): list(told[3:]) for told in state["pending"]}
+
+
+def told(rows: Sequence[Spending], budget: Budget) -> dict[str, Any]:
+    """Return what was spent on some rows, for summaries and plans: as JSON values.
+
+    Each epsilon is of the row that most is known of, and None where nothing bounds it.
+
+    - ``epsilon``: towards the label holder, which sees sums, where one party's features of a row
+      are another's; ``bound`` says by which bound, ``delta`` with what probability it may fail;
+    - ``epsilon_towards_a_party``: the same towards a party, which also knows its own term of them,
+      or whoever it colludes with;
+    - ``epsilon_of_a_whole_sample``: where all of a row may be another's;
+    - ``epsilon_with_noise``: of those rows alone that were never released without noise, where
+      there are others, such as rows that are evaluated by exact sums;
+    - ``order`` and ``renyi``: the Renyi divergence that converts best, and ``renyi_in_the_paper``
+      the order of growth that the paper gives for it, which is no bound;
+    - ``uses_of_a_row``: how often that row was released.
+
+    >>> from colonnade.privacy import BinomialSum
+    >>> found = told([Spending({BinomialSum(16, 0.1, 4): 2})], Budget(8.0, 1e-5))
+    >>> round(found["epsilon"], 1), found["uses_of_a_row"], found["budget"]
+    (4.0, 2, 8.0)
+    """
+    delta = budget.delta
+    most = max(rows, key=lambda spent: spent.epsilon(delta).value)
+    found = most.epsilon(delta)
+    whole = {"epsilon": _number(found.value), "bound": found.by}
+    if math.isinf(found.value):
+        noisy = [spent for spent in rows if math.isfinite(spent.epsilon(delta).value)]
+        whole["epsilon_with_noise"] = _worst(noisy, delta).value if noisy else None
+    elif found.value and math.isfinite(found.order):
+        whole |= {
+            "order": found.order,
+            "renyi": float(most.renyi([found.order])[0]),
+        }
+        grown = [(event.growth(found.order), count) for event, count in most]
+        if all(growth is not None for growth, _ in grown):
+            whole["renyi_in_the_paper"] = sum(count * (growth or 0.0) for growth, count in grown)
+    towards_a_party = _worst([spent.seen_by(1) for spent in rows], delta)
+    of_a_sample = _worst([spent.under("sample") for spent in rows], delta)
+    return whole | {
+        "epsilon_towards_a_party": _number(towards_a_party.value),
+        "epsilon_of_a_whole_sample": _number(of_a_sample.value),
+        "delta": delta,
+        "budget": _number(budget.epsilon),
+        "uses_of_a_row": sum(count for _, count in most),
+    }
+
+
+def _worst(rows: Sequence[Spending], delta: float) -> Epsilon:
+    return max((spent.epsilon(delta) for spent in rows), key=lambda found: found.value)
+
+
+def _number(value: float) -> float | None:
+    """Return a number that JSON knows; None for what nothing bounds."""
+    return value if math.isfinite(value) else None
 
 
 def _once(event: Event) -> Spending:

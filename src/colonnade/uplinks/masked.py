@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from colonnade.disclosures import HELD_OUT, Disclosure
+from colonnade.disclosures import HELD_OUT, Disclosure, source_of_secrets
 from colonnade.effects import Purpose
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.flows import FixedSize, Flow
@@ -23,6 +24,7 @@ from colonnade.organisations import Party
 from colonnade.privacy import Budget, Event, Game, Spending, SumGame, Summand, warm_up
 from colonnade.secure import Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
+from colonnade.uplinks.account import told
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
@@ -79,7 +81,7 @@ class Masked(Uplink):
     held_out: Summand | None = None
     threshold: int | None = None
     identities: Mapping[str, str] = field(default_factory=dict, hash=False)
-    budget: Budget = _UNLIMITED
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
         if self.threshold is not None and self.threshold < 2:
@@ -120,7 +122,7 @@ class Masked(Uplink):
 
     def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
         """Return whether so many uses of a row are within the budget, if all parties are there."""
-        if math.isinf(self.budget.epsilon):
+        if self.budget is None or math.isinf(self.budget.epsilon):
             return True
         event = self._event(layout, purpose, len(layout.parties))
         return self.budget.affords(Spending({event: uses}))
@@ -134,13 +136,19 @@ class Masked(Uplink):
         }
         return tuple(SumGame(mechanism, len(layout.parties)) for mechanism in tried)
 
+    def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
+        """Return what so many uses of a row will cost, if all parties are there each time."""
+        everybody = len(layout.parties)
+        rows = [Spending({self._event(layout, p, everybody): count}) for p, count in uses.items()]
+        return told(rows, self._limit)
+
     def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
         """Return keys and offers, which precede, and the messages of a sum."""
         sums, holder, setup = self._sums(layout), layout.label_holder, Purpose.SETUP
         width = self._width(layout)
         uploads = Uploads(sums, self._through(purpose))
-        keys = len(layout.parties) * sums.key_bytes
-        flows = [Flow(holder, layout.parties, KEYS, setup, FixedSize(keys), 0, 0, 0)]
+        keys = FixedSize(sums.keys_bytes)
+        flows = [Flow(holder, layout.parties, KEYS, setup, keys, 0, 0, 0)]
         for party in layout.parties:
             up, down = (party, (holder,)), (holder, (party,))
             offer, request = FixedSize(sums.offer_bytes), FixedSize(sums.request_bytes)
@@ -158,7 +166,7 @@ class Masked(Uplink):
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what the sums tell, what is not covered, and what is not checked."""
         sums, parties = self._sums(layout), layout.parties
-        told = [
+        learned = [
             Disclosure(
                 "embeddings",
                 f"the label holder sees, of each row, sums over {sums.threshold} or more of the "
@@ -166,9 +174,10 @@ class Masked(Uplink):
                 mechanism=f"secure sum (double masking, threshold {sums.threshold} of "
                 f"{len(parties)})",
             ),
+            source_of_secrets(layout.simulated),
         ]
         if not self._is_private(layout, Purpose.TRAINING):
-            told.append(
+            learned.append(
                 Disclosure(
                     "sums",
                     "without noise: what a sum tells of a party is not bounded",
@@ -178,7 +187,7 @@ class Masked(Uplink):
             )
         if self._through(Purpose.EVALUATION) != self.mechanism:
             exact = not self._is_private(layout, Purpose.EVALUATION)
-            told.append(
+            learned.append(
                 Disclosure(
                     HELD_OUT,
                     f"evaluated and predicted through {self.held_out}",
@@ -188,7 +197,7 @@ class Masked(Uplink):
             )
         unpinned = [party for party in parties if party not in self.identities]
         if unpinned:
-            told.append(
+            learned.append(
                 Disclosure(
                     "identities",
                     f"not pinned for {', '.join(unpinned)}: the label holder could put keys of its "
@@ -198,21 +207,21 @@ class Masked(Uplink):
                 )
             )
         if 2 * sums.threshold <= len(parties):
-            told.append(
+            learned.append(
                 Disclosure(
                     "threshold",
                     "not above half of the parties: the label holder is trusted to say truly "
                     "whose uploads it has",
                 )
             )
-        told.append(
+        learned.append(
             Disclosure(
                 "not covered",
                 "what derivatives and predictions tell of labels; the trained models; what a row "
                 "leaves in its party's bottom model, which shapes the embeddings of other rows",
             )
         )
-        return tuple(told)
+        return tuple(learned)
 
     def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
         """Make the half of ``party``."""
@@ -229,7 +238,7 @@ class Masked(Uplink):
             self._sums(layout),
             self._through,
             lambda purpose, terms: self._event(layout, purpose, terms),
-            self.budget,
+            self._limit,
         )
 
     def _sums(self, layout: Layout) -> Sums:
@@ -262,7 +271,11 @@ class Masked(Uplink):
 
     def _is_private(self, layout: Layout, purpose: Purpose) -> bool:
         once = Spending({self._event(layout, purpose, len(layout.parties)): 1})
-        return math.isfinite(once.epsilon_by_renyi(self.budget.delta).renyi)
+        return math.isfinite(once.epsilon_by_renyi(self._limit.delta).renyi)
+
+    @property
+    def _limit(self) -> Budget:
+        return self.budget or _UNLIMITED
 
     def _width(self, layout: Layout) -> int:
         return layout.widths[layout.parties[0]]

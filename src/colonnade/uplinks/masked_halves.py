@@ -41,7 +41,9 @@ __all__ = [
 
 KEY, KEYS, OFFER = "key", "keys", "offer"
 UPLOAD, REQUEST, ANSWER = "masked_embedding", "request", "answer"
-START = 0  # the round of what precedes the first sum; nothing of an earlier start is left then
+# Keys are awaited of everybody, so none of an earlier start is left. An offer may have come too
+# late, and wait for ever: those of a start have its number for a round.
+KEYS_ROUND = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +103,11 @@ class MaskedUploader:
         self._sum = SumParty(
             self._terms.sums, self._party.name, self._holder, self._secrets, notes.incarnation
         )
-        await Send(self._holder, KEY, START, self._sum.key(), Purpose.SETUP)
-        self._sum.meet(await self._received(KEYS, START, Purpose.SETUP))
-        await Send(self._holder, OFFER, START, self._sum.offer(), Purpose.SETUP)
-        self._sum.answer(await self._received(REQUEST, START, Purpose.SETUP))
+        await Send(self._holder, KEY, KEYS_ROUND, self._sum.key(), Purpose.SETUP)
+        self._sum.meet(await self._received(KEYS, KEYS_ROUND, Purpose.SETUP))
+        start = self._sum.start
+        await Send(self._holder, OFFER, start, self._sum.offer(), Purpose.SETUP)
+        self._sum.answer(await self._received(REQUEST, start, Purpose.SETUP))
 
     async def upload(
         self, bottom: Learner, rows: Rows, moment: Moment, saliency: Tensor | None = None
@@ -191,16 +194,17 @@ class MaskedCollector:
         """Pass on everybody's keys, and the offers for the first sum."""
         notes = await Recall()
         self._account.begin(notes.records)
-        self._sum = SumHolder(self._terms.sums, self._terms.layout.label_holder)
+        start = notes.incarnation
+        self._sum = SumHolder(self._terms.sums, self._terms.layout.label_holder, start)
         setup = Purpose.SETUP
-        arrivals = await Receive(Expect(KEY, START, self._parties, setup))
+        arrivals = await Receive(Expect(KEY, KEYS_ROUND, self._parties, setup))
         keys = self._sum.meet({message.sender: message.body for message in arrivals})
         for party in self._parties:
-            await Send(party, KEYS, START, keys, setup)
-        everybody = Expect(OFFER, START, self._parties, setup)
+            await Send(party, KEYS, KEYS_ROUND, keys, setup)
+        everybody = Expect(OFFER, start, self._parties, setup)
         arrivals = await Receive(self._stragglers.expect(everybody))
         self._sum.offers({message.sender: message.body for message in arrivals})
-        await self._ask(START, setup)
+        await self._ask(start, setup)
         self._sum.advance()
 
     async def _ask(self, round: int, purpose: Purpose) -> None:

@@ -1,0 +1,57 @@
+"""What a run's account of privacy says, in the words that consoles and pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.runs import Run
+
+__all__ = ["epsilon_columns", "epsilon_facts", "epsilon_line", "human_epsilon"]
+
+_TOWARDS = {
+    "epsilon": "epsilon towards the label holder",
+    "epsilon_with_noise": "epsilon where there was noise",
+    "epsilon_towards_a_party": "epsilon towards a party",
+    "epsilon_of_a_whole_sample": "epsilon of a whole sample",
+}
+"""How each figure of ``summary["privacy_loss"]`` is called."""
+
+
+def human_epsilon(value: float | None) -> str:
+    """Return an epsilon with three significant digits or more; a word where there is none.
+
+    >>> human_epsilon(0.01234), human_epsilon(3689.6), human_epsilon(None)
+    ('0.0123', '3690', 'no bound')
+    """
+    if value is None:
+        return "no bound"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def epsilon_facts(loss: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Return the figures of an account, and what they hold for; none where none was kept.
+
+    >>> epsilon_facts({"epsilon": 3.0, "delta": 1e-05, "budget": 8.0, "uses_of_a_row": 2})
+    [('epsilon towards the label holder', '3 of 8'), ('delta', '1e-05, with 2 uses of a row')]
+    """
+    if not loss:
+        return []
+    facts = [(said, human_epsilon(loss[key])) for key, said in _TOWARDS.items() if key in loss]
+    if loss.get("budget") is not None:
+        facts[0] = facts[0][0], f"{facts[0][1]} of {human_epsilon(loss['budget'])}"
+    return [*facts, ("delta", f"{loss['delta']:g}, with {loss['uses_of_a_row']:,} uses of a row")]
+
+
+def epsilon_line(loss: Mapping[str, Any] | None) -> str | None:
+    """Return an account in a line, for a console; None where none was kept."""
+    facts = epsilon_facts(loss)
+    return ", ".join(f"{name} {said}" for name, said in facts) if facts else None
+
+
+def epsilon_columns(runs: Mapping[str, Run]) -> dict[str, list[str]]:
+    """Return each run's epsilon towards the label holder, as a column; none if no run has one."""
+    losses = [run.summary.get("privacy_loss") for run in runs.values()]
+    if not any(losses):
+        return {}
+    return {"epsilon": ["—" if not loss else human_epsilon(loss["epsilon"]) for loss in losses]}

@@ -1,0 +1,223 @@
+"""The masked uplink: any federation over secure sums."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import colonnade as cn
+from colonnade.errors import BudgetExhausted, ConfigurationError
+from colonnade.journals import Journal
+from colonnade.models import Mean, Sum
+from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses
+from colonnade.testing.methods import (
+    METHOD_CHECKS,
+    MethodSubject,
+    small_federation,
+)
+from colonnade.uplinks import Masked
+from toy_deadline import Deadline, Stale
+
+
+def bounded(method: Any, holder_has_features: bool = True) -> cn.Federation:
+    """Return the kit's federation, with bottoms that end in tanh."""
+    made = small_federation(method, holder_has_features)
+    parties = [
+        replace(party, bottom=nn.Sequential(party.bottom, nn.Tanh())) for party in made.parties
+    ]
+    return cn.Federation(
+        parties,
+        made.label_holder,
+        made.train_rows,
+        made.test_rows,
+        None,
+        made.validation_rows,
+    )
+
+
+EXACT = Masked(FixedPoint(16))
+NOISY = Masked(PoissonBinomial(64, 0.25))
+SUBJECTS = {
+    "exact sum": MethodSubject(
+        cn.Method("exact", Sum(), EXACT),
+        like=cn.Method("plain", Sum()),
+        tolerance=2e-3,
+        federation=bounded,
+    ),
+    "exact mean": MethodSubject(
+        cn.Method("mean", Mean(), EXACT),
+        like=cn.Method("plain", Mean()),
+        tolerance=2e-3,
+        federation=bounded,
+    ),
+    "private": MethodSubject(cn.Method("pbm", Sum(), NOISY), federation=bounded, noise=0.5),
+    "private, consecutive": MethodSubject(
+        cn.Method("pbm", Sum(), NOISY, local_updates=cn.Consecutive(3)),
+        federation=bounded,
+        noise=0.5,
+    ),
+    "private, asynchronous": MethodSubject(
+        cn.Method(
+            "pbm",
+            Sum(),
+            NOISY,
+            exchange=cn.Asynchronous(),
+            local_updates=cn.Workset(3, 2, 0.5),
+        ),
+        federation=bounded,
+        timed=True,
+        noise=0.5,
+    ),
+    "deadline": MethodSubject(
+        cn.Method("pbm", Sum(), NOISY, stragglers=Deadline(0.5)),
+        federation=bounded,
+        timed=True,
+        noise=0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=list(SUBJECTS))
+def test_it_keeps_the_contract(subject: MethodSubject, check: Any) -> None:
+    check(subject)
+
+
+def test_what_it_cannot_live_with_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigurationError, match="fusion by concat needs each embedding"):
+        cn.Method("x", uplink=NOISY)
+    with pytest.raises(ConfigurationError, match="Stale puts an earlier embedding in place"):
+        cn.Method("x", Sum(), NOISY, stragglers=Stale(1.0))
+    with pytest.raises(ConfigurationError, match="threshold is 1"):
+        Masked(NOISY.mechanism, threshold=1)
+    with pytest.raises(ConfigurationError, match="'bank' is 'xyz', but a public identity is 64"):
+        Masked(NOISY.mechanism, identities={"bank": "xyz"})
+    method = cn.Method("x", Sum(), replace(NOISY, threshold=4))
+    with pytest.raises(ConfigurationError, match="of 3 parties cannot have 4"):
+        bounded(method).train(method)
+    method = cn.Method("x", Sum(), replace(NOISY, identities={"bank": "11" * 32}))
+    with pytest.raises(ConfigurationError, match="identities has bank, but the parties are"):
+        bounded(method).train(method)
+
+
+def test_an_embedding_beyond_the_bound_is_refused() -> None:
+    method = cn.Method("x", Sum(), NOISY)
+    made = bounded(method)
+    wide = replace(made.parties[1], bottom=nn.Sequential(made.parties[1].bottom, Doubled()))
+    federation = cn.Federation([made.parties[0], wide, made.parties[2]], made.label_holder)
+    with pytest.raises(ConfigurationError, match="let the bottom model end in tanh"):
+        federation.train(method)
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 4 * x
+
+
+# What is spent, and what a crash repeats
+
+PRIVATE = cn.Method("pbm", Sum(), Masked(PoissonBinomial(4, 0.1)))
+TRAINING = cn.Training(epochs=3, batch_size=16, evaluation_rows=7, checkpoint_every=2)
+
+
+def without_newest_checkpoint(out: Path) -> int:
+    """Take the newest checkpoint away, as if the run had been killed; return the one before."""
+    newest, before = sorted((out / "checkpoint").glob("round-*"), reverse=True)[:2]
+    shutil.rmtree(newest)
+    (out / "checkpoint" / "latest").unlink(missing_ok=True)
+    return int(before.name.removeprefix("round-"))
+
+
+def spent_by_hand(rounds: list[int], evaluations: int) -> float:
+    """Return epsilon of the rows that were used most, in these rounds and evaluations."""
+    federation = bounded(PRIVATE)
+    agreed = federation.agreement(PRIVATE, TRAINING)
+    uses = RowUses(federation.rows)
+    event = BinomialSum(4, 0.1, terms=3, components=4)
+    for round in rounds:
+        uses.add(event, agreed.batches.rows(round))
+    for _ in range(evaluations):
+        uses.add(event, federation.validation_rows)
+    uses.add(event, federation.test_rows)
+    return uses.epsilon(1e-5).value
+
+
+def test_epsilon_is_that_of_every_release_of_the_row_that_had_most() -> None:
+    run = bounded(PRIVATE).train(PRIVATE, TRAINING)
+    assert run.history["epsilon"][-1] == spent_by_hand([*range(12)], 3)
+    for party in ("party_0", "party_1", "party_2"):  # they report before the last evaluation
+        told = run.others_history.filter(organisation=party)["epsilon"]
+        assert told.to_list()[-1] == run.history["epsilon"][-1]
+    assert run.history["epsilon"].is_sorted()
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_what_a_crash_repeats_is_spent_twice_but_in_a_simulation(
+    tmp_path: Path, simulated: bool
+) -> None:
+    training = replace(TRAINING, secrets="seed") if simulated else TRAINING
+    method = replace(PRIVATE, uplink=replace(PRIVATE.uplink))
+    whole = bounded(method).train(method, training)
+    bounded(method).train(method, training, out=tmp_path / "run", stop_before=7)
+    start = without_newest_checkpoint(tmp_path / "run")
+    rest = bounded(method).train(method, training, out=tmp_path / "run", resume=True)
+    same = [
+        torch.equal(one, other)
+        for one, other in zip(
+            whole.models["party_0"]["bottom"].parameters(),
+            rest.models["party_0"]["bottom"].parameters(),
+            strict=True,
+        )
+    ]
+    assert all(same) is simulated
+    assert start < 7
+    rounds = [*range(7), *range(start, 12)]
+    if simulated:
+        rounds = [*range(12)]
+    repeated = 0 if simulated else sum(start < at <= 7 for at in (4, 8, 12))
+    assert rest.history["epsilon"][-1] == spent_by_hand(rounds, 3 + repeated)
+
+
+def test_a_budget_ends_training_before_it_is_exceeded() -> None:
+    epsilons = bounded(PRIVATE).train(PRIVATE, TRAINING).history["epsilon"].to_list()
+    afforded = Budget((epsilons[1] + epsilons[2]) / 2, 1e-5)
+    limited = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=afforded))
+    run = bounded(limited).train(limited, TRAINING)
+    assert run.summary["rounds"] == 8
+    assert run.history["epsilon"].to_list() == epsilons[:2]
+    assert run.summary["completed"]
+    none = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(0.01, 1e-5)))
+    with pytest.raises(ConfigurationError, match="cannot afford one round"):
+        bounded(none).train(none, TRAINING)
+
+
+def test_what_a_crash_repeated_counts_towards_the_budget(tmp_path: Path) -> None:
+    epsilon = spent_by_hand([*range(12)], 3)
+    limited = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(epsilon * 1.001, 1e-5)))
+    bounded(limited).train(limited, TRAINING, out=tmp_path / "run", stop_before=7)
+    without_newest_checkpoint(tmp_path / "run")
+    with pytest.raises(BudgetExhausted, match="what was repeated after a crash counts twice"):
+        bounded(limited).train(limited, TRAINING, out=tmp_path / "run", resume=True)
+
+
+def test_what_is_spent_is_committed_before_it_leaves(tmp_path: Path) -> None:
+    bounded(PRIVATE).train(PRIVATE, TRAINING, out=tmp_path / "run")
+    for name in ("party_0", "holder"):
+        journal = Journal(tmp_path / "run" / "journal", name)
+        records = journal.notes().records
+        journal.close()
+        spent = [tuple(record["spent"]) for record in records if "spent" in record]
+        assert len(spent) == len(set(spent)) == 12 + 3 * 3 + 3  # pieces of 15 rows, by 7
+        if name == "party_0":
+            uploaded = [record["uploaded"] for record in records if "uploaded" in record]
+            assert [[*entry[:3]] for entry in spent] == uploaded
+            assert records.index({"uploaded": uploaded[0]}) < next(
+                place for place, record in enumerate(records) if "spent" in record
+            )
+            assert all(len(r["revealed"]) == 3 for r in records if "revealed" in r)

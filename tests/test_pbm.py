@@ -1,0 +1,453 @@
+"""PBM-VFL as users have it: a method by its name, its epsilon, its budget, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from rich.console import Console
+from torch import nn
+
+from colonnade import cli
+from colonnade.config import json_schema, parse_config
+from colonnade.costs import Modelled
+from colonnade.drivers import Processes, Simulate
+from colonnade.effects import Purpose
+from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.estimators import VerticalClassifier
+from colonnade.exchanges import Asynchronous, Relay
+from colonnade.export import load_part
+from colonnade.federation import Federation
+from colonnade.local_updates import Workset
+from colonnade.method import Method
+from colonnade.methods import pbm_vfl, svfl
+from colonnade.models import Bounded, Concat, Mean, Sum
+from colonnade.organisations import LabelHolder, Party
+from colonnade.planning import plan
+from colonnade.planning.stretch import traffic
+from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
+from colonnade.reports import comparison_table, epsilon_line, write_page
+from colonnade.runs import load_run
+from colonnade.secure import Identity, Secrets
+from colonnade.stragglers import Wait
+from colonnade.training import EarlyStopping, Training
+from colonnade.uplinks import Masked
+
+ROWS, WIDTH, DELTA = 150, 3, 1e-5
+TRAINING = Training(epochs=3, batch_size=32, evaluation_rows=15, secrets="seed")
+DRIVER = Simulate(costs=Modelled(otherwise=0.001))
+NOISY = pbm_vfl(4, 0.05)
+
+
+def problem(validation=False, secrets=None, last=nn.Tanh):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(ROWS, 6, generator=generator)
+    labels = (x.sum(dim=1) > 0).long()
+    torch.manual_seed(1)
+    parties = [
+        Party(
+            name,
+            x[:, 2 * i : 2 * i + 2],
+            nn.Sequential(nn.Linear(2, WIDTH), last()),
+            partial(torch.optim.SGD, lr=0.1),
+            secrets=None if secrets is None else secrets[name],
+        )
+        for i, name in enumerate(("bank", "shop", "spa"))
+    ]
+    holder = LabelHolder("insurer", labels, nn.Linear(WIDTH, 2))
+    held_out = {"validation_rows": range(100, 120)} if validation else {}
+    return Federation(parties, holder, range(100), range(120, ROWS), **held_out)
+
+
+def by_hand(federation, method, training, terms=3):
+    """Return the uses of each row, counted batch by batch and evaluation by evaluation."""
+    agreement = federation.agreement(method, training.for_rows(len(federation.train_rows)))
+    uplink, uses = method.uplink, RowUses(ROWS)
+
+    def event(mechanism):
+        return BinomialSum(mechanism.trials, mechanism.beta, terms, WIDTH)
+
+    for round in range(agreement.batches.rounds):
+        uses.add(event(uplink.mechanism), agreement.batches.rows(round))
+        if agreement.evaluation.due(round + 1):
+            uses.add(event(uplink.held_out or uplink.mechanism), agreement.evaluation.watched.rows)
+    if agreement.evaluation.final:
+        uses.add(event(uplink.held_out or uplink.mechanism), agreement.evaluation.final.rows)
+    return uses
+
+
+# --- the method ---------------------------------------------------------------------------------
+
+
+def test_the_paper_s_composition():
+    method = pbm_vfl(16, 0.1, 2.0)
+    assert method.name == "pbm_vfl"
+    assert method.fusion == Sum()
+    assert method.uplink == Masked(PoissonBinomial(16, 0.1, 2.0))
+    assert method.exchange.labels == "private"
+    assert method.stragglers == Wait()
+    assert pbm_vfl(fusion=Mean()).fusion == Mean()
+    overlapping = pbm_vfl(local_steps=3, overlap=True)
+    assert overlapping.exchange == Asynchronous()
+    assert overlapping.local_updates == Workset(1, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: pbm_vfl(fusion=Concat()), "concat needs each embedding: take sum or mean"),
+        (lambda: pbm_vfl(beta=0.3), "beta must be a number above 0 and at most 0.25"),
+        (lambda: pbm_vfl(beta=0), "beta must be a number above 0"),
+        (lambda: pbm_vfl(trials=0), "trials must be a whole number from 1"),
+        (lambda: pbm_vfl(threshold=1), "threshold is 1"),
+        (lambda: pbm_vfl(overlap=True), "local_steps is 1: say 2 or more, or overlap=False"),
+        (
+            lambda: Method("x", Sum(), NOISY.uplink, Relay("shared")),
+            "Masked does not show the label holder each embedding: take the split exchange",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(make, why):
+    with pytest.raises(ConfigurationError, match=why):
+        make()
+
+
+def test_unbounded_embeddings_are_refused_with_the_key_that_helps():
+    tight = Method("tight", Sum(), Masked(PoissonBinomial(4, 0.05, 0.01)))
+    with pytest.raises(ConfigurationError, match=r"beyond the bound 0\.01 .*model\.bound: 0\.01"):
+        problem().train(tight, TRAINING)
+
+
+def test_a_federation_of_too_few_is_refused():
+    with pytest.raises(ConfigurationError, match="a secure sum of 3 parties cannot have 4"):
+        problem().train(pbm_vfl(threshold=4), TRAINING)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pbm_vfl(4, 0.05, fusion=Mean()),
+        pbm_vfl(4, 0.05, local_steps=3),
+        pbm_vfl(4, 0.05, local_steps=3, overlap=True),
+        Method("workset", Sum(), NOISY.uplink, Asynchronous(), Workset(2, 2)),
+    ],
+    ids=["mean", "local steps", "overlap", "workset"],
+)
+def test_further_steps_cost_no_privacy(method):
+    federation = problem()
+    run, plain = (federation.train(each, TRAINING, DRIVER) for each in (method, NOISY))
+    assert run.summary["privacy_loss"] == plain.summary["privacy_loss"]
+    if method.local_updates != NOISY.local_updates:
+        assert sum(run.summary["local_updates"].values()) > 0
+
+
+# --- its epsilon --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("validation", [False, True])
+def test_the_summary_s_epsilon_is_that_of_an_account_by_hand(validation):
+    federation, training = problem(validation), replace(TRAINING, evaluate_every=3)
+    run = federation.train(NOISY, training)
+    uses, loss = by_hand(federation, NOISY, training), run.summary["privacy_loss"]
+    front = uses.most_spent()
+    assert loss["epsilon"] == uses.epsilon(DELTA).value > 0
+    assert loss["bound"] == uses.epsilon(DELTA).by
+    towards_a_party = max(spent.seen_by(1).epsilon(DELTA).value for spent in front)
+    whole = max(spent.under("sample").epsilon(DELTA).value for spent in front)
+    assert loss["epsilon_towards_a_party"] == towards_a_party > loss["epsilon"]
+    assert loss["epsilon_of_a_whole_sample"] == whole > towards_a_party
+    assert (loss["delta"], loss["budget"]) == (DELTA, None)
+    assert loss["uses_of_a_row"] == sum(count for _, count in uses.worst())
+    # The paper's figure leaves out a constant of 8 at least, and the components.
+    assert loss["renyi"] > 8 * loss["renyi_in_the_paper"] > 0
+    assert run.history["epsilon"].to_list() == sorted(run.history["epsilon"].to_list())
+    assert run.history["epsilon"][-1] <= loss["epsilon"]
+
+
+@pytest.mark.parametrize("validation", [False, True])
+@pytest.mark.parametrize("epochs", [2, 6])
+def test_a_plan_says_the_epsilon_and_the_bytes_of_the_run(validation, epochs):
+    federation, training = problem(validation), replace(TRAINING, epochs=epochs)
+    costs, run = (
+        plan(federation, NOISY, training, DRIVER),
+        federation.train(NOISY, training, DRIVER),
+    )
+    assert costs.privacy_loss == run.summary["privacy_loss"]
+    assert json.loads(json.dumps(costs.as_dict()))["privacy_loss"] == run.summary["privacy_loss"]
+    assert costs.exact
+    keys = ["sender", "receiver", "kind", "purpose"]
+    assert costs.traffic.sort(keys).equals(traffic(run.ledger).sort(keys))
+    assert plan(federation, svfl(fusion=Sum()), training, DRIVER).as_dict()["privacy_loss"] is None
+
+
+@pytest.mark.parametrize("evaluate_every", [None, 2])
+def test_a_budget_ends_training_before_it_would_be_exceeded(evaluate_every):
+    federation = problem()
+    event = BinomialSum(4, 0.05, 3, WIDTH)
+    afforded = Spending({event: 5}).epsilon(DELTA).value
+    assert Spending({event: 6}).epsilon(DELTA).value > afforded
+    method = pbm_vfl(4, 0.05, budget=Budget(afforded, DELTA))
+    training = replace(TRAINING, epochs=20, evaluate_every=evaluate_every)
+    run = federation.train(method, training, DRIVER)
+    uses = 5  # of training rows by epochs of 4 rounds, or of test rows in evaluations
+    assert run.summary["rounds"] == uses * (evaluate_every or 4)
+    assert run.summary["privacy_loss"]["epsilon"] <= afforded
+    assert run.summary["privacy_loss"]["budget"] == afforded
+    rounds = run.summary["rounds"]
+    assert f"the budget of privacy affords {rounds} of the 80 rounds" in str(
+        run.summary["warnings"]
+    )
+    assert not run.summary["stopped_early"]
+    more = by_hand(federation, pbm_vfl(4, 0.05), replace(training, epochs=6))
+    assert more.epsilon(DELTA).value > afforded
+    costs = plan(federation, method, training, DRIVER)
+    assert (costs.rounds, costs.bytes_framed) == (rounds, run.summary["bytes_framed"])
+    assert costs.privacy_loss == run.summary["privacy_loss"]
+    assert "the budget of privacy affords" in str(costs.warnings)
+
+
+def test_a_budget_that_affords_no_round_is_refused():
+    with pytest.raises(ConfigurationError, match=r"cannot afford one round.*raise its budget"):
+        problem().train(pbm_vfl(budget=Budget(0.1, DELTA)), TRAINING)
+
+
+def test_where_rows_are_evaluated_by_exact_sums_nothing_bounds_it():
+    run = problem().train(pbm_vfl(4, 0.05, held_out=FixedPoint()), TRAINING)
+    loss = run.summary["privacy_loss"]
+    assert loss["epsilon"] is None
+    assert loss["epsilon_towards_a_party"] is None
+    assert (
+        loss["epsilon_with_noise"]
+        == Spending({BinomialSum(4, 0.05, 3, WIDTH): 3}).epsilon(DELTA).value
+    )
+    assert "sums without noise of the embeddings" in str(run.summary["warnings"])
+
+
+def test_a_summary_says_where_secrets_come_from():
+    simulated, real = (
+        problem().train(NOISY, replace(TRAINING, secrets=source)) for source in ("seed", "system")
+    )
+    assert "nothing is secret from who knows the seed" in simulated.summary["privacy"]["secrets"]
+    assert "whoever knows the seed sees every embedding" in str(simulated.summary["warnings"])
+    assert "no other run repeats this one" in real.summary["privacy"]["secrets"]
+    again = problem().train(NOISY, TRAINING)
+    assert again.history.drop("seconds").equals(simulated.history.drop("seconds"))
+
+
+def test_processes_say_the_same():
+    here, there = (problem().train(NOISY, TRAINING, driver) for driver in (DRIVER, Processes()))
+    assert there.summary["privacy_loss"] == here.summary["privacy_loss"]
+
+
+def test_early_stopping_spends_what_was_spent():
+    training = replace(TRAINING, epochs=30, early_stopping=EarlyStopping(patience=2))
+    run = problem(validation=True).train(NOISY, training)
+    assert run.summary["stopped_early"]
+    epochs = run.summary["rounds"] // 4
+    assert run.summary["privacy_loss"]["uses_of_a_row"] == epochs
+
+
+def test_predictions_spend_too():
+    federation = problem()
+    run = federation.train(NOISY, TRAINING)
+    features = {party.name: party.features for party in federation.parties}
+    once = Spending({BinomialSum(4, 0.05, 3, WIDTH): 1}).epsilon(DELTA).value
+    found = run.predict(features)
+    assert found.privacy_loss["epsilon"] == once
+    assert found.scores.shape == (ROWS, 2)
+    assert {e.kind for e in found.ledger if e.purpose is Purpose.PREDICTION} >= {"masked_embedding"}
+    assert not torch.equal(found.scores, run.predict(features).scores)  # its noise is never again
+    plain = federation.train(svfl(fusion=Sum()), TRAINING)
+    assert plain.predict(features).privacy_loss is None
+
+
+def test_pinned_identities_hold_for_predictions_and_plans():
+    secrets = {name: Secrets.system() for name in ("bank", "shop", "spa")}
+    pinned = {name: Identity.of(each).public.hex() for name, each in secrets.items()}
+    federation, training = problem(secrets=secrets), replace(TRAINING, secrets="system")
+    method = pbm_vfl(4, 0.05, identities=pinned)
+    run = federation.train(method, training, DRIVER)
+    assert "exchanges keys" not in str(run.summary["warnings"])
+    assert len(run.predict({p.name: p.features for p in federation.parties}).scores) == ROWS
+    assert plan(federation, method, training, DRIVER).bytes_up == run.summary["bytes_up"]
+    strangers = problem(secrets={name: Secrets.system() for name in secrets})
+    with pytest.raises(RemoteProtocolError, match="bank"):
+        strangers.train(method, training, DRIVER)
+
+
+def test_a_resumed_run_has_the_same_epsilon(tmp_path):
+    federation = problem()
+    whole = federation.train(NOISY, TRAINING, DRIVER)
+    federation.train(NOISY, TRAINING, DRIVER, out=tmp_path / "run", stop_before=7)
+    resumed = federation.train(NOISY, TRAINING, DRIVER, out=tmp_path / "run", resume=True)
+    assert resumed.summary["privacy_loss"] == whole.summary["privacy_loss"]
+    assert resumed.history.drop("seconds").equals(whole.history.drop("seconds"))
+
+
+# --- where it is shown --------------------------------------------------------------------------
+
+
+def text_of(*shown):
+    console = Console(width=200, record=True)
+    for each in shown:
+        console.print(each)
+    return console.export_text()
+
+
+def test_epsilon_is_in_tables_and_on_the_page(tmp_path):
+    federation = problem()
+    private = federation.train(NOISY, TRAINING, DRIVER, out=tmp_path / "run")
+    plain = federation.train(svfl(fusion=Sum()), TRAINING, DRIVER)
+    assert "epsilon" not in text_of(comparison_table({"plain": plain}))
+    together = text_of(comparison_table({"plain": plain, "private": private}))
+    epsilon = f"{private.summary['privacy_loss']['epsilon']:.3g}"
+    assert "epsilon" in together
+    assert epsilon in together
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Epsilon against rounds" in page
+    assert "Epsilon of a whole sample" in page
+    assert epsilon in page
+    write_page(plain, tmp_path / "plain.html")
+    assert "Epsilon against" not in (tmp_path / "plain.html").read_text(encoding="utf-8")
+    assert load_run(tmp_path / "run").summary == private.summary
+    assert epsilon_line(private.summary["privacy_loss"]).startswith(
+        f"epsilon towards the label holder {epsilon}, epsilon towards a party"
+    )
+
+
+# --- files --------------------------------------------------------------------------------------
+
+FILE = {
+    "data": {"name": "mnist5k", "train_rows": 200, "test_rows": 50},
+    "model": {"bottom": {"widths": [4]}, "top": {"widths": []}},
+    "method": {"name": "pbm_vfl", "trials": 4, "budget": {"epsilon": 40, "delta": 1e-5}},
+    "training": {"epochs": 3, "batch_size": 100},
+}
+
+
+def test_a_file_says_all_that_python_does():
+    method = parse_config(FILE).method.build()
+    assert method == pbm_vfl(trials=4, budget=Budget(40, 1e-5))
+    fuller = FILE["method"] | {
+        **{"beta": 0.1, "bound": 2, "local_steps": 2, "fusion": "mean", "threshold": 2},
+        **{"held_out": {"mechanism": "fixed_point", "bits": 12}, "overlap": True},
+        **{"derivative": {"codec": "float", "format": 16}},
+    }
+    config = parse_config(FILE | {"method": fuller})
+    assert parse_config(config.as_dict()) == config
+    assert config.method.build().uplink.held_out == FixedPoint(12)
+    composed = parse_config(
+        {
+            "method": {
+                "fusion": "sum",
+                "uplink": {
+                    "uplink": "masked",
+                    "mechanism": {"mechanism": "poisson_binomial", "trials": 4, "beta": 0.1},
+                    "identities": {"bank": "ab" * 32},
+                },
+            }
+        }
+    )
+    assert composed.method.build().uplink.mechanism == PoissonBinomial(4, 0.1)
+    assert parse_config(composed.as_dict()) == composed
+    schema = json.dumps(json_schema(), allow_nan=False)
+    for name in ("pbm_vfl", "masked", "poisson_binomial", "fixed_point", "differential_privacy"):
+        assert name in schema
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ({"beta": 0.5}, r"method: beta must be a number above 0 and at most 0.25"),
+        ({"trials": 2.5}, r"method\.trials"),
+        ({"budget": {"epsilon": -1, "delta": 0.1}}, r"method\.budget: epsilon is -1"),
+        ({"budget": {"epsilon": 1}}, r"method\.budget\.delta"),
+        ({"fusion": "concat"}, "take sum or mean"),
+        ({"held_out": "gaussian"}, r"method\.held_out"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_its_key(method, why):
+    with pytest.raises(ConfigurationError, match=why):
+        parse_config(FILE | {"method": {"name": "pbm_vfl"} | method}).method.build()
+
+
+def test_any_bottom_can_be_kept_within_a_bound(tmp_path):
+    section = FILE["model"] | {"bottom": {"widths": [4], "activation": "identity"}, "bound": 2}
+    config = parse_config(FILE | {"model": section, "method": FILE["method"] | {"bound": 2}})
+    federation = config.build_federation()
+    last = federation.parties[0].bottom[-1]
+    assert isinstance(last, Bounded)
+    assert float(last(torch.tensor(1e9))) == 2
+    assert config.train(federation=federation).summary["completed"]
+    with pytest.raises(ConfigurationError, match="positive"):
+        Bounded(0)
+
+
+def test_commands_run_plan_resume_and_compare(tmp_path, monkeypatch, capsys):
+    import yaml
+
+    def command(*words):
+        monkeypatch.setattr("sys.argv", ["colonnade", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        assert not left.value.code, capsys.readouterr()
+        return capsys.readouterr().out
+
+    file = tmp_path / "pbm.yaml"
+    file.write_text(yaml.safe_dump(FILE), encoding="utf-8")
+    planned = json.loads(command("plan", file, "--json"))
+    shown = command("plan", file)
+    assert "epsilon of a whole sample" in shown
+    assert " of 40" in shown
+    said = command("run", file, "--out", tmp_path / "run")
+    assert "epsilon towards the label holder" in said
+    summary = load_run(tmp_path / "run").summary
+    assert summary["privacy_loss"] == planned["privacy_loss"]
+    assert summary["rounds"] == planned["rounds"]
+    assert summary["bytes_framed"] == planned["bytes_framed"]
+    command("run", file, "--out", tmp_path / "run", "--resume", "--quiet")
+    assert load_run(tmp_path / "run").summary["privacy_loss"] == planned["privacy_loss"]
+    assert "epsilon" in command("compare", tmp_path / "run", "--out", tmp_path / "compared")
+
+
+# --- estimators and exports ---------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:training ran out")
+def test_an_estimator_learns_by_noisy_sums(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 6))
+    tables = {
+        name: pl.DataFrame(x[:, 2 * i : 2 * i + 2], schema=["a", "b"])
+        for i, name in enumerate(("bank", "shop", "spa"))
+    }
+    y = x.sum(axis=1) > 0
+    model = VerticalClassifier(
+        aligned=True, method=pbm_vfl(64, 0.25), epochs=15, hidden=(8,), top=(8,), validation=0.2
+    ).fit(tables, y)
+    assert model.score(tables, y) > 0.75
+    assert model.run_.summary["privacy_loss"]["epsilon"] > 0
+    assert model.prediction(tables).privacy_loss["uses_of_a_row"] == 1
+    model.run_.export(tmp_path)
+    part = load_part(tmp_path / "bank")
+    assert part.details["uplink"] == repr(model.method.uplink)
+    assert part.details["fusion"] == "Sum()"
+    (tmp_path / "page.html").unlink(missing_ok=True)
+    assert "Epsilon against rounds" in model.report(tmp_path / "page.html").read_text("utf-8")
+
+
+def test_partner_values_of_two_parties_are_refused_with_the_reason():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4))
+    tables = {
+        name: pl.DataFrame(x[:, 2 * i : 2 * i + 2], schema=["a", "b"])
+        for i, name in enumerate(("bank", "shop"))
+    }
+    model = VerticalClassifier(aligned=True, method=NOISY, epochs=2, hidden=(4,))
+    with pytest.raises(ConfigurationError, match="one party has nobody to hide among"):
+        model.partner_values(tables, x.sum(axis=1) > 0)
