@@ -478,6 +478,13 @@ def test_a_refuted_claim_is_told(tmp_path):
 # The command
 
 
+def test_help_names_what_can_be_given(colonnade):
+    code, out, _ = colonnade("audit", "--help")
+    assert code == 0
+    for word in ("YAML", "--only", "--known-features", "--known-labels", "--out", "--json"):
+        assert word in out
+
+
 def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path):
     tiny = write(tmp_path / "tiny.yaml", TINY)
     code, out, err = colonnade("audit", tiny, "--out", "audited")

@@ -18,12 +18,10 @@ from colonnade.config import RunConfig, load_config, parse_config
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
-from colonnade.methods import Method, cvfl, efvfl, svfl
+from colonnade.methods import Method, cvfl, efvfl, pbm_vfl, svfl
 from colonnade.models import Sum
-from colonnade.privacy import PoissonBinomial
 from colonnade.runs import load_run
 from colonnade.training import Watcher
-from colonnade.uplinks import Masked
 
 __all__ = ["METHODS", "Subject", "digits", "subjects"]
 
@@ -31,7 +29,7 @@ METHODS: dict[str, Method] = {
     "vanilla": svfl(fusion=Sum()),
     "C-VFL, 4 bits": cvfl(Scalar(bits=4), fusion=Sum()),
     "EF-VFL, top 10 %": efvfl(TopK(0.1), fusion=Sum()),
-    "PBM, b 16, beta 0.1": Method("pbm", Sum(), Masked(PoissonBinomial(trials=16, beta=0.1))),
+    "PBM, b 16, beta 0.1": pbm_vfl(trials=16, beta=0.1),
 }
 """What the digits are audited with."""
 

@@ -243,11 +243,12 @@ def _played(
 
 def _accounted(run: Run) -> list[str]:
     """Return what the run's own account says."""
-    if "epsilon" not in run.history.columns or not len(run.history):
+    loss = run.summary["privacy_loss"]
+    if loss is None or "epsilon" not in loss:
         return []
     return [
-        f"the run's account says epsilon {run.history['epsilon'][-1]:.4g} of the row that was used "
-        "most, with all components and uses; a game tries one component and one use"
+        f"the run's account says epsilon {loss['epsilon']:.4g} at delta {loss['delta']:g} of the "
+        "row that was used most, with all components and uses; a game tries one of each"
     ]
 
 
