@@ -31,7 +31,7 @@ FLOORS = [
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger checkpoints journals departures channels costs delays descriptions tables",
-    "local_updates stragglers training uplinks evaluation agreement",
+    "local_updates stragglers training uplinks defences evaluation agreement",
     "roles",
     "exchanges method",
     "drivers",

@@ -40,6 +40,15 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("codecs", "by_round"): {"codecs": ["float", {"codec": "scalar", "bits": 2}], "rounds": [0, 5]},
     ("links", "error_feedback"): {"codec": {"codec": "top_k", "ratio": 0.1}},
     ("links", "learned_entropy"): {"quantiser": {"codec": "scalar", "bits": 4}},
+    ("uplinks", "masked"): {"mechanism": {"mechanism": "fixed_point"}},
+    ("mechanisms", "poisson_binomial"): {"trials": 4, "beta": 0.2},
+    ("budgets", "differential_privacy"): {"epsilon": 5.0, "delta": 1e-5},
+    ("uplinks", "perturbed"): {"noise": {"noise": "gaussian", "bound": 1.0, "multiplier": 2.0}},
+    ("noises", "gaussian"): {"bound": 1.0, "multiplier": 2.0},
+    ("noises", "calibrated"): {"bound": 1.0, "epsilon": 5.0, "delta": 1e-5},
+    ("noises", "clipped"): {"bound": 1.0},
+    ("defences", "gaussian"): {"bound": 1.0, "multiplier": 2.0},
+    ("defences", "calibrated"): {"bound": 1.0, "epsilon": 5.0, "delta": 1e-5},
     ("exchanges", "relay"): {"labels": "shared"},
     ("storages", "disk"): {"folder": "surrogates"},
     ("methods", "fedbcd"): {"local_steps": 3},
@@ -81,7 +90,7 @@ def test_a_part_comes_back_whole(group: str, name: str) -> None:
     assert of.model_validate(plain) == made
     assert of.model_validate(plain).build() == made.build()
     said = written(made.build())
-    if group not in ("methods", "models", "tops"):
+    if isinstance(GROUPS[group].ours[name], type) and group not in ("models", "tops"):
         assert said == made
 
 
@@ -181,8 +190,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"name": "efvfl"}, "method.embedding: is required"),
     (
         {"name": "efvlf"},
-        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean'; "
-        "'efvfl' is near",
+        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
+        "'pbm_vfl', 'wait_dp'; 'efvfl' is near",
     ),
     ({"name": "mine", "fusion": "sum"}, "method: 'mine' names none of 'svfl'"),
     ({"name": ["svfl"]}, "method: ['svfl'] names none of 'svfl'"),

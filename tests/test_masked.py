@@ -55,8 +55,11 @@ SUBJECTS = {
         like=cn.Method("plain", Mean()),
         tolerance=2e-3,
         federation=bounded,
+        steps=False,
     ),
-    "private": MethodSubject(cn.Method("pbm", Sum(), NOISY), federation=bounded, noise=0.5),
+    "private": MethodSubject(
+        cn.Method("pbm", Sum(), NOISY), federation=bounded, noise=0.5, steps=False
+    ),
     "private, consecutive": MethodSubject(
         cn.Method("pbm", Sum(), NOISY, local_updates=cn.Consecutive(3)),
         federation=bounded,
@@ -79,6 +82,7 @@ SUBJECTS = {
         federation=bounded,
         timed=True,
         noise=0.5,
+        steps=False,
     ),
 }
 

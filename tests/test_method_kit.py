@@ -101,7 +101,7 @@ class FirstTwo:
 
 SUBJECTS = {
     "svfl": MethodSubject(svfl(), like=fedbcd(1)),
-    "scalar both ways": MethodSubject(svfl(Scalar(3), Scalar(8))),
+    "scalar both ways": MethodSubject(svfl(Scalar(3), Scalar(8)), steps=False),
     "cvfl, codes": MethodSubject(cvfl(Scalar(4), 2, Concat(), "shared")),
     "cvfl, total": MethodSubject(
         cvfl(Scalar(4), 2, Sum(), "shared", others="total"),
@@ -137,7 +137,7 @@ SUBJECTS = {
         tolerance=1e-5,
         timed=True,
     ),
-    "noisy": MethodSubject(Method("noisy", Sum(), Noisy()), noise=0.5),
+    "noisy": MethodSubject(Method("noisy", Sum(), Noisy()), noise=0.5, steps=False),
     "proximal": MethodSubject(Method("proximal", local_updates=Proximal(2, 3))),
     "replayed": MethodSubject(
         Method(
@@ -150,6 +150,7 @@ SUBJECTS = {
     "deadline that nobody misses": MethodSubject(
         Method("deadline", Mean(), stragglers=Deadline(60)),
         like=Method("plain", Mean()),
+        steps=False,
     ),
     "deadline, steps": MethodSubject(
         Method(
@@ -164,7 +165,9 @@ SUBJECTS = {
         Method("deadline", Mean(), local_updates=Replayed(2, 3), stragglers=Stale(60))
     ),
     "stale, never late": MethodSubject(
-        Method("stale", Concat(), stragglers=Stale(60)), like=Method("plain", Concat())
+        Method("stale", Concat(), stragglers=Stale(60)),
+        like=Method("plain", Concat()),
+        steps=False,
     ),
     "masked": MethodSubject(
         Method("masked", Sum(), Masked()), like=Method("plain", Sum()), tolerance=1e-5

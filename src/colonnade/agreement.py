@@ -134,6 +134,10 @@ class Exchange(Protocol):
         """Whether it takes as many local steps, where there are any, as there is time for."""
         return False
 
+    def affords(self, layout: Layout, uses: int) -> bool:
+        """Return whether a row may be trained on so often; where not, training ends."""
+        return True
+
     def check(self, method: Composition) -> None:
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""
         return
@@ -217,7 +221,7 @@ class Agreement:
 
     @cached_property
     def wanted(self) -> BatchPlan:
-        """Which rows would be trained on in which round, if the uplink's budget were endless."""
+        """Which rows would be trained on in which round, if budgets were endless."""
         training, rows = self.training, len(self.train_rows)
         return self.method.uplink.batches(
             BatchPlan(
@@ -231,26 +235,35 @@ class Agreement:
 
     @cached_property
     def batches(self) -> BatchPlan:
-        """Which rows are trained on in which round, as far as the uplink can afford it.
+        """Which rows are trained on in which round, as far as uplink and exchange can afford it.
 
         Raises
         ------
         ConfigurationError
-            If it can afford no round with the evaluation after it.
+            If one can afford no round with the evaluation after it.
         """
         rounds = self.wanted.rounds
         affordable = bisect_left(range(rounds), True, key=lambda done: not self._affords(done + 1))
         if not affordable:
             raise ConfigurationError(
-                f"{self.method.uplink} cannot afford one round of training with an evaluation "
+                f"{self._stingy} cannot afford one round of training with an evaluation "
                 "after it: raise its budget, or let it add more noise"
             )
         return self.wanted.until(affordable)
 
     def _affords(self, rounds: int) -> bool:
         """Whether no row of any kind would be sent too often in so many rounds."""
-        uplink, uses = self.method.uplink, self.uses(rounds)
-        return all(uplink.affords(self.layout, purpose, most) for purpose, most in uses.items())
+        uses = self.uses(rounds)
+        uplink, exchange = self.method.uplink, self.method.exchange
+        return exchange.affords(self.layout, uses[Purpose.TRAINING]) and all(
+            uplink.affords(self.layout, purpose, most) for purpose, most in uses.items()
+        )
+
+    @property
+    def _stingy(self) -> Uplink | Exchange:
+        """Whose budget does not suffice for a round."""
+        exchange = self.method.exchange
+        return self.method.uplink if exchange.affords(self.layout, 1) else exchange
 
     def uses(self, rounds: int) -> dict[Purpose, int]:
         """Return how often a row is sent in so many rounds, at most, by what for."""

@@ -1,4 +1,4 @@
-"""What ``colonnade audit`` audits: configurations, folders of runs, or digits sent in four ways.
+"""What ``colonnade audit`` audits: configurations, folders of runs, or digits sent in five ways.
 
 The digits are the demo's, 5000 in quadrants. Bottom models end in tanh, so that every method can
 have them, and embeddings are summed, as a secure sum has to: only how they travel differs.
@@ -18,7 +18,7 @@ from colonnade.config import RunConfig, load_config, parse_config
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
-from colonnade.methods import Method, cvfl, efvfl, pbm_vfl, svfl
+from colonnade.methods import Method, cvfl, efvfl, pbm_vfl, svfl, wait_dp
 from colonnade.models import Sum
 from colonnade.runs import load_run
 from colonnade.training import Watcher
@@ -29,7 +29,8 @@ METHODS: dict[str, Method] = {
     "vanilla": svfl(fusion=Sum()),
     "C-VFL, 4 bits": cvfl(Scalar(bits=4), fusion=Sum()),
     "EF-VFL, top 10 %": efvfl(TopK(0.1), fusion=Sum()),
-    "PBM, b 16, beta 0.1": pbm_vfl(trials=16, beta=0.1),
+    "Gaussian": wait_dp(epsilon=30.0, bound=4.0, fusion=Sum()),  # a use is about as private as
+    "PBM, b 16, beta 0.1": pbm_vfl(trials=16, beta=0.1),  # one of this
 }
 """What the digits are audited with."""
 
@@ -94,7 +95,7 @@ def subjects(paths: Sequence[Path], overrides: list[str]) -> list[Subject]:
 
 
 def digits(overrides: Sequence[str] = ()) -> dict[str, Subject]:
-    """Return the digits, sent in four ways, by their names."""
+    """Return the digits, sent in five ways, by their names."""
     if overrides:
         raise ConfigurationError("--set changes a configuration: name one")
     config = parse_config(

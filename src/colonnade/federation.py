@@ -305,7 +305,8 @@ class Federation:
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
-                "privacy_loss": self._privacy_loss(roles[holder]),
+                "privacy_loss": self._spent(roles[holder], "spent"),
+                "privacy_loss_of_labels": self._spent(roles[holder], "spent_of_labels"),
                 "seed": training.seed,
                 "driver": driver.label,
                 "network": None if network is None else network_told(network, parties, holder),
@@ -327,9 +328,9 @@ class Federation:
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
 
     @staticmethod
-    def _privacy_loss(role: object) -> dict[str, Any] | None:
-        """Return what the uplink's account says was spent; None where it keeps none."""
-        spent = getattr(role, "spent", None)
+    def _spent(role: object, by: str) -> dict[str, Any] | None:
+        """Return what an account says was spent, of uplink or defence; None where none is kept."""
+        spent = getattr(role, by, None)
         return dict(spent()) or None if callable(spent) else None
 
     def headcount(self) -> dict[str, Any]:

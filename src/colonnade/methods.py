@@ -17,9 +17,9 @@ from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Additive, Concat, Fusion, Sum
-from colonnade.privacy import Budget, PoissonBinomial, Summand
+from colonnade.privacy import Budget, Gaussian, PoissonBinomial, Summand
 from colonnade.surrogates import Memory, Storage
-from colonnade.uplinks import Masked, Plain
+from colonnade.uplinks import Masked, Perturbed, Plain
 
 __all__ = [
     "HeldOutRows",
@@ -33,6 +33,7 @@ __all__ = [
     "lean",
     "pbm_vfl",
     "svfl",
+    "wait_dp",
 ]
 
 Labels = Literal["private", "shared"]
@@ -430,6 +431,57 @@ def pbm_vfl(
         )
     further = Workset(1, local_steps - 1, None)
     return Method("pbm_vfl", fusion or Sum(), uplink, Asynchronous(down), further)
+
+
+def wait_dp(
+    epsilon: float = 5.0,
+    delta: float = 1e-5,
+    bound: float = 1.0,
+    codec: Codec | None = None,
+    derivative_codec: Codec | None = None,
+    fusion: Fusion | None = None,
+    uses: int = 1,
+) -> Method:
+    """Wait-DP: embeddings clipped to a norm, with Gaussian noise of each party; all are waited for.
+
+    The baseline with differential privacy of FedVS (Li, Yao and Liu, "FedVS: straggler-resilient
+    and privacy-preserving vertical federated learning for split models", ICML 2023). There each
+    release of a row's embedding is (5, 1e-5)-private by itself; rows are released again in every
+    epoch and evaluation, and the summary tells what that comes to. Rows that are evaluated or
+    predicted get the same noise.
+
+    Parameters
+    ----------
+    epsilon, delta
+        What the releases of a row satisfy: each by itself, or ``uses`` of them together.
+    bound
+        C, the L2 norm that embeddings are clipped to.
+    codec
+        Of the noisy embeddings, by default ``Float(32)``.
+    derivative_codec
+        Of the derivatives, by default ``Float(32)``.
+    fusion
+        By default ``Concat()``.
+    uses
+        How many releases the noise is calibrated for.
+
+    Raises
+    ------
+    ConfigurationError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> round(wait_dp(epsilon=5.0, delta=1e-5).uplink.noise.multiplier, 4)
+    0.8919
+    """
+    noise = Gaussian.calibrated(bound, epsilon, delta, uses)
+    return Method(
+        "wait_dp",
+        fusion or Concat(),
+        Perturbed(noise, Plain(Direct(codec or Float())), budget=Budget(float("inf"), delta)),
+        Split(Direct(derivative_codec or Float())),
+    )
 
 
 def _shared(labels: str) -> bool:

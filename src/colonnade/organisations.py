@@ -124,6 +124,9 @@ class LabelHolder:
         Where top and bottom compute, as torch names it.
     transformer
         What made the features from its table.
+    secrets
+        What it draws private noise from, where the method has any. By default new ones for each
+        run.
     """
 
     name: str
@@ -136,6 +139,7 @@ class LabelHolder:
     scheduler: SchedulerFactory | None = None
     device: str | torch.device = "cpu"
     transformer: Transformer | None = None
+    secrets: Secrets | None = None
 
     def objective(self) -> Loss:
         """Return the loss: the one given, or that which fits the labels."""
@@ -168,6 +172,7 @@ class LabelHolder:
             self.scheduler,
             self.device,
             self.transformer,
+            self.secrets,
         )
 
 

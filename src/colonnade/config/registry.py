@@ -48,6 +48,7 @@ from colonnade.config.bottoms import (
 )
 from colonnade.config.foreign import guarded, plain, shown
 from colonnade.config.sections import Duration, Number
+from colonnade.defences import Defence, GaussianDerivatives
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, Relay, Split
@@ -55,10 +56,18 @@ from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
-from colonnade.privacy import Budget, FixedPoint, PoissonBinomial, Summand
+from colonnade.privacy import (
+    Budget,
+    Clipped,
+    FixedPoint,
+    Gaussian,
+    Perturbation,
+    PoissonBinomial,
+    Summand,
+)
 from colonnade.stragglers import Wait
 from colonnade.surrogates import Disk, Memory, Storage
-from colonnade.uplinks import Masked, Plain
+from colonnade.uplinks import Masked, Perturbed, Plain
 
 __all__ = ["GROUPS", "OURS", "Group", "Part", "find", "group_of", "names"]
 
@@ -149,6 +158,7 @@ GROUPS = {
                 "celu": methods.celu,
                 "lean": methods.lean,
                 "pbm_vfl": methods.pbm_vfl,
+                "wait_dp": methods.wait_dp,
             },
             default="svfl",
             keys={
@@ -163,7 +173,7 @@ GROUPS = {
             "uplink",
             "uplink",
             "how a batch's embeddings become the top model's input",
-            {"plain": Plain, "masked": Masked},
+            {"plain": Plain, "masked": Masked, "perturbed": Perturbed},
         ),
         Group(
             "mechanisms",
@@ -256,6 +266,25 @@ GROUPS = {
                 "by_round": ByRound,
             },
             (Codec, Quantiser),
+        ),
+        Group(
+            "noises",
+            "noise",
+            "noise",
+            "what becomes of embeddings before they leave their party",
+            {"gaussian": Gaussian, "calibrated": Gaussian.calibrated, "clipped": Clipped},
+            (Perturbation,),
+        ),
+        Group(
+            "defences",
+            "defence",
+            "defence",
+            "what becomes of derivatives before they leave the label holder",
+            {
+                "gaussian": GaussianDerivatives,
+                "calibrated": GaussianDerivatives.calibrated,
+            },
+            (Defence,),
         ),
         Group(
             "storages",

@@ -23,7 +23,7 @@ class Asynchronous(Split):
 
     Parameters
     ----------
-    downlink, correction
+    downlink, correction, defence
         As of ``Split``.
 
     Examples
@@ -48,4 +48,5 @@ class Asynchronous(Split):
 
     def label_holder(self, agreement: Agreement, seat: HolderSeat) -> AsynchronousLabelHolder:
         """Return the label holder's role."""
-        return AsynchronousLabelHolder(agreement, seat, self.downlink)
+        guard = self._guard(agreement, seat)
+        return AsynchronousLabelHolder(agreement, seat, self.downlink, guard)

@@ -88,9 +88,10 @@ exchange
         """Refuse an uplink that hides embeddings, and a total where fusion needs each of them."""
         if not isinstance(method.uplink, Relayable):
             raise ConfigurationError(
-                "the relay exchange passes on what each party sent, but "
-                f"{type(method.uplink).__name__} does not show the label holder each embedding: "
-                "take the split exchange"
+                "the relay exchange passes on what each party sent, and the label holder's own "
+                f"embeddings as they are, but {type(method.uplink).__name__} does not show the "
+                "label holder each embedding, or gives noise to the parties' alone: take the split "
+                "exchange"
             )
         if self.others == "total" and not isinstance(method.fusion, Additive):
             raise ConfigurationError(

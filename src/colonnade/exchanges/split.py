@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from colonnade.agreement import Agreement, Exchange, HolderSeat, PartySeat
+from colonnade.defences import Bare, Defence, Guard
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
 from colonnade.flows import FixedSize, Flow
@@ -31,6 +32,9 @@ class Split(Exchange):
         Where the label holder got C(z) for z: lambda, by which a party corrects the derivative that
         was taken at C(z), d + lambda (z - C(z)) (FedLite; Wang et al., 2022). The party corrects,
         since it alone knows z.
+    defence
+        What becomes of derivatives before they leave the label holder, so that they tell less of
+        labels; by default nothing.
 
     Raises
     ------
@@ -46,6 +50,7 @@ class Split(Exchange):
 
     downlink: Link = field(default_factory=Direct)
     correction: float = 0.0
+    defence: Defence | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.correction < math.inf:
@@ -61,6 +66,10 @@ class Split(Exchange):
         """A party that was not waited for gets no derivative."""
         return True
 
+    def affords(self, layout: Layout, uses: int) -> bool:
+        """As the defence answers."""
+        return self.defence is None or self.defence.affords(layout, uses)
+
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return a derivative for each party, or the word that there is none."""
         layout, rows = agreement.layout, agreement.batches.batch_size
@@ -75,6 +84,8 @@ class Split(Exchange):
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return that labels stay where they are, and what tells of them."""
+        if self.defence is not None:
+            return self.defence.disclosures(layout)
         return (
             Disclosure(
                 "labels",
@@ -92,4 +103,8 @@ class Split(Exchange):
 
     def label_holder(self, agreement: Agreement, seat: HolderSeat) -> SplitLabelHolder:
         """Return the label holder's role."""
-        return SplitLabelHolder(agreement, seat, self.downlink)
+        return SplitLabelHolder(agreement, seat, self.downlink, self._guard(agreement, seat))
+
+    def _guard(self, agreement: Agreement, seat: HolderSeat) -> Guard:
+        """Return what derivatives pass before they leave."""
+        return Bare() if self.defence is None else self.defence.guard(agreement.layout, seat.own)

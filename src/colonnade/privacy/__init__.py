@@ -13,10 +13,12 @@ from colonnade.privacy.audit import (
 )
 from colonnade.privacy.binomial_sum import BinomialSum
 from colonnade.privacy.budget import Budget
+from colonnade.privacy.clipping import Clipped, clipped
 from colonnade.privacy.events import Adjacency, Event, Unprotected
 from colonnade.privacy.fixed_point import FixedPoint
 from colonnade.privacy.gaussian import Gaussian
 from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
+from colonnade.privacy.perturbation import Perturbation
 from colonnade.privacy.poisson_binomial import PoissonBinomial
 from colonnade.privacy.row_uses import RowUses
 from colonnade.privacy.summand import Summand, warm_up
@@ -26,6 +28,7 @@ __all__ = [
     "Adjacency",
     "BinomialSum",
     "Budget",
+    "Clipped",
     "Epsilon",
     "Event",
     "FixedPoint",
@@ -33,6 +36,7 @@ __all__ = [
     "Gaussian",
     "GaussianGame",
     "GaussianNoise",
+    "Perturbation",
     "Played",
     "PoissonBinomial",
     "RowUses",
@@ -41,6 +45,7 @@ __all__ = [
     "Summand",
     "Unprotected",
     "asymptotic_renyi",
+    "clipped",
     "epsilon_at_least",
     "gaussian_multiplier",
     "play",

@@ -32,8 +32,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.privacy.accountant import Spending, check_delta
 from colonnade.privacy.bounds import check_range
 from colonnade.privacy.events import Event
-from colonnade.privacy.gaussian import Gaussian
-from colonnade.privacy.gaussian_noise import GaussianNoise
+from colonnade.privacy.perturbation import Perturbation
 from colonnade.privacy.summand import Summand
 from colonnade.secure.keystream import Keystream
 
@@ -111,12 +110,12 @@ class GaussianGame:
         How noise is added.
     """
 
-    mechanism: Gaussian
+    mechanism: Perturbation
 
     @property
     def claim(self) -> Event:
         """See ``Game``."""
-        return GaussianNoise(self.mechanism.multiplier)
+        return self.mechanism.event()
 
     def outcomes(self, changed: bool, games: int, noise: Keystream) -> NDArray[np.float64]:
         """See ``Game``."""

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from colonnade.privacy.bounds import check_bound, check_range, matrix, refuse_nonfinite
+from colonnade.privacy.bounds import check_bound, check_range
+from colonnade.privacy.clipping import clipped
+from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
 from colonnade.privacy.normal import rounded_normal
 from colonnade.secure.keystream import Keystream
 
 __all__ = ["Gaussian"]
 
 _FINENESS = 20  # a deviation has 2^20 to 2^21 steps of the grid
-_SAFETY = 1 - 2.0**-40  # of the bound, for rounding while a row is clipped
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,31 @@ class Gaussian:
         check_bound(self.bound)
         check_range("multiplier", self.multiplier, 1e-6, 1e6)
 
+    @classmethod
+    def calibrated(cls, bound: float, epsilon: float, delta: float, uses: int = 1) -> Self:
+        """Return the mechanism with the least noise for (epsilon, delta)-differential privacy.
+
+        Parameters
+        ----------
+        bound
+            C, the largest L2 norm that a row keeps.
+        epsilon, delta
+            What so many uses of a row satisfy together.
+        uses
+            How often a row is released; 1 calibrates each release by itself.
+
+        Raises
+        ------
+        ConfigurationError
+            If a number is out of range.
+
+        Examples
+        --------
+        >>> round(Gaussian.calibrated(bound=1.0, epsilon=5.0, delta=1e-5).deviation, 4)
+        1.7837
+        """
+        return cls(bound, gaussian_multiplier(epsilon, delta, uses))
+
     @property
     def sensitivity(self) -> float:
         """How far apart two rows can be: 2 C."""
@@ -96,18 +122,23 @@ class Gaussian:
         Diverged
             If a value is not finite.
         """
-        matrix(x)
-        refuse_nonfinite(x)
-        bound = self.bound * _SAFETY
-        exact = x.double()
-        norms = torch.linalg.vector_norm(exact, dim=1, keepdim=True)
-        clipped = exact * (bound / norms.clamp(min=bound))
+        short = clipped(x, self.bound)
         step = 2.0 ** (math.floor(math.log2(self.deviation)) - _FINENESS)
         drawn = rounded_normal(x.numel(), self.deviation / step, noise)
-        whole = clipped.detach().div(step).trunc_()
+        whole = short.detach().div(step).trunc_()
         whole += drawn.view(x.shape).to(x.device)
-        released: Tensor = _Released.apply(clipped, whole.mul_(step))  # type: ignore[no-untyped-call]
+        released: Tensor = _Released.apply(short, whole.mul_(step))  # type: ignore[no-untyped-call]
         return released
+
+    def event(self, terms: int = 1) -> GaussianNoise:
+        """Return what one use of a row is for who sees so many parties' values of it, each."""
+        return GaussianNoise(self.multiplier, terms)
+
+    def __str__(self) -> str:
+        return (
+            f"clipped to the norm {self.bound:g}, with Gaussian noise of the standard deviation "
+            f"{self.deviation:.4g} on each component"
+        )
 
 
 class _Released(torch.autograd.Function):

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from colonnade.agreement import Agreement, HolderSeat
+from colonnade.defences import Guard
 from colonnade.effects import Purpose, Work
 from colonnade.evaluation import HeldOut
 from colonnade.links import Link, Rows
@@ -52,7 +53,7 @@ class AsynchronousParty(SplitParty):
         if local.taken:
             embedding = await Work(
                 "forward",
-                lambda: self.bottom(take(self._features, rows), training=True),
+                lambda: self._embed(take(self._features, rows), training=True),
                 self.round,
                 rows=len(rows),
             )
@@ -62,8 +63,10 @@ class AsynchronousParty(SplitParty):
 class AsynchronousLabelHolder(SplitLabelHolder):
     """The label holder in the asynchronous exchange; parameters as of ``SplitLabelHolder``."""
 
-    def __init__(self, agreement: Agreement, seat: HolderSeat, downlink: Link) -> None:
-        super().__init__(agreement, seat, downlink)
+    def __init__(
+        self, agreement: Agreement, seat: HolderSeat, downlink: Link, guard: Guard
+    ) -> None:
+        super().__init__(agreement, seat, downlink, guard)
         self._interactive = agreement.method.uplink.interactive
 
     async def _train(self, rows: Rows, moment: Moment) -> None:

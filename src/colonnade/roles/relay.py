@@ -99,7 +99,7 @@ class RelayParty(TrainingParty):
     def _step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
         """Take a step on its own parameters; the first one has the embedding that was sent."""
         if embedding is None:
-            embedding = self.bottom(take(self._features, rows), training=True)
+            embedding = self._embed(take(self._features, rows), training=True)
         own = embedding.detach().requires_grad_()
         predictions = self._top(fuse(own), training=True)
         loss = self._loss(predictions, self._labels.of(rows))

@@ -58,6 +58,7 @@ class TrainingParty(ABC):
         self._batches = agreement.batches
         self._evaluation = agreement.evaluation
         self._uplink = uplink.uploader(layout, seat.own)
+        self._embed = uplink.embedder(self.bottom)  # for steps that send nothing
         self._seed = layout.seed
         self._stopped = False
         self._best = BestParts([self.bottom])

@@ -13,7 +13,8 @@ batch of B rows that all know from the shared seed:
 With exact links this is SGD on the joined model, computed in several places (vanilla split VFL;
 with lossy links, C-VFL's Algorithm 2: the derivative is then taken at the embedding as received).
 
-A party whose embedding a round did not wait for is told so, and takes no step in it.
+A party whose embedding a round did not wait for is told so, and takes no step in it. What leaves
+may be made less telling of labels (``defences``); the label holder's own steps are exact.
 
 With Q local steps it is FedBCD(Q): after the exact step everyone takes Q - 1 more on the same batch
 before the next exchange, a party with its fresh z_m and the d_m it got, the label holder with its
@@ -34,6 +35,7 @@ import torch
 from torch import Tensor
 
 from colonnade.agreement import Agreement, HolderSeat, PartySeat
+from colonnade.defences import Guard
 from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.local_updates import HolderBatch, HolderStep, PartyBatch, PartyStep
@@ -126,7 +128,7 @@ class SplitParty(TrainingParty):
         return {**super()._progress(), **self._steps.report()}
 
     def _local_step(self, step: PartyStep) -> None:
-        embedding = self.bottom(take(self._features, step.rows), training=True)
+        embedding = self._embed(take(self._features, step.rows), training=True)
         torch.autograd.backward(embedding, step.direction(embedding.detach()))
         self.bottom.step()
 
@@ -155,10 +157,15 @@ class SplitLabelHolder(TrainingLabelHolder):
         As for ``TrainingLabelHolder``.
     downlink
         The link that brings derivatives.
+    guard
+        What they pass before they leave.
     """
 
-    def __init__(self, agreement: Agreement, seat: HolderSeat, downlink: Link) -> None:
+    def __init__(
+        self, agreement: Agreement, seat: HolderSeat, downlink: Link, guard: Guard
+    ) -> None:
         super().__init__(agreement, seat)
+        self._guard = guard
         layout = agreement.layout
         self._repeats = agreement.method.local_updates.repeats
         self._steps = agreement.method.local_updates.holder_steps()
@@ -166,6 +173,10 @@ class SplitLabelHolder(TrainingLabelHolder):
             party: downlink.sender(layout.rows, width, f"label-holder/{party}/derivative")
             for party, width in layout.party_widths.items()
         }
+
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        await self._guard.prepare()
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         own = await self._own(rows, moment)
@@ -184,6 +195,7 @@ class SplitLabelHolder(TrainingLabelHolder):
         self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
     ) -> HolderBatch:
         """Send derivatives, and take the exact step."""
+        await self._guard.enter(rows, moment)
         derivatives, bodies = await Work(
             "top",
             lambda: self._derive(collected, own, rows, moment),
@@ -209,18 +221,22 @@ class SplitLabelHolder(TrainingLabelHolder):
     def _derive(
         self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
     ) -> tuple[dict[str, Tensor], dict[str, bytes]]:
-        """Backpropagate the loss; return the derivatives that parties are owed, and bodies."""
+        """Backpropagate the loss; return the exact derivatives, and bodies of what leaves."""
         fused = collected.differentiable(own)
         self._note(self._backpropagate(fused.value, rows), rows)
         derivatives = fused.derivatives()
         bodies = {}
-        for party, derivative in derivatives.items():
+        for party, derivative in self._guard.protected(derivatives, moment).items():
             key = moment.key(self._seed, self.name, f"{DERIVATIVE}/{party}")
             bodies[party] = self._downlinks[party].send(derivative, rows, key)
         return derivatives, bodies
 
+    def spent_of_labels(self) -> Mapping[str, Any]:
+        """Return what was lost of labels' privacy until now, as the defence tells."""
+        return self._guard.spent()
+
     def _progress(self) -> Mapping[str, float]:
-        return {**super()._progress(), **self._steps.report()}
+        return {**super()._progress(), **self._guard.report(), **self._steps.report()}
 
     def _local_step(self, step: HolderStep) -> None:
         own = self._embed(step.rows)
@@ -251,6 +267,7 @@ class SplitLabelHolder(TrainingLabelHolder):
         return super().state_dict() | {
             "downlinks": {party: link.state_dict() for party, link in self._downlinks.items()},
             "steps": self._steps.state_dict(),
+            "guard": self._guard.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -259,3 +276,4 @@ class SplitLabelHolder(TrainingLabelHolder):
         for party, link in self._downlinks.items():
             link.load_state_dict(state["downlinks"][party])
         self._steps.load_state_dict(state["steps"], self._uplink.recalled)
+        self._guard.load_state_dict(state["guard"])

@@ -124,6 +124,8 @@ class MethodSubject:
         accuracy of predictions of the test rows may then differ from the one that the run reports;
         0, for what draws nothing, demands that they are equal. Nothing else is allowed for it: in
         training, chance is drawn from the run's seed and the moment, so that runs repeat.
+    steps
+        Whether it is tried with each kind of local step that its exchange takes, too.
     """
 
     method: Method
@@ -132,6 +134,7 @@ class MethodSubject:
     federation: Callable[[Composition, bool], Federation] = small_federation
     timed: bool = False
     noise: float = 0.0
+    steps: bool = True
     _simulated: list[tuple[Any, Run]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -175,7 +178,7 @@ class MethodSubject:
     def variants(self) -> Iterator[Method]:
         """Yield the method; where it has no local steps, with each kind that the exchange takes."""
         yield self.method
-        if not self.method.local_updates.kinds:
+        if self.steps and not self.method.local_updates.kinds:
             for kind, policy in _POLICIES.items():
                 if kind in self.method.exchange.takes_steps:
                     yield replace(self.method, local_updates=policy)

@@ -3,6 +3,7 @@
 from colonnade.uplinks.contract import (
     Collected,
     Collector,
+    Embedder,
     Fused,
     Itemised,
     Moment,
@@ -11,15 +12,18 @@ from colonnade.uplinks.contract import (
     Uploader,
 )
 from colonnade.uplinks.masked import Masked
+from colonnade.uplinks.perturbed import Perturbed
 from colonnade.uplinks.plain import Plain
 
 __all__ = [
     "Collected",
     "Collector",
+    "Embedder",
     "Fused",
     "Itemised",
     "Masked",
     "Moment",
+    "Perturbed",
     "Plain",
     "Relayable",
     "Uplink",

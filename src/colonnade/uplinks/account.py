@@ -12,9 +12,21 @@ from colonnade.links import Rows
 from colonnade.privacy import Budget, Epsilon, Event, RowUses, Spending
 from colonnade.uplinks.contract import Moment
 
-__all__ = ["Account", "told"]
+__all__ = ["EACH_PARTY", "OWN", "SUMS", "Account", "Views", "told"]
 
-SPENT, UPLOADED = "spent", "uploaded"
+UPLOADED = "uploaded"
+
+Views = Mapping[str, Callable[[Spending], Spending]]
+"""By the name of a further epsilon, whom it is towards, or among which neighbours."""
+
+OWN: Views = {}
+"""Of values that are each seen by themselves, by whomever."""
+
+EACH_PARTY: Views = {"epsilon_of_a_whole_sample": lambda spent: spent.under("sample")}
+"""Of several parties' values, each seen by itself."""
+
+SUMS: Views = {"epsilon_towards_a_party": lambda spent: spent.seen_by(1), **EACH_PARTY}
+"""Of sums: the label holder sees them whole, a party takes its own terms off."""
 
 
 class Account:
@@ -33,10 +45,15 @@ class Account:
         What one use of a row is, by its purpose and how many parties' embeddings are in the sum.
     budget
         What may be disclosed of each row, and the delta that epsilon is told with.
-    fewest
-        How many may have been in a sum of which it is not known.
     simulated
         Whether the run is declared a simulation.
+    fewest
+        How many may have been in a sum of which it is not known.
+    views
+        Which further epsilons are told.
+    kind
+        What its records are called in the journal, where another account of the same organisation
+        has records of its own.
     """
 
     def __init__(
@@ -44,18 +61,20 @@ class Account:
         rows: int,
         event: Callable[[Purpose, int], Event],
         budget: Budget,
-        fewest: int,
         simulated: bool,
+        fewest: int = 1,
+        views: Views = SUMS,
+        kind: str = "spent",
     ) -> None:
         self._event, self._budget, self._fewest = event, budget, fewest
-        self._simulated = simulated
+        self._simulated, self._views, self._kind = simulated, views, kind
         self._uses = RowUses(rows)
         self._read = 0  # records of the journal that are in the uses or pending
         self._pending: dict[tuple[int, int, int], list[int]] = {}
 
     def begin(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Take up what was committed after the checkpoint that the run goes on from."""
-        told = [record for record in records if SPENT in record or UPLOADED in record]
+        told = [record for record in records if self._kind in record or UPLOADED in record]
         left = told[self._read :]
         self._read = len(told)
         if self._simulated:
@@ -65,7 +84,7 @@ class Account:
             if UPLOADED in record:
                 unsettled.append(_moment(record[UPLOADED]))
                 continue
-            *moment, terms = record[SPENT]
+            *moment, terms = record[self._kind]
             self._pending.setdefault(_moment(moment), []).append(terms)
             if unsettled and unsettled[-1] == _moment(moment):
                 unsettled.pop()
@@ -77,7 +96,7 @@ class Account:
         self._read += 1
         return {UPLOADED: [moment.round, int(moment.purpose), moment.part]}
 
-    def enter(self, rows: Rows, moment: Moment, terms: int) -> dict[str, Any]:
+    def enter(self, rows: Rows, moment: Moment, terms: int = 1) -> dict[str, Any]:
         """Enter a release, and return the record to commit before what completes it is sent.
 
         Raises
@@ -101,7 +120,7 @@ class Account:
             self._uses.add(event, rows)
         self._pending.pop((moment.round, moment.purpose, moment.part), None)
         self._read += 1
-        return {SPENT: [moment.round, int(moment.purpose), moment.part, terms]}
+        return {self._kind: [moment.round, int(moment.purpose), moment.part, terms]}
 
     def report(self) -> dict[str, float]:
         """Return the epsilon that was spent until now, for the history."""
@@ -109,7 +128,7 @@ class Account:
 
     def spent(self) -> dict[str, Any]:
         """Return what was spent, towards whom, for the summary; see ``told``."""
-        return told(self._uses.most_spent(), self._budget)
+        return told(self._uses.most_spent(), self._budget, self._views)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was counted, and how far the journal was read."""
@@ -123,13 +142,15 @@ class Account:
         self._pending = {_moment(told[:3]): list(told[3:]) for told in state["pending"]}
 
 
-def told(rows: Sequence[Spending], budget: Budget) -> dict[str, Any]:
+def told(rows: Sequence[Spending], budget: Budget, views: Views = SUMS) -> dict[str, Any]:
     """Return what was spent on some rows, for summaries and plans: as JSON values.
 
-    Each epsilon is of the row that most is known of, and None where nothing bounds it.
+    Each epsilon is of the row that most is known of, and None where nothing bounds it; of those
+    towards others there are those of ``views``.
 
-    - ``epsilon``: towards the label holder, which sees sums, where one party's features of a row
-      are another's; ``bound`` says by which bound, ``delta`` with what probability it may fail;
+    - ``epsilon``: towards the label holder, which sees sums, or each value, where one party's
+      features of a row are another's (of labels: towards the parties, where a row's label is
+      another); ``bound`` says by which bound, ``delta`` with what probability it may fail;
     - ``epsilon_towards_a_party``: the same towards a party, which also knows its own term of them,
       or whoever it colludes with;
     - ``epsilon_of_a_whole_sample``: where all of a row may be another's;
@@ -159,11 +180,9 @@ def told(rows: Sequence[Spending], budget: Budget) -> dict[str, Any]:
         grown = [(event.growth(found.order), count) for event, count in most]
         if all(growth is not None for growth, _ in grown):
             whole["renyi_in_the_paper"] = sum(count * (growth or 0.0) for growth, count in grown)
-    towards_a_party = _worst([spent.seen_by(1) for spent in rows], delta)
-    of_a_sample = _worst([spent.under("sample") for spent in rows], delta)
+    others = {name: _worst([view(spent) for spent in rows], delta) for name, view in views.items()}
     return whole | {
-        "epsilon_towards_a_party": _number(towards_a_party.value),
-        "epsilon_of_a_whole_sample": _number(of_a_sample.value),
+        **{name: _number(found.value) for name, found in others.items()},
         "delta": delta,
         "budget": _number(budget.epsilon),
         "uses_of_a_row": sum(count for _, count in most),

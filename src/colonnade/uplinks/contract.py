@@ -24,7 +24,7 @@ from colonnade.effects import Expect, Purpose
 from colonnade.flows import Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
-from colonnade.models import Fusion, Learner
+from colonnade.models import Fusion
 from colonnade.organisations import Party
 from colonnade.privacy import Game
 from colonnade.stragglers import Stragglers
@@ -33,6 +33,7 @@ from colonnade.streams import StreamKey
 __all__ = [
     "Collected",
     "Collector",
+    "Embedder",
     "Fused",
     "Itemised",
     "Moment",
@@ -63,6 +64,14 @@ class Moment:
     def key(self, seed: int, origin: str, kind: str) -> StreamKey:
         """Return the stream of randomness for a message of ``kind`` that ``origin`` encodes now."""
         return StreamKey(seed, origin, f"{self.purpose.label}/{kind}", self.round, self.part)
+
+
+class Embedder(Protocol):
+    """What makes embeddings of a bottom's inputs: the bottom, a ``Learner``, or one around it."""
+
+    def __call__(self, inputs: Any, training: bool) -> Tensor:
+        """Return embeddings ``[B, E]``, when training with the graph to backpropagate through."""
+        ...
 
 
 @dataclass(slots=True)
@@ -139,12 +148,13 @@ class Uploader(Protocol):
         ...
 
     async def upload(
-        self, bottom: Learner, rows: Rows, moment: Moment, saliency: Tensor | None = None
+        self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
     ) -> Tensor:
         """Evaluate the bottom model on ``rows``, send, and return the exact embedding.
 
-        When training, the returned tensor carries the graph to backpropagate through. ``saliency``
-        says how much each component matters, where that is known: codecs may choose by it.
+        It is what ``Uplink.embedder`` makes of the bottom, without any noise. When training, the
+        returned tensor carries the graph to backpropagate through. ``saliency`` says how much each
+        component matters, where that is known: codecs may choose by it.
         """
         ...
 
@@ -251,6 +261,13 @@ class Uplink(Protocol):
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return who learns what of the embeddings: of a sum of one, say, that one."""
         ...
+
+    def embedder(self, bottom: Embedder) -> Embedder:
+        """Return the bottom with what the uplink does to embeddings, before any chance: clipping.
+
+        A party's steps without a message go through it, as derivatives are of what it returns.
+        """
+        return bottom
 
     def with_links(self, change: Callable[[Link], Link]) -> Self:
         """Return the uplink with each of its links changed."""

@@ -18,13 +18,13 @@ from torch import Tensor
 from colonnade.effects import Commit, Expect, Purpose, Recall, Receive, Send, Work
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Additive, Learner, take
+from colonnade.models import Additive, take
 from colonnade.organisations import Party
 from colonnade.privacy import Budget, Event, Summand
 from colonnade.secure import SumHolder, SumParty, Sums, words_of
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import Account
-from colonnade.uplinks.contract import Collected, Moment
+from colonnade.uplinks.contract import Collected, Embedder, Moment
 from colonnade.uplinks.summed import Summed
 
 __all__ = [
@@ -73,7 +73,7 @@ class Terms:
     def account(self) -> Account:
         """Return an account in which nothing is entered yet."""
         fewest, simulated = self.sums.threshold, self.layout.simulated
-        return Account(self.layout.rows, self.event, self.budget, fewest, simulated)
+        return Account(self.layout.rows, self.event, self.budget, simulated, fewest)
 
 
 class MaskedUploader:
@@ -110,7 +110,7 @@ class MaskedUploader:
         self._sum.answer(await self._received(REQUEST, start, Purpose.SETUP))
 
     async def upload(
-        self, bottom: Learner, rows: Rows, moment: Moment, saliency: Tensor | None = None
+        self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
     ) -> Tensor:
         """Evaluate, turn to whole numbers, mask, send; then reveal what the sum needs."""
         training = moment.purpose is Purpose.TRAINING

@@ -20,10 +20,10 @@ from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery, Direct, Link, LinkReceiver, LinkSender, Rows
-from colonnade.models import Fusion, Learner, take
+from colonnade.models import Fusion, take
 from colonnade.organisations import Party
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.contract import Fused, Moment, Uplink
+from colonnade.uplinks.contract import Embedder, Fused, Moment, Uplink
 
 __all__ = ["Plain"]
 
@@ -173,7 +173,7 @@ class _Uploader:
         """Nothing has to be prepared."""
 
     async def upload(
-        self, bottom: Learner, rows: Rows, moment: Moment, saliency: Tensor | None = None
+        self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
     ) -> Tensor:
         training = moment.purpose is Purpose.TRAINING
         embedding = await Work(

@@ -1,0 +1,6 @@
+"""Defences of labels: what becomes of derivatives before they leave the label holder."""
+
+from colonnade.defences.contract import Bare, Defence, Guard
+from colonnade.defences.gaussian_derivatives import GaussianDerivatives
+
+__all__ = ["Bare", "Defence", "GaussianDerivatives", "Guard"]

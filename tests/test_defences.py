@@ -1,0 +1,354 @@
+"""Defences of labels: Gaussian noise on derivatives, and what it is accounted for."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import colonnade as cn
+from colonnade.codecs import LargeRows, Scalar, TopK
+from colonnade.config.parse import parse_config
+from colonnade.defences import Bare, GaussianDerivatives
+from colonnade.effects import Notes
+from colonnade.errors import BudgetExhausted, ConfigurationError
+from colonnade.exchanges import Asynchronous, Split
+from colonnade.journals import Journal
+from colonnade.layout import Layout
+from colonnade.links import Direct, ErrorFeedback
+from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
+from colonnade.method import Method
+from colonnade.models import Mean, Sum
+from colonnade.organisations import LabelHolder
+from colonnade.privacy import Budget, Gaussian, GaussianNoise, Spending
+from colonnade.secure import Secrets
+from colonnade.testing.methods import METHOD_CHECKS, MethodSubject, small_federation
+from colonnade.uplinks import Moment, Perturbed
+from toy_course import committed, played
+from toy_deadline import Deadline
+from toy_masked import Masked as ToyMasked
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+LOUD = GaussianDerivatives(bound=0.5, multiplier=0.5)
+SUBJECTS = {
+    "split": MethodSubject(Method("defended", Sum(), exchange=Split(defence=LOUD))),
+    "hardly any": MethodSubject(
+        Method("hardly any", exchange=Split(defence=GaussianDerivatives(100.0, 1e-5))),
+        like=Method("plain"),
+        tolerance=0.05,
+    ),
+    "fedbcd": MethodSubject(
+        Method("fedbcd", exchange=Split(defence=LOUD), local_updates=Consecutive(3))
+    ),
+    "feedback, large rows": MethodSubject(
+        Method(
+            "lossy",
+            exchange=Split(Direct(LargeRows(0.5, Scalar(4))), defence=LOUD),
+            local_updates=Proximal(1, 6, label_holder=Replayed(2, 3)),
+        )
+    ),
+    "error feedback": MethodSubject(
+        Method("feedback", Mean(), exchange=Split(ErrorFeedback(TopK(0.5)), defence=LOUD))
+    ),
+    "celu": MethodSubject(
+        Method(
+            "celu", Mean(), exchange=Asynchronous(defence=LOUD), local_updates=Workset(2, 2, 0.3)
+        ),
+        timed=True,
+    ),
+    "a sum": MethodSubject(Method("a sum", Sum(), ToyMasked(), Split(defence=LOUD))),
+    "deadline": MethodSubject(
+        Method("deadline", Mean(), exchange=Split(defence=LOUD), stragglers=Deadline(60))
+    ),
+    "with noise on embeddings": MethodSubject(
+        Method("both", Mean(), Perturbed(Gaussian(2.0, 0.05)), Split(defence=LOUD)), noise=0.5
+    ),
+}
+
+
+@pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=list(SUBJECTS))
+def test_it_conforms(subject, check):
+    check(subject)
+
+
+# A guard, played by hand
+
+ROWS, BATCH = 500, 200
+LAYOUT = Layout(("bank", "shop"), "insurer", {"bank": 3, "shop": 5}, ROWS, seed=3)
+LABELS = torch.zeros(ROWS, dtype=torch.int64)
+ROWS_OF_BATCH = np.arange(BATCH, dtype=np.int64)
+
+
+def guard(defence=LOUD, top=None, root=b"r", notes=None, layout=LAYOUT, secrets=None):
+    holder = LabelHolder(
+        "insurer", LABELS, top or nn.Linear(8, 2), secrets=secrets or Secrets(root * 32)
+    )
+    made = defence.guard(layout, holder)
+    played(made.prepare(), notes)
+    return made
+
+
+def derivatives(seed=1):
+    """Of a mean over a batch, so that of a row's own loss they are as many times as large."""
+    generator = torch.Generator().manual_seed(seed)
+    loud = torch.linspace(0.01, 1, BATCH)[:, None] / BATCH
+    return {
+        "bank": torch.randn(BATCH, 3, generator=generator) * loud,
+        "shop": torch.randn(BATCH, 5, generator=generator) * loud,
+    }
+
+
+def together(sent):
+    return torch.cat([*sent.values()], dim=1)
+
+
+def test_noise_has_the_stated_deviation_and_rows_of_all_parties_together_are_clipped():
+    exact = derivatives()
+    own = together(exact) * BATCH  # of each row's own loss
+    norms = own.norm(dim=1, keepdim=True)
+    assert bool((norms > 0.6).any() and (norms < 0.4).any())
+    short = own * (LOUD.bound / norms).clamp(max=1)
+    quiet = guard(GaussianDerivatives(LOUD.bound, 1e-5)).protected(exact, Moment(0))
+    torch.testing.assert_close(together(quiet) * BATCH, short, atol=1e-4, rtol=0)
+    assert bool((short[:, :3].norm(dim=1) <= 0.5).all())
+    noise = together(guard().protected(exact, Moment(0))) * BATCH - short
+    deviation = 0.5 * 2 * 0.5
+    assert LOUD.mechanism.deviation == deviation
+    assert abs(float(noise.std()) / deviation - 1) < 6 / math.sqrt(2 * noise.numel())
+    assert abs(float(noise.mean())) < 6 * deviation / math.sqrt(noise.numel())
+
+
+def test_a_label_moves_what_is_sent_by_less_than_the_sensitivity():
+    """The worst label turns a derivative around; what is protected moves by 2 C at most."""
+    quiet = GaussianDerivatives(LOUD.bound, 1e-5)
+    exact = {name: 1e3 * each for name, each in derivatives().items()}
+    turned = {name: -each for name, each in exact.items()}
+    moved = together(guard(quiet).protected(exact, Moment(0)))
+    moved = (moved - together(guard(quiet).protected(turned, Moment(0)))) * BATCH
+    longest = float(moved.norm(dim=1).max())
+    assert longest == pytest.approx(LOUD.mechanism.sensitivity, rel=1e-4)
+
+
+def test_parties_that_share_a_derivative_are_sent_one():
+    (shared, _) = derivatives().values()
+    sent = guard().protected({"bank": shared, "shop": shared}, Moment(0))
+    assert sent["bank"] is sent["shop"]
+    assert torch.equal(sent["bank"], guard().protected({"bank": shared}, Moment(0))["bank"])
+
+
+def test_no_noise_is_drawn_twice():
+    exact = {name: 0 * each for name, each in derivatives().items()}
+    halves = [guard(), guard(root=b"s"), guard(notes=Notes(1))]
+    drawn = [
+        together(half.protected(exact, Moment(round))) * BATCH
+        for half in halves
+        for round in (0, 1)
+    ]
+    for place, one in enumerate(drawn):
+        for other in drawn[:place]:
+            assert float((one - other).std()) > 1.3 * LOUD.mechanism.deviation
+    assert torch.equal(together(guard().protected(exact, Moment(1))) * BATCH, drawn[1])
+    seeded = replace(LAYOUT, simulated=True)
+    first, again = (
+        guard(layout=seeded, secrets=seeded.secrets_of("insurer"), notes=Notes(start))
+        for start in (0, 1)
+    )
+    one, other = (half.protected(exact, Moment(0)) for half in (first, again))
+    assert torch.equal(together(one), together(other))
+
+
+def test_what_is_spent_is_committed_before_derivatives_leave(tmp_path):
+    _, acts = played(guard().enter(ROWS_OF_BATCH, Moment(4)))
+    assert committed(acts) == [{"labels_spent": [4, 0, 0, 1]}]
+    method = SUBJECTS["with noise on embeddings"].method
+    small_federation(method).train(method, LONG, out=tmp_path / "run")
+    journal = Journal(tmp_path / "run" / "journal", "holder")
+    kinds = [next(iter(record)) for record in journal.notes().records]
+    journal.close()
+    assert kinds.count("labels_spent") == 12
+    assert kinds.count("spent") == 12 + 3 * 3 + 3
+
+
+def test_who_has_no_defence_sends_what_is_owed():
+    exact = derivatives()
+    bare = Bare()
+    assert bare.protected(exact, Moment(0)) == exact
+    assert (bare.report(), bare.spent(), bare.state_dict()) == ({}, {}, {})
+
+
+# What leaves a run
+
+
+def noted(monkeypatch):
+    """Note what each guard of a run was given and what it let go."""
+    from colonnade.defences import gaussian_derivatives
+
+    seen = []
+    protected = gaussian_derivatives._Guard.protected
+
+    def noting(self, exact, moment):
+        sent = protected(self, exact, moment)
+        seen.append((dict(exact), sent))
+        return sent
+
+    monkeypatch.setattr(gaussian_derivatives._Guard, "protected", noting)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["split", "celu", "a sum"])
+def test_parties_see_noisy_derivatives_alone(monkeypatch, name):
+    """Every derivative in the transcript is what the guard let go, and none is the exact one."""
+    seen = noted(monkeypatch)
+    method = SUBJECTS[name].method
+    method = replace(method, exchange=replace(method.exchange, downlink=Direct()))
+    bodies = []
+    from colonnade.roles import split
+
+    send = split.Send
+
+    def noting(receiver, kind, round, body, *purpose):
+        if kind == split.DERIVATIVE:
+            bodies.append((receiver, body))
+        return send(receiver, kind, round, body, *purpose)
+
+    monkeypatch.setattr(split, "Send", noting)
+    small_federation(method).train(method, LONG)
+    assert len(bodies) == 12 * 3
+    for place, (receiver, body) in enumerate(bodies):
+        exact, sent = seen[place // 3]
+        told = torch.frombuffer(bytearray(body), dtype=torch.float32).view_as(sent[receiver])
+        assert torch.equal(told, sent[receiver])
+        batch = len(told)
+        error = (told - exact[receiver]) * batch
+        assert float(error.norm(dim=1).min()) > 0.05 * LOUD.mechanism.deviation
+
+
+def test_the_label_holder_steps_along_exact_derivatives():
+    """Its own first step is as if there were no defence; the parties' steps are not."""
+    once = cn.Training(epochs=1, batch_size=60, secrets="seed")
+    plain, defended = (
+        small_federation(method).train(method, once).models
+        for method in (Method("plain"), Method("d", exchange=Split(defence=LOUD)))
+    )
+    for part in ("top", "bottom"):
+        for one, other in zip(
+            plain["holder"][part].parameters(), defended["holder"][part].parameters(), strict=True
+        ):
+            assert torch.equal(one, other)
+    one, other = (next(run["party_0"]["bottom"].parameters()) for run in (plain, defended))
+    assert not torch.equal(one, other)
+
+
+# What is told, and what is spent
+
+LONG = cn.Training(epochs=3, batch_size=16, evaluation_rows=7, checkpoint_every=2)
+METHOD = SUBJECTS["split"].method
+
+
+def by_hand(uses):
+    """Epsilon of so many uses of a label, from the closed form of one Gaussian."""
+    once = GaussianNoise(LOUD.multiplier / math.sqrt(uses))
+    return Spending({once: 1}).epsilon(1e-5).value
+
+
+def test_epsilon_is_that_of_every_use_of_the_label_that_had_most():
+    run = small_federation(METHOD).train(METHOD, LONG)
+    told = run.history["label_epsilon"].to_list()
+    assert told == pytest.approx([by_hand(uses) for uses in (1, 2, 3)], rel=1e-9)
+    assert "epsilon" not in run.history.columns
+    assert run.summary["privacy_loss"] is None
+    assert run.summary["privacy_loss_of_labels"]["epsilon"] == told[-1]
+
+
+def test_the_account_tells_what_labels_lost():
+    half = guard()
+    played(half.enter(ROWS_OF_BATCH, Moment(0)))
+    spent = half.spent()
+    assert spent["epsilon"] == pytest.approx(by_hand(1), rel=1e-9)
+    assert (spent["delta"], spent["budget"], spent["uses_of_a_row"]) == (1e-5, None, 1)
+    assert LOUD.spending(LAYOUT, 3)["epsilon"] == pytest.approx(by_hand(3), rel=1e-9)
+
+
+def test_a_calibrated_defence_has_the_epsilon_that_was_asked_for():
+    made = GaussianDerivatives.calibrated(1.0, 2.0, 1e-6, uses=7)
+    assert made.limit.delta == 1e-6
+    assert made.spending(LAYOUT, 7)["epsilon"] == pytest.approx(2.0, abs=1e-6)
+    assert made.spending(LAYOUT, 7)["epsilon"] <= 2.0
+
+
+def test_the_summary_says_what_protects_labels_and_what_is_not_covered():
+    run = small_federation(METHOD).train(METHOD, LONG)
+    told = run.summary["privacy"]
+    assert "clipped to the norm 0.5, with Gaussian noise" in told["mechanism"]
+    assert "for all parties together" in told["labels"]
+    assert "leaves in the top model" in told["labels, not covered"]
+    plain = small_federation(Method("plain")).train(Method("plain"), LONG)
+    assert "derivatives and predictions still tell" in plain.summary["privacy"]["labels"]
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_what_a_crash_repeats_is_spent_twice_but_in_a_simulation(tmp_path, simulated):
+    training = replace(LONG, secrets="seed") if simulated else LONG
+    whole = small_federation(METHOD).train(METHOD, training)
+    small_federation(METHOD).train(METHOD, training, out=tmp_path / "run", stop_before=7)
+    newest, before = sorted((tmp_path / "run" / "checkpoint").glob("round-*"), reverse=True)[:2]
+    start = int(before.name.removeprefix("round-"))
+    shutil.rmtree(newest)
+    (tmp_path / "run" / "checkpoint" / "latest").unlink(missing_ok=True)
+    rest = small_federation(METHOD).train(METHOD, training, out=tmp_path / "run", resume=True)
+    one, other = (run.models["party_0"]["bottom"].state_dict() for run in (whole, rest))
+    assert all(torch.equal(one[key], other[key]) for key in one) is simulated
+    agreed = small_federation(METHOD).agreement(METHOD, training)
+    uses = np.zeros(90, dtype=int)
+    for round in [*range(12), *([] if simulated else range(start, 7))]:
+        uses[agreed.batches.rows(round)] += 1
+    expected = by_hand(int(uses.max()))
+    assert rest.history["label_epsilon"][-1] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_budget_ends_training_before_it_is_exceeded():
+    enough = Budget((by_hand(2) + by_hand(3)) / 2, 1e-5)
+    limited = replace(METHOD, exchange=Split(defence=replace(LOUD, budget=enough)))
+    run = small_federation(limited).train(limited, LONG)
+    assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
+    assert run.history["label_epsilon"][-1] == pytest.approx(by_hand(2), rel=1e-9)
+    none = replace(METHOD, exchange=Split(defence=replace(LOUD, budget=Budget(0.01, 1e-5))))
+    with pytest.raises(ConfigurationError, match=r"Split\(.* cannot afford one round"):
+        small_federation(none).train(none, LONG)
+    half = guard(replace(LOUD, budget=enough))
+    played(half.enter(ROWS_OF_BATCH, Moment(0)))
+    played(half.enter(ROWS_OF_BATCH, Moment(1)))
+    with pytest.raises(BudgetExhausted, match="round 2"):
+        played(half.enter(ROWS_OF_BATCH, Moment(2)))
+
+
+def test_a_top_model_that_mixes_rows_is_refused():
+    mixing = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    with pytest.raises(ConfigurationError, match="the top model has batch normalisation"):
+        guard(top=mixing)
+    with pytest.raises(ConfigurationError, match="bound must be a positive"):
+        GaussianDerivatives(-1.0, 1.0)
+    with pytest.raises(ConfigurationError, match="multiplier must be a number above"):
+        GaussianDerivatives(1.0, 0.0)
+
+
+def test_files_say_all_of_it():
+    made = parse_config(
+        {
+            "method": {
+                "exchange": {
+                    "exchange": "asynchronous",
+                    "defence": {"defence": "gaussian", "bound": 0.5, "multiplier": 0.5},
+                },
+                "local_updates": "workset",
+            }
+        }
+    ).method.build()
+    assert made.exchange == Asynchronous(defence=LOUD)

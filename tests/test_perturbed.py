@@ -1,0 +1,448 @@
+"""The perturbed uplink: noise that each party adds to its own clipped embeddings."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import colonnade as cn
+from colonnade.codecs import Scalar, TopK
+from colonnade.config.parse import parse_config
+from colonnade.effects import Notes, Purpose
+from colonnade.errors import BudgetExhausted, ConfigurationError, LocalProtocolError
+from colonnade.exchanges import Asynchronous, Relay, Split
+from colonnade.layout import Layout
+from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
+from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
+from colonnade.method import Method
+from colonnade.methods import wait_dp
+from colonnade.models import Learner, Mean, Sum
+from colonnade.organisations import Party
+from colonnade.privacy import Budget, Clipped, Gaussian, GaussianNoise, Spending, clipped
+from colonnade.secure import Secrets
+from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
+from colonnade.uplinks import Moment, Perturbed, Plain
+from toy_course import committed, played, sent
+from toy_deadline import Deadline, Stale
+from toy_masked import Masked as ToyMasked
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+GAUSSIAN = Gaussian(bound=2.0, multiplier=0.05)
+NOISY = Perturbed(GAUSSIAN)
+BARE = Perturbed(Clipped(1e4))
+
+SUBJECTS = {
+    "wait_dp": MethodSubject(wait_dp(), noise=0.8),
+    "little noise": MethodSubject(Method("noisy", Sum(), NOISY), noise=0.5),
+    "clipped at what nothing reaches": MethodSubject(
+        Method("bare", Sum(), BARE), like=Method("plain", Sum()), tolerance=1e-6
+    ),
+    "held out exactly": MethodSubject(
+        Method("held out", Mean(), Perturbed(GAUSSIAN, held_out=Clipped(2.0)))
+    ),
+    "quantised": MethodSubject(
+        Method("quantised", uplink=Perturbed(GAUSSIAN, Plain(Direct(Scalar(6))))), noise=0.5
+    ),
+    "learned entropy": MethodSubject(
+        Method(
+            "learned",
+            uplink=Perturbed(GAUSSIAN, Plain(LearnedEntropy(Scalar(5, -4.0, 4.0, dither=False)))),
+        ),
+        noise=0.5,
+    ),
+    "error feedback": MethodSubject(
+        Method("feedback", Mean(), Perturbed(GAUSSIAN, Plain(ErrorFeedback(TopK(0.5))))), noise=0.5
+    ),
+    "fedbcd": MethodSubject(
+        Method("fedbcd", Sum(), NOISY, local_updates=Consecutive(3)), noise=0.5
+    ),
+    "proximal, replayed": MethodSubject(
+        Method("proximal", uplink=NOISY, local_updates=Proximal(1, 6, label_holder=Replayed(2, 3))),
+        noise=0.5,
+    ),
+    "celu": MethodSubject(
+        Method("celu", Mean(), NOISY, Asynchronous(), Workset(2, 2, 0.3)), timed=True, noise=0.5
+    ),
+    "deadline": MethodSubject(
+        Method("deadline", Mean(), NOISY, stragglers=Deadline(60)), noise=0.5
+    ),
+    "stale": MethodSubject(Method("stale", uplink=NOISY, stragglers=Stale(60)), noise=0.5),
+    "correction": MethodSubject(
+        Method("correction", uplink=NOISY, exchange=Split(correction=0.1)), noise=0.5
+    ),
+}
+
+
+@pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=list(SUBJECTS))
+def test_it_conforms(subject, check):
+    check(subject)
+
+
+# One half, played by hand
+
+ROWS, WIDTH = 400, 6
+LAYOUT = Layout(("bank", "shop"), "insurer", {"bank": WIDTH, "shop": WIDTH}, ROWS, seed=3)
+FEATURES = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(1))
+FEATURES *= torch.linspace(0.1, 3, ROWS)[:, None]  # rows within the bound, and beyond it
+EVERYBODY = np.arange(ROWS, dtype=np.int64)
+TEST, NEW = Purpose.EVALUATION, Purpose.PREDICTION
+
+
+def uploader(uplink=NOISY, root=b"r", notes=None, name="bank", layout=LAYOUT, secrets=None):
+    """A party's half that has begun, with secrets of its own."""
+    secrets = secrets or Secrets(root * 32)
+    half = uplink.uploader(layout, Party(name, FEATURES, nn.Identity(), secrets=secrets))
+    played(half.prepare([EVERYBODY]), notes)
+    return half
+
+
+def values(bodies):
+    (body,) = bodies
+    return torch.frombuffer(bytearray(body), dtype=torch.float32).view(-1, WIDTH)
+
+
+def released(half, moment=Moment(0), rows=EVERYBODY):  # noqa: B008 - frozen
+    """What left the party of these rows."""
+    _, acts = played(half.upload(Learner(nn.Identity()), rows, moment))
+    return values(sent(acts))
+
+
+def test_what_leaves_is_the_clipped_embedding_with_noise_of_the_stated_deviation():
+    noise = released(uploader()) - clipped(FEATURES, GAUSSIAN.bound)
+    count, deviation = noise.numel(), GAUSSIAN.deviation
+    assert deviation == 0.05 * 2 * 2.0
+    assert abs(float(noise.mean())) < 6 * deviation / math.sqrt(count)
+    assert abs(float(noise.std()) / deviation - 1) < 6 / math.sqrt(2 * count)
+
+
+def test_rows_are_clipped_to_the_bound_and_shorter_ones_kept():
+    short = clipped(FEATURES, 2.0)
+    lengths = FEATURES.norm(dim=1)
+    assert bool((short.norm(dim=1) <= 2.0).all())
+    assert bool((lengths > 2.5).any() and (lengths < 1.5).any())
+    torch.testing.assert_close(short[lengths < 2].float(), FEATURES[lengths < 2])
+
+
+def test_gradients_through_the_clip_are_finite_differences():
+    weight = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(2)).double()
+    rows = FEATURES[::40].double()
+    direction = torch.randn(len(rows), WIDTH, generator=torch.Generator().manual_seed(3)).double()
+
+    def along(weight):
+        return (clipped(rows @ weight, 2.0) * direction).sum()
+
+    assert torch.autograd.gradcheck(along, weight.requires_grad_())
+
+
+def test_a_party_steps_along_the_clipped_embedding_that_it_keeps_to_itself():
+    bottom = nn.Linear(WIDTH, WIDTH, bias=False)
+    half = uploader()
+    exact, acts = played(half.upload(Learner(bottom), EVERYBODY, Moment(0)))
+    again = NOISY.embedder(Learner(bottom))(FEATURES, training=True)
+    assert torch.equal(exact, again)
+    derivative = torch.ones_like(exact)
+    (one,) = torch.autograd.grad(exact, bottom.weight, derivative)
+    (other,) = torch.autograd.grad(
+        clipped(bottom(FEATURES), 2.0).float(), bottom.weight, derivative
+    )
+    torch.testing.assert_close(one, other)
+    assert torch.equal(half.delivered(), values(sent(acts)))
+    assert not torch.equal(half.delivered(), exact)
+
+
+def test_no_exact_value_leaves():
+    """No row of any body is near its exact embedding, or near itself in another body."""
+    half = uploader()
+    bodies = []
+    for moment in (Moment(0), Moment(1), Moment(1, TEST), Moment(1, TEST, 1), Moment(0, NEW)):
+        exact, acts = played(half.upload(Learner(nn.Identity()), EVERYBODY, moment))
+        told = values(sent(acts))
+        bodies.append(told)
+        for kept in (exact, FEATURES, clipped(FEATURES, 2.0).float()):
+            assert float((told - kept).norm(dim=1).min()) > 0.2 * GAUSSIAN.deviation
+    for place, one in enumerate(bodies):
+        for other in bodies[:place]:
+            assert float((one - other).std()) > 1.3 * GAUSSIAN.deviation
+
+
+MOMENTS = [Moment(0), Moment(1), Moment(0, TEST), Moment(0, TEST, 1), Moment(0, NEW)]
+
+
+def test_no_noise_is_drawn_twice():
+    """Not by another moment, party, purpose or start; the same start has the same, for a replay."""
+    halves = {
+        "bank": uploader(),
+        "shop": uploader(name="shop", root=b"s"),
+        "again": uploader(notes=Notes(1)),
+    }
+    drawn = {
+        (who, moment): released(half, moment) for who, half in halves.items() for moment in MOMENTS
+    }
+    different = [*drawn.values()]
+    for place, one in enumerate(different):
+        for other in different[:place]:
+            assert float((one - other).std()) > 1.3 * GAUSSIAN.deviation
+            assert not (one == other).all(dim=1).any()
+    assert torch.equal(released(uploader(), Moment(1)), drawn["bank", Moment(1)])
+
+
+def test_a_simulation_has_the_same_noise_at_every_start_and_a_real_run_has_not():
+    seeded = replace(LAYOUT, simulated=True)
+
+    def first(layout, start):
+        own = None if layout.simulated else Secrets(b"r" * 32)
+        secrets = layout.secrets_of("bank") if own is None else own
+        return released(uploader(layout=layout, secrets=secrets, notes=Notes(start)))
+
+    assert torch.equal(first(seeded, 0), first(seeded, 1))
+    assert not torch.equal(first(LAYOUT, 0), first(LAYOUT, 1))
+
+
+def test_what_is_spent_is_committed_before_it_leaves():
+    _, acts = played(uploader().upload(Learner(nn.Identity()), EVERYBODY, Moment(4, TEST, 2)))
+    assert [type(act).__name__ for act in acts] == ["Commit", "Send"]
+    assert committed(acts) == [{"spent": [4, int(TEST), 2, 1]}]
+
+
+def test_codes_are_made_of_noisy_values_alone():
+    """Other exact embeddings that come to the same noisy ones have the same bytes."""
+    link = Direct(TopK(0.5, scope="columns", by="saliency"))
+    half = uploader(Perturbed(GAUSSIAN, Plain(link)))
+    loud = torch.arange(WIDTH).float()
+    bodies = []
+    for saliency in (None, loud, -loud.flip(0)):
+        fresh = uploader(Perturbed(GAUSSIAN, Plain(link)))
+        course = fresh.upload(Learner(nn.Identity()), EVERYBODY, Moment(0), saliency)
+        bodies += sent(played(course)[1])
+    assert len(set(bodies)) == 1
+    assert half.delivered is not None
+
+
+@dataclass(frozen=True)
+class Twice(Plain):
+    """Evaluates the bottom twice for a message."""
+
+    def uploader(self, layout, party):
+        return TwiceUploader(party)
+
+
+class TwiceUploader:
+    def __init__(self, party):
+        self.party = party
+
+    async def prepare(self, row_sets):
+        pass
+
+    async def upload(self, bottom, rows, moment, saliency=None):
+        return bottom(self.party.features, True) - bottom(self.party.features, True)
+
+
+def test_noise_is_drawn_once_for_a_message():
+    half = uploader(Perturbed(GAUSSIAN, Twice()))
+    with pytest.raises(LocalProtocolError, match="evaluated the bottom twice"):
+        played(half.upload(Learner(nn.Identity()), EVERYBODY, Moment(0)))
+
+
+# What it can be composed with
+
+
+def test_what_it_cannot_live_with_is_refused_with_the_reason():
+    for make, why in (
+        (lambda: Perturbed(GAUSSIAN, ToyMasked()), "Masked does not show them"),
+        (lambda: Perturbed(GAUSSIAN, NOISY), "Perturbed does not show them"),
+        (lambda: Perturbed(GAUSSIAN, held_out=Clipped(1.0)), "norm 2 in training and to 1"),
+        (
+            lambda: Method("x", Sum(), NOISY, Relay("shared")),
+            "gives noise to the parties' alone: take the split exchange",
+        ),
+        (
+            lambda: Method(
+                "x",
+                Mean(),
+                Perturbed(GAUSSIAN, Plain(ErrorFeedback(TopK(0.5)))),
+                stragglers=Deadline(1),
+            ),
+            "needs every message in order",
+        ),
+        (lambda: Gaussian(0.0, 1.0), "bound must be a positive"),
+        (lambda: Gaussian.calibrated(1.0, 5.0, 0.0), "no noise is calibrated"),
+        (lambda: wait_dp(bound=-1), "bound must be a positive"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            make()
+
+
+def test_a_plan_and_new_rows_see_the_links_beneath():
+    uplink = Perturbed(GAUSSIAN, Plain(Direct(Scalar(4))), held_out=Clipped(2.0))
+    changed = uplink.with_links(lambda link: Direct(Scalar(2)))
+    assert changed.through.link == Direct(Scalar(2))
+    assert changed.noise == GAUSSIAN
+    new = uplink.of_new_rows()
+    assert (new.noise, new.held_out) == (Clipped(2.0), None)
+    assert new.through == Plain(Direct(Scalar(4))).of_new_rows()
+
+
+# What is told
+
+
+def test_the_summary_says_what_protects_embeddings_and_what_is_not_covered():
+    run = small_federation(wait_dp()).train(wait_dp(), TRAINING)
+    told = run.summary["privacy"]
+    said = "clipped to the norm 1, with Gaussian noise of the standard deviation 1.784"
+    assert said in told["mechanism"]
+    assert said in told["embeddings"]
+    assert "shapes the embeddings of other rows" in told["not covered"]
+    assert not any("embedding" in warning for warning in run.summary["warnings"])
+
+
+def test_rows_that_are_seen_without_noise_are_warned_of():
+    method = Method("x", Sum(), Perturbed(GAUSSIAN, held_out=Clipped(2.0)))
+    run = small_federation(method).train(method, TRAINING)
+    assert "without noise" in run.summary["privacy"]["held-out embeddings"]
+    assert any("embeddings without noise that are eval" in w for w in run.summary["warnings"])
+    bare = Method("x", Sum(), Perturbed(Clipped(2.0)))
+    run = small_federation(bare).train(bare, TRAINING)
+    assert run.summary["privacy"]["mechanism"] == "none"
+    assert any("every party's embeddings" in w for w in run.summary["warnings"])
+
+
+# What is spent
+
+LONG = cn.Training(epochs=3, batch_size=16, evaluation_rows=7, checkpoint_every=2)
+METHOD = Method("noisy", Sum(), NOISY)
+
+
+def by_hand(rounds, evaluations, adjacency="party"):
+    """Epsilon of the rows that were used most, from the closed form of Gaussians alone."""
+    federation = small_federation(METHOD)
+    agreed = federation.agreement(METHOD, LONG)
+    uses = np.zeros(federation.rows, dtype=int)
+    for round in rounds:
+        uses[agreed.batches.rows(round)] += 1
+    uses[federation.validation_rows] += evaluations
+    uses[federation.test_rows] += 1
+    releases = int(uses.max()) * (3 if adjacency == "sample" else 1)
+    return Spending({GaussianNoise(GAUSSIAN.multiplier / math.sqrt(releases)): 1}).epsilon(1e-5)
+
+
+def test_epsilon_is_that_of_every_release_of_the_row_that_had_most():
+    run = small_federation(METHOD).train(METHOD, LONG)
+    last = run.history["epsilon"][-1]
+    assert last == pytest.approx(by_hand(range(12), 3).value, rel=1e-9)
+    assert run.history["epsilon"].is_sorted()
+    assert run.summary["privacy_loss"]["epsilon"] == last
+    for party in ("party_0", "party_1", "party_2"):
+        told = run.others_history.filter(organisation=party)["epsilon"]
+        assert told.to_list()[-1] == last
+
+
+def test_the_account_of_a_run_tells_of_one_party_and_of_all():
+    collector = NOISY.collector(LAYOUT, Sum(), cn.Wait())
+    played(collector.prepare([EVERYBODY]))
+    collector._account.enter(EVERYBODY, Moment(0))
+    spent = collector.spent()
+    once = Spending({GaussianNoise(0.05): 1}).epsilon(1e-5).value
+    both = Spending({GaussianNoise(0.05): 2}).epsilon(1e-5).value
+    assert spent["epsilon"] == pytest.approx(once, rel=1e-9)
+    assert spent["epsilon_of_a_whole_sample"] == pytest.approx(both, rel=1e-9)
+    assert (spent["delta"], spent["budget"], spent["uses_of_a_row"]) == (1e-5, None, 1)
+    uses = {Purpose.TRAINING: 2, Purpose.EVALUATION: 1}
+    assert NOISY.spending(LAYOUT, uses)["epsilon"] == pytest.approx(both, rel=1e-9)
+
+
+def test_wait_dp_is_private_in_each_release_and_says_what_all_come_to():
+    method = wait_dp()
+    once = Spending({method.uplink.noise.event(): 1}).epsilon(1e-5).value
+    assert once == pytest.approx(5.0, abs=1e-6)
+    run = small_federation(method).train(method, LONG)
+    assert run.history["epsilon"][-1] > 9
+    together = wait_dp(uses=6)
+    assert small_federation(together).train(together, LONG).history["epsilon"][-1] <= 5.0
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_what_a_crash_repeats_is_spent_twice_but_in_a_simulation(tmp_path, simulated):
+    training = replace(LONG, secrets="seed") if simulated else LONG
+    whole = small_federation(METHOD).train(METHOD, training)
+    small_federation(METHOD).train(METHOD, training, out=tmp_path / "run", stop_before=7)
+    newest, before = sorted((tmp_path / "run" / "checkpoint").glob("round-*"), reverse=True)[:2]
+    start = int(before.name.removeprefix("round-"))
+    shutil.rmtree(newest)
+    (tmp_path / "run" / "checkpoint" / "latest").unlink(missing_ok=True)
+    rest = small_federation(METHOD).train(METHOD, training, out=tmp_path / "run", resume=True)
+    one, other = (run.models["party_0"]["bottom"].state_dict() for run in (whole, rest))
+    assert all(torch.equal(one[key], other[key]) for key in one) is simulated
+    rounds, evaluations = [*range(7), *range(start, 12)], 3 + sum(start < at <= 7 for at in (4, 8))
+    if simulated:
+        rounds, evaluations = [*range(12)], 3
+    expected = by_hand(rounds, evaluations).value
+    assert rest.history["epsilon"][-1] == pytest.approx(expected, rel=1e-9)
+    told = rest.others_history.filter(organisation="party_1")["epsilon"]
+    assert told.to_list()[-1] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_budget_ends_training_before_it_is_exceeded(tmp_path):
+    epsilons = small_federation(METHOD).train(METHOD, LONG).history["epsilon"].to_list()
+    enough = Budget((epsilons[1] + epsilons[2]) / 2, 1e-5)
+    limited = replace(METHOD, uplink=replace(NOISY, budget=enough))
+    run = small_federation(limited).train(limited, LONG)
+    assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
+    assert run.history["epsilon"][-1] <= enough.epsilon
+    none = replace(METHOD, uplink=replace(NOISY, budget=Budget(0.01, 1e-5)))
+    with pytest.raises(ConfigurationError, match="cannot afford one round"):
+        small_federation(none).train(none, LONG)
+
+
+def test_an_account_refuses_what_exceeds_its_budget():
+    half = uploader(replace(NOISY, budget=Budget(by_hand([0], 0).value * 1.001, 1e-5)))
+    played(half.upload(Learner(nn.Identity()), EVERYBODY[:5], Moment(0)))
+    with pytest.raises(BudgetExhausted, match="round 1"):
+        played(half.upload(Learner(nn.Identity()), EVERYBODY[:5], Moment(1)))
+
+
+def test_runs_draw_anew_but_where_they_are_declared_simulations():
+    def bottoms(training):
+        run = small_federation(METHOD).train(METHOD, training)
+        return run.models["party_0"]["bottom"].state_dict()["0.weight"]
+
+    assert not torch.equal(bottoms(LONG), bottoms(LONG))
+    seeded = replace(LONG, secrets="seed")
+    assert torch.equal(bottoms(seeded), bottoms(seeded))
+
+
+# Configuration
+
+
+def test_files_say_all_of_it():
+    def method(text):
+        return parse_config({"method": text}).method.build()
+
+    assert method({"name": "wait_dp", "epsilon": 2.0}) == wait_dp(epsilon=2.0)
+    made = method(
+        {
+            "uplink": {
+                "uplink": "perturbed",
+                "noise": {"noise": "calibrated", "bound": 1.0, "epsilon": 5.0, "delta": 1e-5},
+                "through": {
+                    "uplink": "plain",
+                    "link": {"link": "direct", "codec": {"codec": "scalar", "bits": 4}},
+                },
+                "held_out": {"noise": "clipped", "bound": 1.0},
+                "budget": {"epsilon": 50.0, "delta": 1e-5},
+            }
+        }
+    )
+    assert made.uplink == Perturbed(
+        Gaussian.calibrated(1.0, 5.0, 1e-5),
+        Plain(Direct(Scalar(4))),
+        Clipped(1.0),
+        Budget(50.0, 1e-5),
+    )
