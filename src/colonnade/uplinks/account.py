@@ -163,7 +163,7 @@ def told(rows: Sequence[Spending], budget: Budget, views: Views = SUMS) -> dict[
     >>> from colonnade.privacy import BinomialSum
     >>> found = told([Spending({BinomialSum(16, 0.1, 4): 2})], Budget(8.0, 1e-5))
     >>> round(found["epsilon"], 1), found["uses_of_a_row"], found["budget"]
-    (4.0, 2, 8.0)
+    (5.3, 2, 8.0)
     """
     delta = budget.delta
     most = max(rows, key=lambda spent: spent.epsilon(delta).value)
