@@ -38,11 +38,11 @@ FLOORS = [
     "checks prediction export runs reaching local_reports networks_told outputs",
     "reports methods datasets objectives streamed",
     "federation",
-    "planning assembly partners progress convergence",
+    "planning assembly partners progress convergence audits",
     "estimators",
     "config",
     "experiments",
-    "demo console cli testing",
+    "demo audit_subjects console cli testing",
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
 FLOOR[""] = len(FLOORS)  # colonnade itself hands out names of every floor

@@ -124,6 +124,12 @@ class Watch:
             case Show.NOTHING:
                 return Watcher(interrupted=interrupted)
 
+    def tell(self, name: str, doing: str) -> None:
+        """Say what is done next for a run, where that is no training."""
+        if self.show is Show.BAR:
+            say(err, f"{name}: {doing}")
+        self.log("next", run=name, doing=doing)
+
     def log(self, event: str, **values: Any) -> None:
         """Write a line of JSON about something that happened."""
         if self.show is Show.JSON:

@@ -2,6 +2,15 @@
 
 from colonnade.privacy.accountant import Epsilon, Spending
 from colonnade.privacy.asymptotic import asymptotic_renyi
+from colonnade.privacy.audit import (
+    NEAR,
+    Game,
+    GaussianGame,
+    Played,
+    SumGame,
+    epsilon_at_least,
+    play,
+)
 from colonnade.privacy.binomial_sum import BinomialSum
 from colonnade.privacy.budget import Budget
 from colonnade.privacy.clipping import Clipped, clipped
@@ -15,6 +24,7 @@ from colonnade.privacy.row_uses import RowUses
 from colonnade.privacy.summand import Summand, warm_up
 
 __all__ = [
+    "NEAR",
     "Adjacency",
     "BinomialSum",
     "Budget",
@@ -22,16 +32,22 @@ __all__ = [
     "Epsilon",
     "Event",
     "FixedPoint",
+    "Game",
     "Gaussian",
+    "GaussianGame",
     "GaussianNoise",
     "Perturbation",
+    "Played",
     "PoissonBinomial",
     "RowUses",
     "Spending",
+    "SumGame",
     "Summand",
     "Unprotected",
     "asymptotic_renyi",
     "clipped",
+    "epsilon_at_least",
     "gaussian_multiplier",
+    "play",
     "warm_up",
 ]

@@ -26,6 +26,10 @@ class Summand(Protocol):
     """How embeddings become whole numbers that are summed. A frozen value."""
 
     @property
+    def bound(self) -> float:
+        """The largest magnitude of a component."""
+
+    @property
     def highest(self) -> int:
         """The largest count of one party, 65535 at most; the smallest is 0.
 

@@ -26,6 +26,7 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.models import Fusion
 from colonnade.organisations import Party
+from colonnade.privacy import Game
 from colonnade.stragglers import Stragglers
 from colonnade.streams import StreamKey
 
@@ -234,6 +235,10 @@ class Uplink(Protocol):
     def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
         """Return what so many uses of a row for each purpose will cost of privacy, for a plan."""
         return {}
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return games that try whether its mechanisms keep what the account says of them."""
+        return ()
 
     def check(self, fusion: Fusion, stragglers: Stragglers) -> None:
         """Raise ``ConfigurationError`` if it cannot serve this fusion, or live with this policy."""

@@ -21,7 +21,7 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion
 from colonnade.organisations import Party
-from colonnade.privacy import Budget, Event, Spending, Summand, warm_up
+from colonnade.privacy import Budget, Event, Game, Spending, SumGame, Summand, warm_up
 from colonnade.secure import Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
@@ -126,6 +126,15 @@ class Masked(Uplink):
             return True
         event = self._event(layout, purpose, len(layout.parties))
         return self.budget.affords(Spending({event: uses}))
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return a game of sums over all parties, for each mechanism that adds noise."""
+        tried = {
+            self._through(purpose): None
+            for purpose in (Purpose.TRAINING, Purpose.EVALUATION)
+            if self._is_private(layout, purpose)
+        }
+        return tuple(SumGame(mechanism, len(layout.parties)) for mechanism in tried)
 
     def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost, if all parties are there each time."""

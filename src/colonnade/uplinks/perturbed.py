@@ -24,7 +24,7 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery, Link, Rows
 from colonnade.models import Fusion
 from colonnade.organisations import Party
-from colonnade.privacy import Budget, Event, Perturbation, Spending, clipped
+from colonnade.privacy import Budget, Event, Game, GaussianGame, Perturbation, Spending, clipped
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import EACH_PARTY, OWN, Account, told
@@ -123,6 +123,15 @@ class Perturbed(Uplink):
         parties = len(layout.parties)
         rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
         return told(rows, self.limit, EACH_PARTY)
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return a game of one party's row, for each mechanism that adds noise."""
+        tried = {
+            noise: None
+            for noise in map(self.of, (Purpose.TRAINING, Purpose.EVALUATION))
+            if _is_private(noise)
+        }
+        return tuple(GaussianGame(noise) for noise in tried)
 
     def peers(self, layout: Layout, party: str) -> tuple[str, ...]:
         """As of the uplink beneath."""
