@@ -499,7 +499,7 @@ def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path
     code, out, err = colonnade("audit", tiny, "--out", "audited")
     assert code == 0, err
     for words in ("label_holder", "completion", "succeeds", "proves nothing"):
-        assert words in out
+        assert words in out, out
     assert "tiny.yaml: labels from derivatives" in err
     assert colonnade("run", tiny, "--out", "done", "--quiet").code == 0
     code, out, _ = colonnade("audit", "done", "--json", "--out", "audited", "--only", "attacks")

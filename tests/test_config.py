@@ -321,7 +321,8 @@ REFUSED: list[tuple[Any, str]] = [
     (
         {"method": {"name": "fedavg"}},
         "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
-        "'pbm_vfl'; a composition of your own has one of the keys uplink, exchange, local_updates",
+        "'pbm_vfl', 'wait_dp'; a composition of your own has one of the keys uplink, exchange, "
+        "local_updates",
     ),
     (
         {"data": {"name": "cifar"}},
