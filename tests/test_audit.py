@@ -494,7 +494,8 @@ def test_help_names_what_can_be_given(colonnade):
         assert word in out
 
 
-def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path):
+def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     tiny = write(tmp_path / "tiny.yaml", TINY)
     code, out, err = colonnade("audit", tiny, "--out", "audited")
     assert code == 0, err
