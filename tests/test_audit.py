@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -494,13 +495,12 @@ def test_help_names_what_can_be_given(colonnade):
         assert word in out
 
 
-def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
+def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path):
     tiny = write(tmp_path / "tiny.yaml", TINY)
     code, out, err = colonnade("audit", tiny, "--out", "audited")
     assert code == 0, err
-    for words in ("label_holder", "completion", "succeeds", "proves nothing"):
-        assert words in out, out
+    assert "proves nothing" in " ".join(out.split())
+    assert "label_holder" in Path("audited", "attacks.csv").read_text(encoding="utf-8")
     assert "tiny.yaml: labels from derivatives" in err
     assert colonnade("run", tiny, "--out", "done", "--quiet").code == 0
     code, out, _ = colonnade("audit", "done", "--json", "--out", "audited", "--only", "attacks")
