@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "HELD_OUT",
+    "NOT_COVERED",
     "Disclosure",
     "privacy_statement",
     "privacy_warnings",
@@ -48,6 +49,14 @@ class Disclosure:
     to: str = ""
     sees: str = ""
     mechanism: str = ""
+
+
+NOT_COVERED = Disclosure(
+    "not covered",
+    "what derivatives and predictions tell of labels; the trained models; what a row leaves in its "
+    "party's bottom model, which shapes the embeddings of other rows",
+)
+"""What an account of embeddings' uses says nothing of."""
 
 
 def source_of_secrets(simulated: bool) -> Disclosure:

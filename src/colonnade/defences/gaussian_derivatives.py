@@ -29,13 +29,11 @@ from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
-from colonnade.privacy import Budget, Gaussian, Spending
+from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending
 from colonnade.uplinks import Moment
 from colonnade.uplinks.account import OWN, Account, told
 
 __all__ = ["GaussianDerivatives"]
-
-_UNLIMITED = Budget(math.inf, 1e-5)
 
 
 @dataclass(frozen=True)
@@ -111,12 +109,10 @@ class GaussianDerivatives(Defence):
     @property
     def limit(self) -> Budget:
         """The budget, which may be endless."""
-        return self.budget or _UNLIMITED
+        return self.budget or UNLIMITED
 
     def affords(self, layout: Layout, uses: int) -> bool:
         """Return whether so many uses of a row's label are within the budget."""
-        if math.isinf(self.limit.epsilon):
-            return True
         return self.limit.affords(self._spent(uses))
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from colonnade.privacy.audit import (
     play,
 )
 from colonnade.privacy.binomial_sum import BinomialSum
-from colonnade.privacy.budget import Budget
+from colonnade.privacy.budget import UNLIMITED, Budget
 from colonnade.privacy.clipping import Clipped, clipped
 from colonnade.privacy.events import Adjacency, Event, Unprotected
 from colonnade.privacy.fixed_point import FixedPoint
@@ -25,6 +25,7 @@ from colonnade.privacy.summand import Summand, warm_up
 
 __all__ = [
     "NEAR",
+    "UNLIMITED",
     "Adjacency",
     "BinomialSum",
     "Budget",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf, isinf
 
 from colonnade.errors import ConfigurationError
 from colonnade.privacy.accountant import Spending
 from colonnade.privacy.events import Event
 
-__all__ = ["Budget"]
+__all__ = ["UNLIMITED", "Budget"]
 
 _MOST_USES = 1 << 40
 
@@ -57,6 +58,8 @@ class Budget:
 
     def affords(self, spent: Spending) -> bool:
         """Return whether so much is proven to stay within the budget."""
+        if isinf(self.epsilon):
+            return True
         if spent.epsilon_by_renyi(self.delta).renyi <= self.epsilon:
             return True
         return spent.epsilon(self.delta).value <= self.epsilon
@@ -78,6 +81,10 @@ class Budget:
 
         least = _most(cheaply, 0) if cheaply(0) else 0
         return _most(at_all, least) if at_all(least) else 0
+
+
+UNLIMITED = Budget(inf, 1e-5)
+"""What is spent where nobody set a limit, and the delta that epsilon is then told with."""
 
 
 def _most(affordable: Callable[[int], bool], known: int) -> int:

@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from colonnade.disclosures import HELD_OUT, Disclosure, source_of_secrets
+from colonnade.disclosures import (
+    HELD_OUT,
+    NOT_COVERED,
+    Disclosure,
+    source_of_secrets,
+)
 from colonnade.effects import Purpose
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.flows import FixedSize, Flow
@@ -21,7 +26,7 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion
 from colonnade.organisations import Party
-from colonnade.privacy import Budget, Event, Game, Spending, SumGame, Summand, warm_up
+from colonnade.privacy import UNLIMITED, Budget, Event, Game, Spending, SumGame, Summand, warm_up
 from colonnade.secure import Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
@@ -39,8 +44,6 @@ from colonnade.uplinks.masked_halves import (
 )
 
 __all__ = ["Masked"]
-
-_UNLIMITED = Budget(math.inf, 1e-5)
 
 
 @dataclass(frozen=True)
@@ -122,10 +125,8 @@ class Masked(Uplink):
 
     def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
         """Return whether so many uses of a row are within the budget, if all parties are there."""
-        if self.budget is None or math.isinf(self.budget.epsilon):
-            return True
         event = self._event(layout, purpose, len(layout.parties))
-        return self.budget.affords(Spending({event: uses}))
+        return self._limit.affords(Spending({event: uses}))
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return a game of sums over all parties, for each mechanism that adds noise."""
@@ -214,13 +215,7 @@ class Masked(Uplink):
                     "whose uploads it has",
                 )
             )
-        learned.append(
-            Disclosure(
-                "not covered",
-                "what derivatives and predictions tell of labels; the trained models; what a row "
-                "leaves in its party's bottom model, which shapes the embeddings of other rows",
-            )
-        )
+        learned.append(NOT_COVERED)
         return tuple(learned)
 
     def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
@@ -275,7 +270,7 @@ class Masked(Uplink):
 
     @property
     def _limit(self) -> Budget:
-        return self.budget or _UNLIMITED
+        return self.budget or UNLIMITED
 
     def _width(self, layout: Layout) -> int:
         return layout.widths[layout.parties[0]]

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.batches import BatchPlan
-from colonnade.disclosures import HELD_OUT, Disclosure
+from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure
 from colonnade.effects import Commit, Expect, Purpose, Recall
 from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
@@ -24,7 +24,16 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery, Link, Rows
 from colonnade.models import Fusion
 from colonnade.organisations import Party
-from colonnade.privacy import Budget, Event, Game, GaussianGame, Perturbation, Spending, clipped
+from colonnade.privacy import (
+    UNLIMITED,
+    Budget,
+    Event,
+    Game,
+    GaussianGame,
+    Perturbation,
+    Spending,
+    clipped,
+)
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import EACH_PARTY, OWN, Account, told
@@ -40,8 +49,6 @@ from colonnade.uplinks.contract import (
 from colonnade.uplinks.plain import Plain
 
 __all__ = ["Perturbed"]
-
-_UNLIMITED = Budget(math.inf, 1e-5)
 
 
 @dataclass(frozen=True)
@@ -114,8 +121,6 @@ class Perturbed(Uplink):
 
     def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
         """Return whether so many uses of a row are within the budget."""
-        if math.isinf(self.limit.epsilon):
-            return True
         return self.limit.affords(Spending({self.event(purpose): uses}))
 
     def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
@@ -159,13 +164,7 @@ class Perturbed(Uplink):
                     sees="embeddings without noise that are evaluated or predicted" if bare else "",
                 )
             )
-        said.append(
-            Disclosure(
-                "not covered",
-                "what derivatives and predictions tell of labels; the trained models; what a row "
-                "leaves in its party's bottom model, which shapes the embeddings of other rows",
-            )
-        )
+        said.append(NOT_COVERED)
         return tuple(said)
 
     def _through_noise(self, seen: Disclosure) -> Disclosure:
@@ -201,7 +200,7 @@ class Perturbed(Uplink):
     @property
     def limit(self) -> Budget:
         """The budget, which may be endless."""
-        return self.budget or _UNLIMITED
+        return self.budget or UNLIMITED
 
     def of(self, purpose: Purpose) -> Perturbation:
         """Return what becomes of embeddings that are sent for a purpose."""
