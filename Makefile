@@ -19,7 +19,7 @@ test: .venv/installed-for-tests
 	$(BIN)/pytest -n 2
 
 docs: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	$(BIN)/mkdocs build
 
 docs-check: .venv/installed
@@ -42,12 +42,17 @@ bench: .venv/installed-for-tests
 clean:
 	rm -rf .venv build dist
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "colonnade needs Python 3.11 or newer; say PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+
+# Not compiled at once: of torch, scipy and the rest most modules are never imported.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e .
 	touch $@
 
-.venv/installed-for-tests: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
-	touch $@
+.venv/installed-for-tests: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e '.[test]'
+	touch .venv/installed $@

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
+from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
+from colonnade.kernels import binomial, lattice, scalar
 from colonnade.kernels.philox import fill_words, permutation, uniform_words
 from colonnade.kernels.unaligned import load_word, store_word
 from colonnade.streams import StreamKey
@@ -206,3 +208,20 @@ def test_a_word_is_read_from_memory_that_cannot_be_written():
     assert [int(load(body, offset)) for offset in range(9)] == [
         int.from_bytes(bytes(range(offset, offset + 8)), "little") for offset in range(9)
     ]
+
+
+@pytest.mark.parametrize(
+    ("make", "constant"),
+    [(binomial._make, np.uint16), (scalar._make, True), (lattice._make, False)],
+    ids=["binomial", "scalar", "lattice"],
+)
+def test_a_kernel_made_for_a_constant_is_compiled_once_for_all_processes(make, constant):
+    """Numba's cache knows a closure by what it closes over, which has to be the same each time."""
+
+    def keys():
+        made = make(constant)
+        kernels = made if isinstance(made, tuple) else (made,)
+        codegen = cpu_target.target_context.codegen()
+        return [kernel._cache._index_key((), codegen) for kernel in kernels]
+
+    assert keys() == keys()

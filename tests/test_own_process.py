@@ -19,6 +19,7 @@ from colonnade.codecs import Scalar, TopK
 from colonnade.config import parse_config
 from colonnade.drivers import Assignment, Elsewhere, Processes, Simulate
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.federation import Federation
 from colonnade.layout import Layout
 from colonnade.methods import cvfl, efvfl, svfl
 from colonnade.models import Mean, parameter_count
@@ -115,24 +116,6 @@ def finish(name, folders, role):
     (folders[name] / "told.json").write_text(json.dumps(told))
 
 
-JOINED = """
-import json, sys
-from pathlib import Path
-import test_own_process as t
-from colonnade.drivers import Simulate
-from colonnade.federation import Federation
-folder = Path(sys.argv[1])
-common = t.agreement(folder / "agreed.yaml")
-federation = Federation(
-    [t.party(name, folder / name) for name in t.PARTIES], t.label_holder(folder / t.HOLDER),
-    common.train_rows, common.test_rows,
-)
-run = federation.train(common.method, common.training, Simulate(), report=False)
-models = {name: t.digest(*parts.values()) for name, parts in run.models.items()}
-print(json.dumps([models, [list(entry) for entry in run.ledger.without_time()]]))
-"""
-
-
 def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
     names = (*PARTIES, HOLDER)
     folders = {name: tmp_path / name for name in names}
@@ -160,9 +143,17 @@ def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
     shifted = {name: (folder / "shifted").read_bytes() for name, folder in folders.items()}
     assert found_in_memory(shifted) == dict.fromkeys(names, False)
     # It is the run that a federation with all the data in one place makes, to the bit.
-    models, entries = json.loads(python(JOINED, tmp_path))
+    common = agreement(agreed)
+    federation = Federation(
+        [party(name, folders[name]) for name in PARTIES],
+        label_holder(folders[HOLDER]),
+        common.train_rows,
+        common.test_rows,
+    )
+    run = federation.train(common.method, common.training, Simulate(), report=False)
+    models = {name: digest(*parts.values()) for name, parts in run.models.items()}
     assert {name: told[name]["model"] for name in names} == models
-    assert [list(entry) for entry in record.ledger.without_time()] == entries
+    assert record.ledger.without_time() == run.ledger.without_time()
 
 
 def seats():

@@ -52,25 +52,26 @@ def _chances(x, scale, limit, result):  # type: ignore[no-untyped-def]  # numba 
         result[i] = np.uint32(HALF + away) if x[i] > 0 else np.uint32(HALF - away)
 
 
+@njit(inline="always")
+def _counted(x, bits):  # type: ignore[no-untyped-def]
+    # The ones of each word of so many bits, side by side in 64.
+    x = x - ((x >> np.uint64(1)) & _ONES[0])
+    x = (x & _ONES[1]) + ((x >> np.uint64(2)) & _ONES[1])
+    x = (x + (x >> np.uint64(4))) & _ONES[2]
+    if bits >= 16:
+        x = (x & _BYTES) + ((x >> np.uint64(8)) & _BYTES)
+    if bits >= 32:
+        x = (x & _HALVES) + ((x >> np.uint64(16)) & _HALVES)
+    if bits == 64:
+        x = (x + (x >> np.uint64(32))) & _LOW
+    return x
+
+
 def _make(word: Any) -> Callable[..., Any]:
     """Return the kernel for lanes in words of a type."""
     bits = np.dtype(word).itemsize * 8
     none, every = word(0), word(2**bits - 1)
     size = _BLOCK * bits // 64
-
-    @njit(inline="always")
-    def counted(x):  # type: ignore[no-untyped-def]
-        # The ones of each word, side by side in 64 bits.
-        x = x - ((x >> np.uint64(1)) & _ONES[0])
-        x = (x & _ONES[1]) + ((x >> np.uint64(2)) & _ONES[1])
-        x = (x + (x >> np.uint64(4))) & _ONES[2]
-        if bits >= 16:
-            x = (x & _BYTES) + ((x >> np.uint64(8)) & _BYTES)
-        if bits >= 32:
-            x = (x & _HALVES) + ((x >> np.uint64(16)) & _HALVES)
-        if bits == 64:
-            x = (x + (x >> np.uint64(32))) & _LOW
-        return x
 
     @njit(cache=True, nogil=True)
     def together(chance, random, lanes, counts, still, where):  # type: ignore[no-untyped-def]
@@ -101,8 +102,8 @@ def _make(word: Any) -> Callable[..., Any]:
                     throw, mask_word = thrown[digit * size + j], digits[digit * size + j]
                     success |= undecided & mask_word & ~throw
                     undecided &= ~(throw ^ mask_word)
-                won_words[j] = counted(success)
-                left_words[j] = counted(undecided)
+                won_words[j] = _counted(success, bits)
+                left_words[j] = _counted(undecided, bits)
             count, rest = counts[start : start + _BLOCK], still[start : start + _BLOCK]
             for i in range(len(p)):
                 count[i] += np.uint16(won[i])
