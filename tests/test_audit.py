@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from math import exp, log
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch import nn
 
 from colonnade.agreement import Agreement
 from colonnade.audits import Audit, Scope, audit, overview_sheets, write_audits
+from colonnade.audits.audit import _accounted
 from colonnade.audits.completion import complete
 from colonnade.audits.finding import area, of_share
 from colonnade.audits.labels import Told, infer_labels
@@ -442,6 +444,20 @@ def test_what_is_not_tried_is_said():
     assert any(note.startswith("labels are numbers") for note in found.notes)
 
 
+def test_what_nothing_bounds_is_told_of_accounts():
+    claimed = {"epsilon": 2.0, "delta": 1e-5}
+    bare = {"epsilon": None, "delta": 1e-5, "epsilon_with_noise": 3.5}
+    told = SimpleNamespace(summary={"privacy_loss": bare, "privacy_loss_of_labels": claimed})
+    embeddings, labels = _accounted(told)
+    assert embeddings.endswith("without noise, and epsilon 3.5 at delta 1e-05 of the others")
+    assert labels.startswith("the run's account of labels says epsilon 2 at delta 1e-05")
+    told.summary = {"privacy_loss": {**bare, "epsilon_with_noise": None}}
+    (nothing,) = _accounted(told)
+    assert "nothing bounds what is known of a row" in nothing
+    told.summary = {"privacy_loss": None, "privacy_loss_of_labels": {}}
+    assert _accounted(told) == []
+
+
 def test_the_claims_are_for_the_delta_of_the_budget():
     games = replace(SMALL, attacks=False)
     found = audit(federation(), pbm(budget=Budget(1e6, 1e-4)), training(), scope=games)
@@ -528,7 +544,7 @@ def test_digits_are_audited_without_a_configuration(colonnade):
     assert [bool(line["games"]) for line in lines] == [False] * 3 + [True] * 2
 
 
-def test_the_command_exits_with_1_where_a_claim_is_refuted(colonnade, monkeypatch):
+def test_the_command_exits_with_3_where_a_claim_is_refuted(colonnade, monkeypatch):
     drawn = PoissonBinomial.counts
 
     def counts(self, x, noise):
@@ -536,7 +552,7 @@ def test_the_command_exits_with_1_where_a_claim_is_refuted(colonnade, monkeypatc
 
     monkeypatch.setattr(PoissonBinomial, "counts", counts)
     code, out, err = colonnade("audit", "--only", "games")
-    assert code == 1
+    assert code == 3
     assert "BROKEN" in out
     assert "a mechanism discloses more than is claimed of it" in err
 

@@ -32,6 +32,7 @@ from colonnade.methods import svfl
 from colonnade.models import Learner, take
 from colonnade.organisations import Party
 from colonnade.privacy import NEAR, Played, play
+from colonnade.reports import human_epsilon
 from colonnade.runs import Run
 from colonnade.training import Training, Watcher
 
@@ -242,14 +243,26 @@ def _played(
 
 
 def _accounted(run: Run) -> list[str]:
-    """Return what the run's own account says."""
-    loss = run.summary["privacy_loss"]
-    if loss is None or "epsilon" not in loss:
-        return []
-    return [
-        f"the run's account says epsilon {loss['epsilon']:.4g} at delta {loss['delta']:g} of the "
-        "row that was used most, with all components and uses; a game tries one of each"
-    ]
+    """Return what the run's own accounts say."""
+    accounts = {"embeddings": "privacy_loss", "labels": "privacy_loss_of_labels"}
+    told = {what: run.summary.get(key) or {} for what, key in accounts.items()}
+    return [_said(what, loss) for what, loss in told.items() if "epsilon" in loss]
+
+
+def _said(what: str, loss: Mapping[str, Any]) -> str:
+    says = f"the run's account of {what} says"
+    if loss["epsilon"] is not None:
+        return (
+            f"{says} epsilon {human_epsilon(loss['epsilon'])} at delta {loss['delta']:g} of the "
+            "row that was used most, with all components and uses; a game tries one of each"
+        )
+    noisy = loss.get("epsilon_with_noise")
+    if noisy is None:
+        return f"{says} that nothing bounds what is known of a row, as none had noise"
+    return (
+        f"{says} that nothing bounds what is known of rows that were sent without noise, and "
+        f"epsilon {human_epsilon(noisy)} at delta {loss['delta']:g} of the others"
+    )
 
 
 class _Attacks:
