@@ -88,6 +88,7 @@ SECRET = {"secure", "privacy"}
 """Rooms where everything that is drawn is secret."""
 
 ROOTS = {
+    "colonnade.defences.derivative_game": "plays a guard, and a game is given what it draws from",
     "colonnade.layout": "gives an organisation that brings none a root of its own",
 }
 """Modules outside of these rooms that make root secrets."""

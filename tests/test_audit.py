@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,11 +22,16 @@ from colonnade.audits.finding import area, of_share
 from colonnade.audits.labels import Told, infer_labels
 from colonnade.audits.listening import heard_of
 from colonnade.audits.reconstruction import Known, columns_of, reconstruct
-from colonnade.audits.recording import Recording
+from colonnade.audits.recording import Derivatives, Recording
+from colonnade.batches import BatchPlan
 from colonnade.codecs import Scalar, TopK
+from colonnade.defences import GaussianDerivatives
+from colonnade.defences import gaussian_derivatives as guards
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError
+from colonnade.exchanges import Split
 from colonnade.federation import Federation
+from colonnade.layout import Layout
 from colonnade.methods import Method, celu, cvfl, efvfl, svfl, wait_dp
 from colonnade.models import Features, Sum, mlp
 from colonnade.organisations import LabelHolder, Party
@@ -46,7 +51,7 @@ from colonnade.privacy import (
 from colonnade.privacy.gaussian_noise import GaussianNoise
 from colonnade.secure import Keystream
 from colonnade.training import Training
-from colonnade.uplinks import Masked
+from colonnade.uplinks import Masked, Perturbed
 from test_cli import TINY, colonnade, write
 
 __all__ = ["colonnade"]  # a fixture
@@ -154,6 +159,90 @@ def test_a_game_repeats_with_its_stream_and_refuses_too_few_plays():
         play(game, stream(), games=99)
     with pytest.raises(ConfigurationError, match="delta is 1"):
         play(game, stream(), [1.0])
+
+
+LAYOUT = Layout(("bank", "shop"), "insurer", {"bank": 3, "shop": 5}, rows=100, seed=3)
+
+
+class NoNoise(guards._Guard):
+    """It lets derivatives go as they are."""
+
+    def protected(self, derivatives, moment):
+        return dict(derivatives)
+
+
+class HalfOfIt(guards._Guard):
+    """It draws with half of the multiplier."""
+
+    def __init__(self, defence, layout, holder):
+        half = replace(defence, multiplier=defence.multiplier / 2)
+        super().__init__(half, layout, holder)
+
+
+class EachByItself(guards._Guard):
+    """It clips what different parties are sent each to the whole bound."""
+
+    def protected(self, derivatives, moment):
+        different = {id(each): party for party, each in derivatives.items()}
+        sent = {
+            key: super(EachByItself, self).protected(
+                {party: derivatives[party]}, replace(moment, part=part)
+            )[party]
+            for part, (key, party) in enumerate(different.items())
+        }
+        return {party: sent[id(each)] for party, each in derivatives.items()}
+
+
+def label_game(guard, multiplier=1.5):
+    @dataclass(frozen=True)
+    class Defended(GaussianDerivatives):
+        def guard(self, layout, holder):
+            return guard(self, layout, holder)
+
+    (game,) = Split(defence=Defended(0.5, multiplier)).games(LAYOUT)
+    return game
+
+
+@pytest.mark.parametrize("multiplier", [1.5, 4.0])
+def test_a_defence_of_labels_keeps_its_claim_and_broken_guards_are_caught(multiplier):
+    sound = label_game(guards._Guard, multiplier)
+    assert sound.protects == "labels"
+    assert sound.claim == GaussianNoise(multiplier)
+    assert play(sound, stream(1), games=500) == play(sound, stream(1), games=500)
+    small, near = play(sound, stream())
+    assert small.holds
+    assert near.holds
+    assert near.tightness > 0.6
+    for broken in (NoNoise, HalfOfIt, EachByItself):
+        assert not all(each.holds for each in play(label_game(broken, multiplier), stream()))
+
+
+def test_labels_have_a_row_of_their_own_in_an_audit(tmp_path):
+    games = replace(SMALL, attacks=False)
+    defence = GaussianDerivatives(0.5, 2.0, Budget(100.0, 1e-4))
+    both = Method("both", Sum(), pbm().uplink, Split(defence=defence))
+    found = audit(federation(), both, training(), scope=games)
+    assert [(each.game.protects, each.delta) for each in found.played] == [
+        *(("embeddings", delta) for delta in (1e-5, NEAR)),
+        *(("labels", delta) for delta in (1e-4, NEAR)),
+    ]
+    assert found.holds
+    assert found.notes == ()
+    (sheet,) = overview_sheets({"both": found})
+    assert [row[1] for row in sheet.rows] == ["embeddings"] * 2 + ["labels"] * 2
+    assert [game["of"] for game in found.as_dict()["games"]][2:] == ["labels"] * 2
+    write_audits({"both": found}, tmp_path, "colonnade audit both.yaml")
+    assert "labels" in (tmp_path / "games.csv").read_text(encoding="utf-8")
+
+
+def test_a_claim_that_no_game_tries_is_told():
+    class Mute(GaussianDerivatives):
+        def games(self, layout):
+            return ()
+
+    mute = Method("mute", Sum(), exchange=Split(defence=Mute(0.5, 2.0)))
+    found = audit(federation(), mute, training(), scope=replace(SMALL, attacks=False))
+    assert found.notes == ("an epsilon of labels is claimed, but no game tries it",)
 
 
 def test_an_uplink_says_which_games_try_it():
@@ -357,7 +446,7 @@ def test_every_method_is_audited(method):
         "direction of derivatives",
         "model completion",
     }
-    assert len(found.findings) == 3 * (1 + 2 * 2 + 1)
+    assert len(found.findings) == 3 * (1 + 2 * 3 + 1 + (method in NOISY))
     assert {finding.by for finding in found.findings} == {"hospital", "bank", "shop", "school"}
     assert steps[-3:] == ["features from embeddings", "labels from derivatives", "model completion"]
     best = found.strongest("direction")
@@ -381,7 +470,7 @@ def test_an_audit_of_a_simulation_repeats_and_another_does_not():
 
 def test_a_run_takes_the_same_course_while_it_is_recorded():
     plain = federation().train(METHODS["efvfl"], training())
-    recorder = Recording(Simulate(), rounds=8)
+    recorder = Recording(Simulate(), federation().agreement(svfl(), training()).batches)
     watched = federation().train(METHODS["efvfl"], training(), recorder)
     for name, parts in plain.models.items():
         for part, module in parts.items():
@@ -397,9 +486,9 @@ def test_a_run_takes_the_same_course_while_it_is_recorded():
 def test_what_is_recorded_is_what_the_party_was_sent():
     """With exact links: the loss's gradient with respect to the sum of embeddings."""
     made = federation()
-    recorder = Recording(Simulate(), rounds=8)
-    made.train(svfl(fusion=Sum()), training(), recorder)
     agreement = made.agreement(svfl(fusion=Sum()), training())
+    recorder = Recording(Simulate(), agreement.batches)
+    made.train(svfl(fusion=Sum()), training(), recorder)
     rows = torch.from_numpy(agreement.batches.rows(0))
     with torch.no_grad():
         total = sum(party.bottom(party.features[rows]) for party in made.parties)
@@ -429,6 +518,46 @@ def test_the_label_holder_hears_of_sums_the_sum_and_else_each_embedding():
     error = (heard["pbm"]["bank"] - sum(exact.values())).square().mean()
     most = PoissonBinomial(16, 0.05).squared_error(3)
     assert 0.8 * most < error < 1.1 * most
+
+
+def test_the_mean_of_what_a_row_was_told_is_that_of_its_own_losses():
+    plan = BatchPlan(np.arange(10, 20), batch_size=4, epochs=3, seed=0).until(7)
+    noted = Derivatives(plan)
+    own = {}
+    for round in range(7):
+        rows = plan.rows(round)
+        if round == 1:
+            continue  # this party was not waited for
+        values = torch.randn(len(rows), 2, generator=torch.Generator().manual_seed(round))
+        noted.note(round, values / len(rows))
+        for row, value in zip(rows.tolist(), values, strict=True):
+            own.setdefault(row, []).append(value)
+    rows, mean = noted.mean()
+    assert rows.tolist() == sorted(own)
+    expected = torch.stack([torch.stack(own[row]).mean(dim=0) for row in sorted(own)])
+    torch.testing.assert_close(mean, expected.double(), atol=1e-6, rtol=0)
+
+
+def test_an_attacker_averages_the_noise_of_a_row_that_is_sent_often():
+    quiet = Method("quiet", Sum(), Perturbed(Gaussian(4.0, 0.15)))
+    few = Training(epochs=10, batch_size=400, secrets="seed")
+    found = audit(federation(), quiet, few, scope=Scope(games=0))
+    once, often = (f.success.value for f in found.findings if f.of == "bank")
+    assert often > once + 0.1
+    best = found.strongest("features from embeddings")
+    assert best is not None
+    assert best.attack == "features from embeddings, seen 10 times"
+
+
+def test_known_rows_that_leave_hardly_any_other_are_refused_or_told():
+    made = federation()
+    with pytest.raises(ConfigurationError, match=r"leaves 1 of 200 held-out rows to attack: say 0"):
+        audit(made, METHODS["vanilla"], training(), scope=Scope(games=0, known_features=0.995))
+    one = Training(epochs=1, batch_size=200, secrets="seed")
+    found = audit(made, METHODS["vanilla"], one, scope=Scope(games=0, known_labels=10**6))
+    assert names(found) == {"features from embeddings", "model completion"}
+    for party in ("bank", "shop", "school"):
+        assert any(note.startswith(f"{party} infers no labels: of known") for note in found.notes)
 
 
 def test_what_is_not_tried_is_said():
@@ -482,6 +611,8 @@ def test_a_label_holder_with_columns_knows_them_anyway():
         ({"known_features": 1.0}, "say a number between 0 and 1"),
         ({"known_labels": 1}, "an audit takes 2 known_labels, 50 rows and a seed of 0"),
         ({"rows": 10}, "or more of each, not 40, 10 and 0"),
+        ({"games": 10**12}, "1000000000000 games of a world are more than are kept in memory"),
+        ({"games": -1}, "-1 games of a world bound nothing"),
         ({"games": 0, "attacks": False}, "nothing to do without games and without attacks"),
     ],
 )
@@ -523,7 +654,7 @@ def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path
     line = json.loads(out)
     assert code == 0
     assert line["run"] == "done"
-    assert len(line["attacks"]) == 4 * (1 + 2 * 2 + 1)
+    assert len(line["attacks"]) == 4 * (1 + 2 + 1)  # of one epoch
     assert line["notes"][-1].startswith("training was repeated for the audit, and ended as the run")
 
 

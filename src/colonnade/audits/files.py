@@ -19,7 +19,7 @@ _ATTACKS = (
     *("run", "attack", "by", "of", "measure", "success", "low", "high"),
     *("chance", "against", "gain", "gain_low", "gain_high", "rows", "succeeded"),
 )
-_GAMES = ("run", "mechanism", "delta", "claim", "at_least", "holds", "games", "confidence")
+_GAMES = ("run", "of", "mechanism", "delta", "claim", "at_least", "holds", "games", "confidence")
 
 AUDIT_FILES: dict[str, Kind] = {
     "audit.html": PAGE,
@@ -59,7 +59,7 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
     ]
     games = [
         (
-            *(name, str(p.game.mechanism), p.delta, p.claim, p.bound, p.holds),
+            *(name, p.game.protects, str(p.game.mechanism), p.delta, p.claim, p.bound, p.holds),
             *(p.games, p.confidence),
         )
         for name, audit in audits.items()

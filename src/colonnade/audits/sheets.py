@@ -43,6 +43,7 @@ def _games(audits: Mapping[str, Audit]) -> Sheet:
     rows = [
         (
             name,
+            played.game.protects,
             str(played.game.mechanism),
             f"{played.delta:g}",
             f"{played.claim:.3f}",
@@ -55,10 +56,10 @@ def _games(audits: Mapping[str, Audit]) -> Sheet:
     ]
     return Sheet(
         "Is the mechanism as private as claimed? One component, one use, values at the extremes",
-        ("method", "mechanism", "delta", "claimed", "at least", "found", "claim"),
+        ("method", "of", "mechanism", "delta", "claimed", "at least", "found", "claim"),
         rows,
-        text=(0, 1, 6),
-        wrap=(1,),
+        text=(0, 1, 2, 7),
+        wrap=(2,),
         note="epsilon: what is claimed, and what the games prove (confidence 95 % for a game's "
         "deltas together)",
     )

@@ -17,6 +17,7 @@ from colonnade.disclosures import Disclosure
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
+from colonnade.privacy import Game
 from colonnade.uplinks import Moment
 
 __all__ = ["Bare", "Defence", "Guard"]
@@ -76,6 +77,10 @@ class Defence(Protocol):
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy."""
         ...
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return games that try whether it keeps what the account says of labels."""
+        return ()
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what is told of labels then, and what is not covered."""

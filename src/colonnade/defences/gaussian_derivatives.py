@@ -23,13 +23,14 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.defences.contract import Defence, Guard
+from colonnade.defences.derivative_game import DerivativeGame
 from colonnade.disclosures import Disclosure
 from colonnade.effects import Commit, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
-from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending
+from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, Spending
 from colonnade.uplinks import Moment
 from colonnade.uplinks.account import OWN, Account, told
 
@@ -121,6 +122,10 @@ class GaussianDerivatives(Defence):
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return that of a row whose derivative turns around."""
+        return (DerivativeGame(self, self.bound, self.mechanism.event(), layout),)
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what protects labels, and from what it does not."""
