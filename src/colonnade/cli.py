@@ -255,7 +255,7 @@ def audit(
         list[Path] | None,
         typer.Argument(
             help="YAML files that describe runs, or folders of finished runs; without any, real "
-            "digits are sent in five ways, in about a minute."
+            "digits are sent in six ways, in about a minute."
         ),
     ] = None,
     only: Annotated[

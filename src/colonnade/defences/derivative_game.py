@@ -75,10 +75,10 @@ class DerivativeGame:
         widths = dict.fromkeys(_PARTIES, 1)
         layout = replace(self.layout, parties=_PARTIES, label_holder="audit", widths=widths)
         guard = self.mechanism.guard(layout, holder)
-        steps, answer = guard.prepare().__await__(), None
+        course, answer = guard.prepare().__await__(), None
         while True:
             try:
-                effect = steps.send(answer)
+                effect = course.send(answer)
             except StopIteration:
                 return guard
             match effect:
