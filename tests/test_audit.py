@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import dataclass, replace
@@ -12,13 +13,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from colonnade.agreement import Agreement
-from colonnade.audits import Audit, Scope, audit, overview_sheets, write_audits
+from colonnade.audits import (
+    Audit,
+    Finding,
+    Scope,
+    attack_sheets,
+    audit,
+    overview_sheets,
+    write_audits,
+)
 from colonnade.audits.audit import _accounted
 from colonnade.audits.completion import complete
-from colonnade.audits.finding import area, of_share
+from colonnade.audits.finding import Interval, area, of_share
 from colonnade.audits.labels import Told, infer_labels
 from colonnade.audits.listening import heard_of
 from colonnade.audits.reconstruction import Known, columns_of, reconstruct
@@ -229,7 +239,7 @@ def test_labels_have_a_row_of_their_own_in_an_audit(tmp_path):
     assert found.holds
     assert found.notes == ()
     (sheet,) = overview_sheets({"both": found})
-    assert [row[1] for row in sheet.rows] == ["embeddings"] * 2 + ["labels"] * 2
+    assert [row[0] for row in sheet.rows] == ["embeddings"] * 2 + ["labels"] * 2
     assert [game["of"] for game in found.as_dict()["games"]][2:] == ["labels"] * 2
     write_audits({"both": found}, tmp_path, "colonnade audit both.yaml")
     assert "labels" in (tmp_path / "games.csv").read_text(encoding="utf-8")
@@ -632,6 +642,31 @@ def test_a_refuted_claim_is_told(tmp_path):
     assert "TwiceTheBeta" in (tmp_path / "games.csv").read_text(encoding="utf-8")
 
 
+def test_who_sees_exact_rows_gains_nothing_by_seeing_them_again():
+    exact = Method("exact", Sum(), Masked(PoissonBinomial(16, 0.05), FixedPoint(16)))
+    two = Training(epochs=2, batch_size=400, secrets="seed")
+    found = audit(federation(), exact, two, scope=Scope(games=0))
+    assert [f.of for f in found.findings if f.attack.startswith("features")] == [
+        *("bank", "shop", "school"),
+    ]
+
+
+def test_a_table_fits_a_narrow_terminal_without_cutting_a_word():
+    one = Finding(
+        *("features from embeddings, seen 10 times", "insurer", "bank", "R2"),
+        *(Interval(0.5, 0.4, 0.6), 0.1, Interval(0.4, 0.3, 0.5), "nothing", 900),
+    )
+    mechanism = Gaussian(1.0, 2.0)
+    played = play(GaussianGame(mechanism), stream(), games=100)
+    found = Audit("mine", Scope(), played, (one,), (), None)
+    told = io.StringIO()
+    for sheet in [*overview_sheets({"mine": found}), *attack_sheets({"mine": found})]:
+        Console(file=told, width=80).print(sheet)
+    assert "…" not in told.getvalue()
+    assert "0.50 (0.40 to 0.60)*" in told.getvalue()
+    assert max(map(len, told.getvalue().splitlines())) <= 80
+
+
 # The command
 
 
@@ -648,6 +683,10 @@ def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path
     assert code == 0, err
     assert "proves nothing" in " ".join(out.split())
     assert "label_holder" in Path("audited", "attacks.csv").read_text(encoding="utf-8")
+    page = Path("audited", "audit.html").read_text(encoding="utf-8")
+    assert page.index("The strongest of each attack") < page.index("An attack that fails proves")
+    assert "Bytes are lengths" not in page
+    assert out.index("The strongest of each attack") < out.index("what attacks achieve")
     assert "tiny.yaml: labels from derivatives" in err
     assert colonnade("run", tiny, "--out", "done", "--quiet").code == 0
     code, out, _ = colonnade("audit", "done", "--json", "--out", "audited", "--only", "attacks")

@@ -47,6 +47,7 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
         If the folder cannot be written to, or a file is there that Colonnade did not write.
     """
     check_outputs(folder, AUDIT_FILES)
+    overview = overview_sheets(audits)
     notes = [MEANING, *(f"{name}: {note}" for name, a in audits.items() for note in a.notes)]
     attacks = [
         (
@@ -73,10 +74,12 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
             folder / "audit.html",
             "What can be learned of features and labels",
             "Found by trying it.",
-            [*overview_sheets(audits), *attack_sheets(audits)],
+            [*overview, *attack_sheets(audits)],
             [],
             notes,
             command,
+            first=len(overview),
+            units="",
         )
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None

@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -113,7 +114,11 @@ def _raises(kind: type[Exception], what: str) -> Iterator[None]:
 def is_a_frozen_value(subject: MechanismSubject) -> None:
     """Check that copies are equal, and their events: accounts and resumed runs compare them."""
     one, other = subject, copy.deepcopy(subject)
-    for value, again in ((one.mechanism, other.mechanism), (one.event(), other.event())):
+    pairs: list[tuple[Any, Any]] = [
+        (one.mechanism, other.mechanism),
+        (one.event(), other.event()),
+    ]
+    for value, again in pairs:
         assert dataclasses.is_dataclass(value), f"{type(value).__name__} is no dataclass"
         assert value == again, f"a copy of {value} is another"
         assert hash(value) == hash(again), f"a copy of {value} has another hash"
@@ -185,7 +190,7 @@ def estimates_within_its_error(subject: MechanismSubject) -> None:
         mechanism.counts(exact.expand(_ROWS, -1).contiguous(), _stream(party))
         for party in range(terms)
     ]
-    total = np.sum(counts, axis=0, dtype=np.uint32)
+    total = np.stack(counts).sum(axis=0, dtype=np.uint32)
     errors = mechanism.estimate(total, terms).double() - terms * exact.double()
     most = mechanism.squared_error(terms)
     spread = errors.std(dim=0)
