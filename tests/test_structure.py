@@ -300,6 +300,7 @@ KEPT = {
         ("colonnade.secure.planted", "from colonnade.secure.secrets import Secrets\nSecrets(b'')"),
         ("colonnade.layout", "from colonnade.secure import Secrets\nSecrets.system()"),
         (ROLE, "def f(secrets):\n    return secrets.keystream('noise', 3)"),
+        ("colonnade.testing.planted", "from colonnade.secure import Keystream\nKeystream(1)"),
     ],
     laws.touches_files: [
         ("colonnade.tables.stored", "from pathlib import Path\nPath('x').open()"),

@@ -14,8 +14,7 @@ from colonnade.effects import Notes, Recall, Work
 from colonnade.layout import Layout
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Event
-from colonnade.secure import Keystream, Secrets
-from colonnade.secure.secrets import ROOT_BYTES
+from colonnade.secure import Keystream
 from colonnade.uplinks import Moment
 
 __all__ = ["DerivativeGame"]
@@ -23,6 +22,7 @@ __all__ = ["DerivativeGame"]
 _PARTIES = ("one", "two", "three", "four")
 _FAR = 1000.0  # bounds: how long a derivative is before it leaves
 _ROWS = 4096  # of a batch
+_SEED_BYTES = 7
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,15 @@ class DerivativeGame:
 
     def _guard(self, noise: Keystream) -> Guard:
         """Make a guard that draws from this noise, and let it begin."""
-        secrets = Secrets(noise.bytes(ROOT_BYTES), simulated=True)
-        holder = LabelHolder("audit", torch.zeros(2), nn.Identity(), secrets=secrets)
-        widths = dict.fromkeys(_PARTIES, 1)
-        layout = replace(self.layout, parties=_PARTIES, label_holder="audit", widths=widths)
+        holder = LabelHolder("audit", torch.zeros(2), nn.Identity())
+        layout = replace(
+            self.layout,
+            parties=_PARTIES,
+            label_holder=holder.name,
+            widths=dict.fromkeys(_PARTIES, 1),
+            seed=int.from_bytes(noise.bytes(_SEED_BYTES), "little"),
+            simulated=True,  # so that it is this seed that noise comes from
+        )
         guard = self.mechanism.guard(layout, holder)
         course, answer = guard.prepare().__await__(), None
         while True:
