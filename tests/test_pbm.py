@@ -268,7 +268,7 @@ def test_predictions_spend_too():
 
 def test_pinned_identities_hold_for_predictions_and_plans():
     secrets = {name: Secrets.system() for name in ("bank", "shop", "spa")}
-    pinned = {name: Identity.of(each).public.hex() for name, each in secrets.items()}
+    pinned = {name: Identity.of(each, name).public.hex() for name, each in secrets.items()}
     federation, training = problem(secrets=secrets), replace(TRAINING, secrets="system")
     method = pbm_vfl(4, 0.05, identities=pinned)
     run = federation.train(method, training, DRIVER)

@@ -105,7 +105,7 @@ TEST, NEW = Purpose.EVALUATION, Purpose.PREDICTION
 
 def uploader(uplink=NOISY, root=b"r", notes=None, name="bank", layout=LAYOUT, secrets=None):
     """A party's half that has begun, with secrets of its own."""
-    secrets = secrets or Secrets(root * 32)
+    secrets = secrets or (None if layout.simulated else Secrets(root * 32))
     half = uplink.uploader(layout, Party(name, FEATURES, nn.Identity(), secrets=secrets))
     played(half.prepare([EVERYBODY]), notes)
     return half
@@ -205,12 +205,37 @@ def test_a_simulation_has_the_same_noise_at_every_start_and_a_real_run_has_not()
     seeded = replace(LAYOUT, simulated=True)
 
     def first(layout, start):
-        own = None if layout.simulated else Secrets(b"r" * 32)
-        secrets = layout.secrets_of("bank") if own is None else own
-        return released(uploader(layout=layout, secrets=secrets, notes=Notes(start)))
+        return released(uploader(layout=layout, notes=Notes(start)))
 
     assert torch.equal(first(seeded, 0), first(seeded, 1))
     assert not torch.equal(first(LAYOUT, 0), first(LAYOUT, 1))
+
+
+def test_who_shares_a_root_draws_apart():
+    """Two parties with one object, and two runs that a party takes part in at a time."""
+    one = Secrets.system()
+    halves = [uploader(name=name, secrets=one) for name in ("bank", "shop", "bank")]
+    drawn = [released(half) for half in halves]
+    for place, other in enumerate(drawn):
+        for mine in drawn[:place]:
+            assert float((mine - other).std()) > 1.3 * GAUSSIAN.deviation
+
+
+def test_seeded_noise_is_for_declared_simulations_in_training_and_prediction():
+    federation = small_federation(METHOD)
+    seeded = Secrets.insecure(5)
+    parties = [replace(party, secrets=seeded) for party in federation.parties]
+    given = cn.Federation(
+        parties, federation.label_holder, federation.train_rows, federation.test_rows
+    )
+    with pytest.raises(ConfigurationError, match="'party_0' are made of a seed"):
+        given.train(METHOD, replace(TRAINING, secrets="system"))
+    run = given.train(METHOD, TRAINING)  # a declared simulation of this seed
+    rows = {p.name: p.features[:3] for p in [*parties, federation.label_holder.as_party()]}
+    assert not torch.equal(run.predict(rows).scores, run.predict(rows).scores)
+    careless = replace(run.predictor, secrets={"party_0": seeded})
+    with pytest.raises(ConfigurationError, match="'party_0' are made of a seed"):
+        careless(rows)
 
 
 def test_what_is_spent_is_committed_before_it_leaves():
@@ -226,8 +251,8 @@ def test_codes_are_made_of_noisy_values_alone():
     loud = torch.arange(WIDTH).float()
     bodies = []
     for saliency in (None, loud, -loud.flip(0)):
-        same = replace(LAYOUT, simulated=True).secrets_of("bank")
-        fresh = uploader(Perturbed(GAUSSIAN, Plain(link)), secrets=same)
+        same = replace(LAYOUT, simulated=True)
+        fresh = uploader(Perturbed(GAUSSIAN, Plain(link)), layout=same)
         course = fresh.upload(Learner(nn.Identity()), EVERYBODY, Moment(0), saliency)
         bodies += sent(played(course)[1])
     assert len(set(bodies)) == 1

@@ -158,7 +158,8 @@ class _Guard(Guard):
 
     def __init__(self, defence: GaussianDerivatives, layout: Layout, holder: LabelHolder) -> None:
         self._mechanism = defence.mechanism
-        self._secrets = holder.secrets or layout.secrets_of(holder.name)
+        self._name = holder.name
+        self._secrets = layout.secrets_for(holder.name, holder.secrets)
         event = self._mechanism.event()
         self._account = Account(
             layout.rows,
@@ -172,7 +173,7 @@ class _Guard(Guard):
     async def prepare(self) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
-        self._secrets.begin(notes.incarnation)
+        self._source = self._secrets.begin(self._name, notes.incarnation)
         self._account.begin(notes.records)
 
     async def enter(self, rows: Rows, moment: Moment) -> None:
@@ -185,7 +186,7 @@ class _Guard(Guard):
         together = torch.cat(list(different.values()), dim=1)
         batch = len(together)
         purpose = f"derivative/{moment.purpose.label}"
-        noise = self._secrets.noise(purpose, moment.round, moment.part)
+        noise = self._source.noise(purpose, moment.round, moment.part)
         noisy = self._mechanism.perturb(together * batch, noise).div_(batch)
         parts = torch.split(noisy, [each.shape[1] for each in different.values()], dim=1)
         sent = {key: part.contiguous() for key, part in zip(different, parts, strict=True)}

@@ -265,7 +265,8 @@ class _Uploader:
     def __init__(self, made_for: Perturbed, layout: Layout, party: Party) -> None:
         self._of = made_for.of
         self._beneath: Uploader = made_for.through.uploader(layout, party)
-        self._secrets = party.secrets or layout.secrets_of(party.name)
+        self._name = party.name
+        self._secrets = layout.secrets_for(party.name, party.secrets)
         self._account = Account(
             layout.rows,
             lambda purpose, terms: made_for.event(purpose),
@@ -277,7 +278,7 @@ class _Uploader:
     async def prepare(self, row_sets: Sequence[Rows]) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
-        self._secrets.begin(notes.incarnation)
+        self._source = self._secrets.begin(self._name, notes.incarnation)
         self._account.begin(notes.records)
         await self._beneath.prepare(row_sets)
 
@@ -288,7 +289,7 @@ class _Uploader:
         noisy = _Noisy(
             bottom,
             self._of(moment.purpose),
-            lambda: self._secrets.noise(purpose, moment.round, moment.part),
+            lambda: self._source.noise(purpose, moment.round, moment.part),
         )
         await Commit(self._account.enter(rows, moment))
         # Saliency comes from derivatives that may have been corrected by the exact embeddings.
