@@ -233,7 +233,9 @@ def test_a_summary_says_where_secrets_come_from():
         problem().train(NOISY, replace(TRAINING, secrets=source)) for source in ("seed", "system")
     )
     assert "nothing is secret from who knows the seed" in simulated.summary["privacy"]["secrets"]
-    assert "whoever knows the seed sees every embedding" in str(simulated.summary["warnings"])
+    assert "whoever knows the seed sees all that masks and noise hide" in str(
+        simulated.summary["warnings"]
+    )
     assert "no other run repeats this one" in real.summary["privacy"]["secrets"]
     again = problem().train(NOISY, TRAINING)
     assert again.history.drop("seconds").equals(simulated.history.drop("seconds"))

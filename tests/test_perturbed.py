@@ -14,6 +14,8 @@ from torch import nn
 import colonnade as cn
 from colonnade.codecs import Scalar, TopK
 from colonnade.config.parse import parse_config
+from colonnade.defences import GaussianDerivatives
+from colonnade.disclosures import privacy_statement, privacy_warnings
 from colonnade.effects import Notes, Purpose
 from colonnade.errors import BudgetExhausted, ConfigurationError, LocalProtocolError
 from colonnade.exchanges import Asynchronous, Relay, Split
@@ -25,6 +27,7 @@ from colonnade.methods import wait_dp
 from colonnade.models import Learner, Mean, Sum
 from colonnade.organisations import Party
 from colonnade.privacy import Budget, Clipped, Gaussian, GaussianNoise, Spending, clipped
+from colonnade.reports import comparison_table
 from colonnade.secure import Secrets
 from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
 from colonnade.uplinks import Moment, Perturbed, Plain
@@ -334,6 +337,26 @@ def test_the_summary_says_what_protects_embeddings_and_what_is_not_covered():
     assert said in told["embeddings"]
     assert "shapes the embeddings of other rows" in told["not covered"]
     assert not any("embedding" in warning for warning in run.summary["warnings"])
+
+
+def test_noise_of_a_simulation_protects_nothing_and_every_table_says_so():
+    labels = Split(defence=GaussianDerivatives(1.0, 1.0))
+    said = []
+    for method in (Method("x", Sum(), NOISY), Method("y", exchange=labels)):
+        run = small_federation(method).train(method, TRAINING)
+        said.append(run.summary["privacy"]["secrets"])
+        assert "whoever knows the seed sees all that" in str(run.summary["warnings"])
+        assert f"one: {said[-1]}" in comparison_table({"one": run}).caption
+    both = Method("x", Sum(), NOISY, labels)
+    real, declared = (
+        both.disclosures(replace(LAYOUT, simulated=simulated)) for simulated in (False, True)
+    )
+    assert said == 2 * [privacy_statement(declared)["secrets"]]  # said once of both
+    assert str(privacy_warnings(declared)).count("whoever knows") == 1
+    assert "each organisation's own source" in privacy_statement(real)["secrets"]
+    assert not privacy_warnings(real)
+    bare = Method("z", Sum(), Perturbed(Clipped(2.0)))
+    assert "secrets" not in privacy_statement(bare.disclosures(LAYOUT))
 
 
 def test_rows_that_are_seen_without_noise_are_warned_of():

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.defences.contract import Defence, Guard
-from colonnade.disclosures import Disclosure
+from colonnade.disclosures import Disclosure, source_of_secrets
 from colonnade.effects import Commit, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
@@ -137,6 +137,7 @@ class GaussianDerivatives(Defence):
                 "a loss that is no mean over rows; verdicts of early stopping; who sees "
                 "predictions or models",
             ),
+            source_of_secrets(layout.simulated),
         )
 
     def guard(self, layout: Layout, holder: LabelHolder) -> Guard:

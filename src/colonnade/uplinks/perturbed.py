@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.batches import BatchPlan
-from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure
+from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure, source_of_secrets
 from colonnade.effects import Commit, Expect, Purpose, Recall
 from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
@@ -164,6 +164,8 @@ class Perturbed(Uplink):
                     sees="embeddings without noise that are evaluated or predicted" if bare else "",
                 )
             )
+        if self._is_private:
+            said.append(source_of_secrets(layout.simulated))
         said.append(NOT_COVERED)
         return tuple(said)
 
@@ -207,6 +209,11 @@ class Perturbed(Uplink):
         if purpose is Purpose.TRAINING or self.held_out is None:
             return self.noise
         return self.held_out
+
+    @property
+    def _is_private(self) -> bool:
+        """Whether there is noise for any purpose."""
+        return any(map(_is_private, (self.noise, self.of(Purpose.EVALUATION))))
 
     def event(self, purpose: Purpose, parties: int = 1) -> Event:
         """Return what one use of a row is for who sees so many parties' embeddings of it."""
