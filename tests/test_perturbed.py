@@ -26,11 +26,20 @@ from colonnade.method import Method
 from colonnade.methods import wait_dp
 from colonnade.models import Learner, Mean, Sum
 from colonnade.organisations import Party
-from colonnade.privacy import Budget, Clipped, Gaussian, GaussianNoise, Spending, clipped
+from colonnade.privacy import (
+    Budget,
+    Clipped,
+    FixedPoint,
+    Gaussian,
+    GaussianNoise,
+    PoissonBinomial,
+    Spending,
+    clipped,
+)
 from colonnade.reports import comparison_table
 from colonnade.secure import Secrets
 from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
-from colonnade.uplinks import Moment, Perturbed, Plain
+from colonnade.uplinks import Masked, Moment, Perturbed, Plain
 from toy_course import committed, played, sent
 from toy_deadline import Deadline, Stale
 from toy_masked import Masked as ToyMasked
@@ -103,6 +112,7 @@ LAYOUT = Layout(("bank", "shop"), "insurer", {"bank": WIDTH, "shop": WIDTH}, ROW
 FEATURES = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(1))
 FEATURES *= torch.linspace(0.1, 3, ROWS)[:, None]  # rows within the bound, and beyond it
 EVERYBODY = np.arange(ROWS, dtype=np.int64)
+PBM = PoissonBinomial(trials=4, beta=0.1)
 TEST, NEW = Purpose.EVALUATION, Purpose.PREDICTION
 
 
@@ -314,6 +324,30 @@ def test_what_it_cannot_live_with_is_refused_with_the_reason():
     ):
         with pytest.raises(ConfigurationError, match=why):
             make()
+
+
+class Frozen(nn.Sequential):
+    """Its norm keeps to the statistics that it came with, also where the rest is trained."""
+
+    def train(self, mode=True):
+        return super().train(False)
+
+
+@pytest.mark.parametrize(
+    "uplink", [NOISY, Perturbed(Clipped(1.0), held_out=Gaussian(1.0, 1.0)), Masked(PBM)], ids=str
+)
+def test_a_bottom_that_mixes_rows_is_refused_where_an_account_of_rows_is_kept(uplink):
+    def make(*layers, kind=nn.Sequential, through=uplink):
+        bottom = kind(nn.Linear(WIDTH, WIDTH), *layers)
+        return through.uploader(LAYOUT, Party("bank", FEATURES, bottom))
+
+    for mixing in (nn.BatchNorm1d(WIDTH), nn.BatchNorm1d(WIDTH, track_running_stats=False)):
+        with pytest.raises(ConfigurationError, match=r"'bank' has batch norm.* \(1\).*GroupNorm"):
+            make(mixing)
+    make(nn.LayerNorm(WIDTH), nn.GroupNorm(2, WIDTH))
+    make(nn.BatchNorm1d(WIDTH), kind=Frozen)
+    for bare in (Plain(), Perturbed(Clipped(1.0)), Masked(FixedPoint(16))):
+        make(nn.BatchNorm1d(WIDTH), through=bare)
 
 
 def test_a_plan_and_new_rows_see_the_links_beneath():

@@ -28,7 +28,8 @@ from colonnade.effects import Commit, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.organisations import LabelHolder
+from colonnade.models import check_rows_apart
+from colonnade.organisations import LabelHolder, Loss
 from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending
 from colonnade.uplinks import Moment
 from colonnade.uplinks.account import OWN, Account, told
@@ -60,7 +61,7 @@ class GaussianDerivatives(Defence):
     ------
     ConfigurationError
         If a number is out of range; when a role is cast, if the top model has batch normalisation,
-        by which a label reaches the derivatives of other rows of its batch.
+        or the loss class weights, by which a label reaches other rows' derivatives in its batch.
 
     Examples
     --------
@@ -142,16 +143,22 @@ class GaussianDerivatives(Defence):
 
     def guard(self, layout: Layout, holder: LabelHolder) -> Guard:
         """Make the label holder's half."""
-        if any(isinstance(part, _ACROSS_ROWS) for part in holder.top.modules()):
-            raise ConfigurationError(
-                "the top model has batch normalisation, by which a label changes the derivatives "
-                "of other rows too, more than noise on its own row's hides: take another top "
-                "model, or no defence"
-            )
+        check_rows_apart("the top model", holder.top, "a label reaches the derivatives")
+        _check_mean(holder.objective())
         return _Guard(self, layout, holder)
 
 
-_ACROSS_ROWS = nn.modules.batchnorm._BatchNorm
+def _check_mean(loss: Loss) -> None:
+    """Refuse the losses of torch that divide by what the labels of the batch say."""
+    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or loss.reduction != "mean":
+        return
+    if loss.weight is not None or loss.ignore_index >= 0:
+        raise ConfigurationError(
+            "class weights (or ignored classes) are made up for over the batch, by which a label "
+            "reaches the derivatives of other rows, more than noise on its own hides: leave "
+            "class_weights out, or give a loss that is a mean over rows, such as lambda p, y: "
+            'cross_entropy(p, y, weights, reduction="none").mean()'
+        )
 
 
 class _Guard(Guard):

@@ -22,7 +22,7 @@ from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery, Link, Rows
-from colonnade.models import Fusion
+from colonnade.models import Fusion, check_rows_apart
 from colonnade.organisations import Party
 from colonnade.privacy import (
     UNLIMITED,
@@ -192,7 +192,11 @@ class Perturbed(Uplink):
         return replace(self, noise=noise, through=self.through.of_new_rows(), held_out=None)
 
     def uploader(self, layout: Layout, party: Party) -> _Uploader:
-        """Make the half of ``party``."""
+        """Make the half of ``party``, whose bottom keeps rows apart where there is noise."""
+        if self._is_private:
+            check_rows_apart(
+                f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
+            )
         return _Uploader(self, layout, party)
 
     def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> _Collector:
