@@ -140,7 +140,8 @@ PLANTED = {
         ("colonnade.privacy.planted", "from colonnade.kernels.philox import uniform_words"),
         ("colonnade.privacy.planted", "import torch\ndef f(g):\n    torch.randn(3, generator=g)"),
         (ROLE, "from colonnade.secure import Keystream\nKeystream(bytes(16))"),
-        (ROLE, "from colonnade.secure import Secrets\nSecrets.seeded(7, 'bank')"),
+        (ROLE, "from colonnade.secure import Secrets\nSecrets.insecure(7)"),
+        (ROLE, "from colonnade.secure import Source\nSource('bank', 0, False, b'', b'')"),
         (ROLE, "from colonnade.secure.secrets import Secrets as S\nS(bytes(32))"),
     ],
     laws.touches_files: [
