@@ -186,7 +186,7 @@ def test_no_exact_value_leaves():
         exact, acts = played(half.upload(Learner(nn.Identity()), EVERYBODY, moment))
         told = values(sent(acts))
         bodies.append(told)
-        for kept in (exact, FEATURES, clipped(FEATURES, 2.0).float()):
+        for kept in (exact.detach(), FEATURES, clipped(FEATURES, 2.0).float()):
             assert float((told - kept).norm(dim=1).min()) > 0.2 * GAUSSIAN.deviation
     for place, one in enumerate(bodies):
         for other in bodies[:place]:
