@@ -17,7 +17,7 @@ from colonnade.disclosures import Disclosure
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
-from colonnade.uplinks import Moment
+from colonnade.uplinks import Moment, Timetable
 
 __all__ = ["Bare", "Defence", "Guard"]
 
@@ -28,7 +28,7 @@ class Guard(Protocol):
     One that inherits from this class lets derivatives go as they are, and accounts for nothing.
     """
 
-    async def prepare(self) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Do what must be done before derivatives leave; called at every start."""
         return
 

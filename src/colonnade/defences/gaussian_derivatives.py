@@ -29,8 +29,8 @@ from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
-from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending
-from colonnade.uplinks import Moment
+from colonnade.privacy import UNLIMITED, Budget, Gaussian, RowUses, Spending
+from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
 __all__ = ["GaussianDerivatives"]
@@ -117,7 +117,7 @@ class GaussianDerivatives(Defence):
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy."""
-        return told([self._spent(uses)], self.limit, OWN)
+        return told(RowUses.of([self._spent(uses)]), self.limit, OWN)
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})
@@ -169,11 +169,11 @@ class _Guard(Guard):
             kind="labels_spent",
         )
 
-    async def prepare(self) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
         self._secrets.begin(notes.incarnation)
-        self._account.begin(notes.records)
+        self._account.begin(notes.records, timetable)
 
     async def enter(self, rows: Rows, moment: Moment) -> None:
         await Commit(self._account.enter(rows, moment))

@@ -30,7 +30,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.privacy.events import Adjacency, Event, checked_orders
 from colonnade.privacy.gaussian_noise import gaussian_epsilon
 
-__all__ = ["ORDERS", "Epsilon", "Spending", "check_delta"]
+__all__ = ["ORDERS", "Epsilon", "Spending", "check_delta", "is_bounded"]
 
 ORDERS = tuple((1 + np.geomspace(0.011, 511, 64)).tolist())
 """Orders whose Renyi divergences are converted; near 1 for much that is spent, 512 for little."""
@@ -214,6 +214,16 @@ class Spending:
         assert whole is not None
         epsilon = float(whole.get_epsilon_for_delta(delta - rounding))
         return epsilon if isfinite(epsilon) else None
+
+
+def is_bounded(event: Event, delta: float) -> bool:
+    """Return whether anything bounds what one use discloses, by whichever of the bounds.
+
+    >>> from colonnade.privacy import GaussianNoise, Unprotected
+    >>> is_bounded(GaussianNoise(2.0), 1e-5), is_bounded(Unprotected(), 1e-5)
+    (True, False)
+    """
+    return isfinite(Spending({event: 1}).epsilon(delta).value)
 
 
 def check_delta(delta: float) -> None:

@@ -8,8 +8,7 @@ more of a row than they do.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,8 +30,10 @@ from colonnade.privacy import (
     Game,
     GaussianGame,
     Perturbation,
+    RowUses,
     Spending,
     clipped,
+    is_bounded,
 )
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
@@ -43,6 +44,7 @@ from colonnade.uplinks.contract import (
     Embedder,
     Moment,
     Relayable,
+    Timetable,
     Uplink,
     Uploader,
 )
@@ -127,14 +129,14 @@ class Perturbed(Uplink):
         """Return what so many uses of a row will cost."""
         parties = len(layout.parties)
         rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
-        return told(rows, self.limit, EACH_PARTY)
+        return told(RowUses.of(rows), self.limit, EACH_PARTY)
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return a game of one party's row, for each mechanism that adds noise."""
         tried = {
             noise: None
             for noise in map(self.of, (Purpose.TRAINING, Purpose.EVALUATION))
-            if _is_private(noise)
+            if self._is_private(noise)
         }
         return tuple(GaussianGame(noise) for noise in tried)
 
@@ -155,7 +157,7 @@ class Perturbed(Uplink):
         said = [self._through_noise(each) for each in self.through.disclosures(layout)]
         held_out = self.of(Purpose.EVALUATION)
         if held_out != self.noise:
-            bare = not _is_private(held_out)
+            bare = not self._is_private(held_out)
             said.append(
                 Disclosure(
                     HELD_OUT,
@@ -171,7 +173,7 @@ class Perturbed(Uplink):
         if seen.what != "embeddings":
             return seen
         statement = f"{self.noise}, drawn by each party; {seen.statement}"
-        if not _is_private(self.noise):
+        if not self._is_private(self.noise):
             return replace(seen, statement=statement)
         mechanism = f"each party's embeddings {self.noise}"
         return Disclosure(seen.what, statement, mechanism=mechanism)
@@ -208,13 +210,12 @@ class Perturbed(Uplink):
             return self.noise
         return self.held_out
 
+    def _is_private(self, noise: Perturbation) -> bool:
+        return is_bounded(noise.event(), self.limit.delta)
+
     def event(self, purpose: Purpose, parties: int = 1) -> Event:
         """Return what one use of a row is for who sees so many parties' embeddings of it."""
         return self.of(purpose).event(parties)
-
-
-def _is_private(noise: Perturbation) -> bool:
-    return math.isfinite(float(noise.event().renyi([2.0])[0]))
 
 
 class _Clipping:
@@ -274,12 +275,12 @@ class _Uploader:
             views=OWN,
         )
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
         self._secrets.begin(notes.incarnation)
-        self._account.begin(notes.records)
-        await self._beneath.prepare(row_sets)
+        self._account.begin(notes.records, timetable)
+        await self._beneath.prepare(timetable)
 
     async def upload(
         self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
@@ -328,10 +329,10 @@ class _Collector:
             views=EACH_PARTY,
         )
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now."""
-        self._account.begin((await Recall()).records)
-        await self._beneath.prepare(row_sets)
+        self._account.begin((await Recall()).records, timetable)
+        await self._beneath.prepare(timetable)
 
     def expect(self, moment: Moment) -> Expect:
         return self._beneath.expect(moment)
