@@ -6,16 +6,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import colonnade as cn
 from colonnade.checkpoints import decode_state, encode_state
+from colonnade.defences import GaussianDerivatives
 from colonnade.effects import Purpose
-from colonnade.errors import BudgetExhausted
+from colonnade.errors import BudgetExhausted, ConfigurationError
 from colonnade.evaluation import HeldOut
-from colonnade.privacy import UNLIMITED, BinomialSum, Budget, GaussianNoise, Spending
+from colonnade.layout import Layout
+from colonnade.models import Sum
+from colonnade.organisations import Party
+from colonnade.privacy import (
+    UNLIMITED,
+    BinomialSum,
+    Budget,
+    Gaussian,
+    GaussianNoise,
+    PoissonBinomial,
+    Spending,
+)
 from colonnade.testing.methods import small_federation
-from colonnade.uplinks import Moment
-from colonnade.uplinks.account import Account
+from colonnade.uplinks import Masked, Moment, Perturbed
+from colonnade.uplinks.account import Account, most_told
 
 EVALUATION = Purpose.EVALUATION
 BATCHES = [np.array([0, 1]), np.array([2, 3]), np.array([0, 2]), np.array([0, 3])]
@@ -105,7 +119,7 @@ def test_a_budget_that_a_crash_used_up_affords_nothing_more():
     lost = entered(account(budget), Moment(0), Moment(2), Moment(3))
     resumed = account(budget)
     resumed.begin(lost, Plan)
-    with pytest.raises(BudgetExhausted, match="raise the budget to go on"):
+    with pytest.raises(BudgetExhausted, match="with a larger budget"):
         entered(resumed, Moment(0))
     assert resumed.report() == {"epsilon": of({3: 3})}
     entered(resumed, Moment(1))  # rows 2 and 3 had less
@@ -156,6 +170,94 @@ def test_an_event_of_one_s_own_is_made_anew_from_a_checkpoint():
     assert again.spent() == first.spent()
     entered(again, Moment(2))
     assert again._uses.spending(0) == Spending({made(Purpose.TRAINING, 3): 2})
+
+
+def test_what_is_told_is_one_account_the_largest():
+    """A party had sent ahead when a crash undid it; its label holder had not come to it."""
+    uplink = Perturbed(Gaussian(1.0, 4.0))
+    layout = Layout(("a", "b"), "holder", {"a": 2, "b": 2}, rows=6, seed=0)
+    holder = uplink.collector(layout, Sum(), cn.Wait())
+    first, second = (
+        uplink.uploader(layout, Party(name, torch.zeros(6, 2), nn.Identity())) for name in "ab"
+    )
+    for half, times in ((holder, 2), (first, 3), (second, 2)):
+        entered(half._account, *[Moment(0)] * times)
+    told = most_told([half.spent() for half in (holder, first, second)])
+    assert told == first.spent()
+    assert told["uses_of_a_row"] == 3
+    noise = GaussianNoise(4.0, terms=2)
+    assert told["epsilon"] == Spending({noise: 3}).epsilon(1e-5).value
+    whole = Spending({noise: 3}).under("sample").epsilon(1e-5)
+    assert told["epsilon_of_a_whole_sample"] == whole.value
+    assert told["renyi"] == Spending({noise: 3}).renyi([told["order"]])[0]
+    assert holder.spent()["epsilon"] < told["epsilon"]
+
+
+def test_what_tells_runs_apart_has_no_budget():
+    budget = Budget(3.0, 1e-5)
+
+    def method(budget):
+        noise, beneath = Gaussian(1.0, 4.0), cn.Plain()
+        defence = GaussianDerivatives(1.0, 2.0, budget)
+        uplink = Perturbed(noise, beneath, budget=budget)
+        return cn.Method("x", Sum(), uplink, cn.Split(defence=defence))
+
+    assert repr(method(budget).unlimited()) == repr(method(None)) != repr(method(budget))
+    assert Masked(PoissonBinomial(4, 0.1), budget=budget).unlimited().budget is None
+    assert cn.methods.svfl().unlimited() == cn.methods.svfl()
+
+
+def test_no_bound_is_the_largest_of_what_is_told():
+    mixed = [
+        {"epsilon": 3.0, "epsilon_towards_a_party": None},
+        {"epsilon": None, "epsilon_with_noise": 2.0, "epsilon_towards_a_party": 4.0},
+        {},
+        {"epsilon": None, "epsilon_with_noise": None, "epsilon_towards_a_party": 4.0},
+    ]
+    expected = {"epsilon": None, "epsilon_with_noise": 2.0, "epsilon_towards_a_party": None}
+    assert most_told(mixed) == most_told(mixed[::-1]) == expected
+    assert most_told([{}, {}]) == {}
+
+
+@pytest.mark.parametrize("what", ["train_rows", "validation_rows", "test_rows"])
+def test_a_row_that_is_named_twice_is_refused(what):
+    """An epoch would use it twice, and what plans and budgets say is of one use an epoch."""
+    made = small_federation(cn.methods.svfl())
+    rows = {what: [*made.train_rows[:3], made.train_rows[1]]}
+    with pytest.raises(ConfigurationError, match=rf"{what} has row {made.train_rows[1]} more than"):
+        cn.Federation(made.parties, made.label_holder, **rows)
+
+
+@dataclass(frozen=True)
+class Sharp(GaussianNoise):
+    """As Gaussian noise, but nobody knows its Renyi divergences."""
+
+    def renyi(self, orders):
+        return np.full(len(np.atleast_1d(orders)), np.inf)
+
+
+@dataclass(frozen=True)
+class Sharpened(Gaussian):
+    def event(self, terms=1):
+        return Sharp(self.multiplier, terms)
+
+
+@dataclass(frozen=True)
+class SharpCoins(PoissonBinomial):
+    def event(self, terms, components):
+        return Sharp(4.0, terms)
+
+
+@pytest.mark.parametrize(
+    "uplink", [Perturbed(Sharpened(1.0, 4.0)), Masked(SharpCoins(4, 0.1))], ids=["noise", "sum"]
+)
+def test_a_mechanism_is_private_by_whichever_bound(uplink):
+    layout = Layout(("a", "b"), "holder", {"a": 2, "b": 2}, rows=6, seed=0)
+    spent = uplink.spending(layout, {Purpose.TRAINING: 2})
+    assert spent["epsilon"] == Spending({GaussianNoise(4.0): 2}).epsilon(1e-5).losses
+    said = uplink.disclosures(layout)
+    assert not any("without noise" in f"{each.statement} {each.sees}" for each in said)
+    assert len(uplink.games(layout)) == 1
 
 
 @pytest.mark.parametrize("validation", [True, False])

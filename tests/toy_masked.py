@@ -138,6 +138,9 @@ class MaskedUploader:
         generator = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
         return generator.integers(2**64, size=shape, dtype=np.uint64)
 
+    def spent(self):
+        return {}
+
     def delivered(self):
         return torch.from_numpy(self.sent.view(np.int64) / SCALE).float()
 

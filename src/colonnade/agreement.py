@@ -160,6 +160,10 @@ class Exchange(Protocol):
         """Return the exchange with each of its links changed."""
         return self
 
+    def unlimited(self) -> Exchange:
+        """Return the exchange without a budget: what a run must share with one that goes on."""
+        return self
+
     @abstractmethod
     def party(self, agreement: Agreement, seat: PartySeat) -> PartyRole:
         """Return the role of the party in ``seat``."""

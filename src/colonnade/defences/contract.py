@@ -77,6 +77,10 @@ class Defence(Protocol):
         """Return what so many uses of a row will cost of its label's privacy."""
         ...
 
+    def unlimited(self) -> Defence:
+        """Return the defence without a budget."""
+        return self
+
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what is told of labels then, and what is not covered."""
         ...

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -118,6 +118,10 @@ class GaussianDerivatives(Defence):
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy."""
         return told(RowUses.of([self._spent(uses)]), self.limit, OWN)
+
+    def unlimited(self) -> GaussianDerivatives:
+        """Return it without a budget."""
+        return replace(self, budget=None)
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})

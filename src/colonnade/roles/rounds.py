@@ -73,6 +73,10 @@ class TrainingParty(ABC):
         """Whether the last round is over, or training was stopped."""
         return self._stopped or self.round >= self._batches.rounds
 
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy until now, as far as this party knows."""
+        return self._uplink.spent()
+
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until the label holder stops it."""
         await self._prepare()

@@ -12,7 +12,7 @@ from colonnade.links import Rows
 from colonnade.privacy import Budget, Epsilon, Event, RowUses, Spending, View
 from colonnade.uplinks.contract import Moment, Timetable
 
-__all__ = ["EACH_PARTY", "OWN", "SUMS", "Account", "Views", "told"]
+__all__ = ["EACH_PARTY", "OWN", "SUMS", "Account", "Views", "most_told", "told"]
 
 UPLOADED = "uploaded"
 
@@ -116,8 +116,8 @@ class Account:
             raise BudgetExhausted(
                 f"with round {moment.round} ({moment.purpose.label}) a row would be at epsilon "
                 f"{spent:.4g}, and the budget is {self._budget.epsilon:g} at delta "
-                f"{self._budget.delta:g}; what was repeated after a crash counts twice: raise the "
-                "budget to go on from the last checkpoint"
+                f"{self._budget.delta:g}; what was repeated after a crash counts twice: go on from "
+                "the last checkpoint (resume) with a larger budget"
             )
         self._add(rows, moment, terms)
         self._read += 1
@@ -204,6 +204,33 @@ def told(uses: RowUses, budget: Budget, views: Views = SUMS) -> dict[str, Any]:
         "budget": _number(budget.epsilon),
         "uses_of_a_row": sum(count for _, count in most),
     }
+
+
+def most_told(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what was spent at most, as several organisations tell it; empty if nobody does.
+
+    What left a party before a crash, and its label holder never came to, only the party knows. So
+    it is the account of whom the largest epsilon is told by, as a whole; further epsilons are the
+    largest that anybody tells.
+
+    >>> most_told([{"epsilon": 2.0, "uses_of_a_row": 1}, {"epsilon": 3.0, "uses_of_a_row": 2}])
+    {'epsilon': 3.0, 'uses_of_a_row': 2}
+    """
+    kept = [account for account in accounts if account]
+    if not kept:
+        return {}
+
+    def value(account: Mapping[str, Any], name: str) -> float:
+        nothing = 0.0 if name == "epsilon_with_noise" else math.inf  # no such rows; no bound
+        epsilon: float | None = account[name]
+        return nothing if epsilon is None else epsilon
+
+    largest = max(kept, key=lambda account: value(account, "epsilon"))
+    most = dict(largest)
+    for name in (name for name in most if name.startswith("epsilon_")):
+        also = [account for account in kept if name in account]
+        most[name] = max(also, key=lambda account: value(account, name))[name]
+    return most
 
 
 def _number(value: float) -> float | None:

@@ -180,6 +180,10 @@ class Uploader(Protocol):
         """Return what goes into this party's history beside each evaluation, if anything."""
         ...
 
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy as far as this party knows, as ``Collector.spent``."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Return what this half remembers between messages."""
         ...
@@ -285,6 +289,10 @@ class Uplink(Protocol):
 
     def with_links(self, change: Callable[[Link], Link]) -> Self:
         """Return the uplink with each of its links changed."""
+        return self
+
+    def unlimited(self) -> Uplink:
+        """Return the uplink without a budget: what a run must share with one that goes on."""
         return self
 
     def of_new_rows(self) -> Uplink:

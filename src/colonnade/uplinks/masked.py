@@ -9,7 +9,7 @@ Secure sums are those of ``secure.double_masking``, so a party that is lost spoi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.disclosures import (
@@ -227,6 +227,10 @@ class Masked(Uplink):
             )
         learned.append(NOT_COVERED)
         return tuple(learned)
+
+    def unlimited(self) -> Masked:
+        """Return it without a budget."""
+        return replace(self, budget=None)
 
     def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
         """Make the half of ``party``."""

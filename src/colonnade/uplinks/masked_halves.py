@@ -161,6 +161,10 @@ class MaskedUploader:
         """Return epsilon."""
         return self._account.report()
 
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy."""
+        return self._account.spent()
+
     def state_dict(self) -> dict[str, Any]:
         """Return what was released; keys are new at every start."""
         return {"account": self._account.state_dict()}

@@ -37,7 +37,7 @@ from colonnade.privacy import (
 )
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import EACH_PARTY, OWN, Account, told
+from colonnade.uplinks.account import EACH_PARTY, Account, told
 from colonnade.uplinks.contract import (
     Collected,
     Collector,
@@ -186,6 +186,10 @@ class Perturbed(Uplink):
         """Return it with the links of the uplink beneath changed."""
         return replace(self, through=self.through.with_links(change))
 
+    def unlimited(self) -> Perturbed:
+        """Return it without a budget, nor one beneath."""
+        return replace(self, through=self.through.unlimited(), budget=None)
+
     def of_new_rows(self) -> Perturbed:
         """Return the uplink with what is done to held-out rows alone."""
         noise = self.of(Purpose.PREDICTION)
@@ -261,18 +265,22 @@ class _Noisy:
 
 
 class _Uploader:
-    """The party's half: what the half beneath is given has noise already."""
+    """The party's half: what the half beneath is given has noise already.
+
+    What it says of a whole sample is as if the others had sent as often.
+    """
 
     def __init__(self, made_for: Perturbed, layout: Layout, party: Party) -> None:
         self._of = made_for.of
         self._beneath: Uploader = made_for.through.uploader(layout, party)
         self._secrets = party.secrets or layout.secrets_of(party.name)
+        parties = len(layout.parties)
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: made_for.event(purpose),
+            lambda purpose, terms: made_for.event(purpose, parties),
             made_for.limit,
             layout.simulated,
-            views=OWN,
+            views=EACH_PARTY,
         )
 
     async def prepare(self, timetable: Timetable) -> None:
@@ -303,6 +311,9 @@ class _Uploader:
     def report(self) -> Mapping[str, float]:
         return {**self._beneath.report(), **self._account.report()}
 
+    def spent(self) -> Mapping[str, Any]:
+        return {**self._beneath.spent(), **self._account.spent()}
+
     def state_dict(self) -> dict[str, Any]:
         return {"account": self._account.state_dict(), "beneath": self._beneath.state_dict()}
 
@@ -315,7 +326,7 @@ class _Collector:
     """The label holder's half: the half beneath, and an account of what it was shown.
 
     Each party keeps one of its own, which is exact. This one enters what it begins to wait for, so
-    it lacks what a party had sent ahead when a crash undid that.
+    it lacks what a party had sent ahead when a crash undid that; see ``most_told``.
     """
 
     def __init__(self, made_for: Perturbed, layout: Layout, beneath: Collector) -> None:

@@ -203,6 +203,9 @@ class _Uploader:
     def report(self) -> Mapping[str, float]:
         return {}
 
+    def spent(self) -> Mapping[str, Any]:
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         return {"link": self._link.state_dict()}
 
