@@ -22,11 +22,14 @@ from colonnade.privacy import (
     UNLIMITED,
     BinomialSum,
     Budget,
+    Clipped,
+    FixedPoint,
     Gaussian,
     GaussianNoise,
     PoissonBinomial,
     Spending,
 )
+from colonnade.reports import human_epsilon
 from colonnade.testing.methods import small_federation
 from colonnade.uplinks import Masked, Moment, Perturbed
 from colonnade.uplinks.account import Account, most_told
@@ -277,3 +280,30 @@ def test_an_agreement_knows_the_rows_of_every_moment(validation):
     held_out = [*federation.validation_rows, *federation.test_rows]
     assert [row for _, moment in moments for row in agreed.rows_at(moment)] == held_out
     assert all(np.array_equal(agreed.rows_at(moment), rows) for rows, moment in moments)
+
+
+@pytest.mark.parametrize("bound", [1e-320, 1e-40, 1e308, 10**400, np.inf, np.nan, "1", None, True])
+def test_bounds_that_no_embedding_can_keep_are_refused(bound):
+    makers = (
+        lambda: Gaussian(bound, 1.0),
+        lambda: PoissonBinomial(4, 0.1, bound),
+        lambda: FixedPoint(16, bound),
+        lambda: Clipped(bound),
+    )
+    for make in makers:
+        with pytest.raises(ConfigurationError, match="bound must be a positive, finite number"):
+            make()
+
+
+def test_noise_and_units_beyond_float32_are_refused():
+    with pytest.raises(ConfigurationError, match="deviation of the noise"):
+        Gaussian(1e-37, 1e-3)
+    with pytest.raises(ConfigurationError, match="deviation of the noise"):
+        Gaussian(1e38, 2.0)
+    with pytest.raises(ConfigurationError, match="what a coin counts for"):
+        PoissonBinomial(4, 1e-300)
+
+
+def test_an_upper_bound_is_rounded_up():
+    told = [human_epsilon(value) for value in (14.349, 14.3, 100.49, 99.91, 0.012341, 3.0, 0.0)]
+    assert told == ["14.4", "14.3", "101", "100", "0.0124", "3", "0"]

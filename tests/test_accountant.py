@@ -24,6 +24,7 @@ from colonnade.privacy import (
     Spending,
     Unprotected,
     asymptotic_renyi,
+    binomial_sum,
     gaussian_multiplier,
 )
 from colonnade.privacy.accountant import ORDERS
@@ -213,8 +214,6 @@ def test_what_cannot_be_is_refused():
     for changed in ({"trials": 0}, {"terms": -1}, {"components": 1.5}, {"trials": True}):
         with pytest.raises(ConfigurationError, match="whole number"):
             BinomialSum(**{"trials": 4, "beta": 0.1, "terms": 4} | changed)
-    with pytest.raises(ConfigurationError, match="at most 163 trials"):
-        BinomialSum(164, 0.1, 100)
     with pytest.raises(ConfigurationError, match="'party' or 'sample'"):
         BinomialSum(4, 0.1, 4, adjacency="row")
     with pytest.raises(ConfigurationError, match="above 1"):
@@ -222,6 +221,29 @@ def test_what_cannot_be_is_refused():
     for multiplier in (-1.0, nan):
         with pytest.raises(ConfigurationError, match="multiplier"):
             GaussianNoise(multiplier)
+
+
+@pytest.mark.parametrize(("trials", "terms"), [(32, 4), (33, 4), (5, 70), (1, 70)])
+@pytest.mark.parametrize("adjacency", ["party", "sample"])
+@pytest.mark.parametrize("beta", [0.02, 0.25])
+def test_many_coins_are_bounded_in_groups(trials, terms, adjacency, beta, monkeypatch):
+    """By a little more than what enumeration finds, and never by less."""
+    event, orders = BinomialSum(trials, beta, terms, 3, adjacency), np.array([1.1, 2.0, 30.0, inf])
+    exact, at_all = event.renyi(orders), event.losses(2, 0.01).get_epsilon_for_delta(1e-5)
+    monkeypatch.setattr(binomial_sum, "_MOST_COINS", 64)
+    assert len(event._groups) in (1, 2)
+    assert event.draws > 3 or trials == 1
+    bound = event.renyi(orders)
+    assert np.all(bound >= exact * (1 - 1e-12))
+    assert np.all(bound <= exact * (1.02 if trials > 5 else 1.6))
+    losses = event.losses(2, 0.01).get_epsilon_for_delta(1e-5)
+    assert at_all - 1e-9 <= losses <= at_all * (1.03 if trials > 5 else 1.6)
+
+
+def test_as_many_coins_as_a_mechanism_throws_are_accounted_for():
+    one, all_of_them = BinomialSum(4, 0.25, 4).renyi([2.0]), BinomialSum(4096, 0.25, 4).renyi([2.0])
+    assert all_of_them == pytest.approx(1024 * one, rel=0.1)
+    assert Spending({BinomialSum(4096, 0.25, 4): 10}).epsilon(1e-5).value < 7920
 
 
 def test_who_colludes_takes_values_off():
@@ -479,13 +501,13 @@ def test_what_many_rows_spent_takes_few_distributions(monkeypatch):
     tried = []
     losses = Spending._by_losses
     monkeypatch.setattr(Spending, "_by_losses", lambda *a: tried.append(1) or losses(*a))
-    uses, random = RowUses(2000), np.random.default_rng(0)
+    uses, random = RowUses(400), np.random.default_rng(0)
     for _ in range(8):
         for terms in range(4, 9):
-            uses.add(BinomialSum(2, 0.03, terms), random.permutation(2000)[:1500])
+            uses.add(BinomialSum(2, 0.03, terms), random.permutation(400)[:300])
     found = uses.epsilon(1e-6).value
     assert 1 <= len(tried) <= 5
-    by_renyi = max(uses.spending(row).epsilon_by_renyi(1e-6).renyi for row in range(2000))
+    by_renyi = max(uses.spending(row).epsilon_by_renyi(1e-6).renyi for row in range(400))
     assert found == pytest.approx(by_renyi, rel=0.1)
     assert found <= by_renyi
 
@@ -552,6 +574,29 @@ def test_budgets_at_their_edges():
     for epsilon, delta in [(-1.0, 1e-5), (nan, 1e-5), (1.0, 1.0), (1.0, nan)]:
         with pytest.raises(ConfigurationError, match="give a number"):
             Budget(epsilon, delta)
+
+
+@pytest.mark.parametrize("wrong", ["5", None, True, [1]])
+def test_what_is_no_number_is_refused_in_a_sentence(wrong):
+    for make in (
+        lambda: Budget(wrong, 1e-5),
+        lambda: Budget(1.0, wrong),
+        lambda: Spending().epsilon(wrong),
+        lambda: GaussianNoise(wrong),
+        lambda: gaussian_multiplier(wrong, 1e-5),
+        lambda: gaussian_multiplier(1.0, wrong),
+        lambda: BinomialSum(4, wrong, 4),
+    ):
+        with pytest.raises(ConfigurationError, match="give a"):
+            make()
+
+
+def test_uses_beyond_counting_are_refused():
+    with pytest.raises(ConfigurationError, match=r"at least 0 and below 2\^64"):
+        Spending({EVENTS[0]: 10**400})
+    with pytest.raises(ConfigurationError, match=r"below 2\^64"):
+        gaussian_multiplier(1.0, 1e-5, uses=10**400)
+    assert Spending({GaussianNoise(1e6): 2**60}).epsilon(1e-5).value > 0
 
 
 def test_the_papers_figure():
