@@ -36,8 +36,8 @@ def check_normal(name: str, value: float) -> None:
     low, high = (float(end) for end in (_FLOAT32.tiny, _FLOAT32.max))
     if not (is_number(value) and low <= value <= high):
         raise ConfigurationError(
-            f"{name} must be a positive, finite number, from {low:.3g} to {high:.3g} as embeddings "
-            f"are float32, not {value!r:.40}"
+            f"{name} must be a positive, finite number, not {value!r:.40}: embeddings are float32, "
+            f"so give one from {low:.3g} to {high:.3g}"
         )
 
 
