@@ -208,6 +208,10 @@ def test_what_a_crash_repeated_counts_towards_the_budget(tmp_path: Path) -> None
     without_newest_checkpoint(tmp_path / "run")
     with pytest.raises(BudgetExhausted, match="what was repeated after a crash counts twice"):
         bounded(limited).train(limited, TRAINING, out=tmp_path / "run", resume=True)
+    larger = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(2 * epsilon, 1e-5)))
+    run = bounded(larger).train(larger, TRAINING, out=tmp_path / "run", resume=True)
+    assert (run.summary["rounds"], run.summary["completed"]) == (12, True)
+    assert epsilon < run.summary["privacy_loss"]["epsilon"] <= 2 * epsilon
 
 
 def test_what_is_spent_is_committed_before_it_leaves(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from colonnade.models import Fusion, Learner
 from colonnade.organisations import LabelHolder, Loss, Party
 from colonnade.stragglers import Stragglers
 from colonnade.training import Training
-from colonnade.uplinks import Uplink
+from colonnade.uplinks import Moment, Uplink
 
 __all__ = [
     "Agreement",
@@ -158,6 +158,10 @@ class Exchange(Protocol):
 
     def with_links(self, change: Callable[[Link], Link]) -> Self:
         """Return the exchange with each of its links changed."""
+        return self
+
+    def unlimited(self) -> Exchange:
+        """Return the exchange without a budget: what a run must share with one that goes on."""
         return self
 
     @abstractmethod
@@ -321,6 +325,14 @@ class Agreement:
     def row_sets(self) -> tuple[Rows, ...]:
         """The rows to train, to validate and to test on."""
         return self.train_rows, self.validation_rows, self.test_rows
+
+    def rows_at(self, moment: Moment) -> Rows:
+        """Return the rows whose embeddings travel at a moment of training."""
+        if moment.purpose is Purpose.TRAINING:
+            return self.batches.rows(moment.round)
+        watched, final = self._held_out()
+        held_out = final if final and moment.part >= final.first_part else watched
+        return held_out.rows_at(moment)
 
     def flows(self) -> tuple[Flow, ...]:
         """Return every message that will travel."""

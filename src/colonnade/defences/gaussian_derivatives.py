@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -30,8 +30,8 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
-from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending
-from colonnade.uplinks import Moment
+from colonnade.privacy import UNLIMITED, Budget, Gaussian, RowUses, Spending
+from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
 __all__ = ["GaussianDerivatives"]
@@ -118,7 +118,11 @@ class GaussianDerivatives(Defence):
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy."""
-        return told([self._spent(uses)], self.limit, OWN)
+        return told(RowUses.of([self._spent(uses)]), self.limit, OWN)
+
+    def unlimited(self) -> GaussianDerivatives:
+        """Return it without a budget."""
+        return replace(self, budget=None)
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})
@@ -178,11 +182,11 @@ class _Guard(Guard):
             kind="labels_spent",
         )
 
-    async def prepare(self) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
         self._source = self._secrets.begin(self._name, notes.incarnation)
-        self._account.begin(notes.records)
+        self._account.begin(notes.records, timetable)
 
     async def enter(self, rows: Rows, moment: Moment) -> None:
         await Commit(self._account.enter(rows, moment))

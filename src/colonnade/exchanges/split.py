@@ -75,6 +75,12 @@ class Split(Exchange):
         """As the defence answers."""
         return {} if self.defence is None else self.defence.spending(layout, uses)
 
+    def unlimited(self) -> Split:
+        """Return it with a defence without a budget, where it has one."""
+        if self.defence is None:
+            return self
+        return replace(self, defence=self.defence.unlimited())
+
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return a derivative for each party, or the word that there is none."""
         layout, rows = agreement.layout, agreement.batches.batch_size

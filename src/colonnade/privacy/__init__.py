@@ -1,6 +1,6 @@
 """Mechanisms that make what is released private, and the exact account of what that costs."""
 
-from colonnade.privacy.accountant import Epsilon, Spending
+from colonnade.privacy.accountant import Epsilon, Spending, is_bounded
 from colonnade.privacy.asymptotic import asymptotic_renyi
 from colonnade.privacy.audit import (
     NEAR,
@@ -20,7 +20,7 @@ from colonnade.privacy.gaussian import Gaussian
 from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
 from colonnade.privacy.perturbation import Perturbation
 from colonnade.privacy.poisson_binomial import PoissonBinomial
-from colonnade.privacy.row_uses import RowUses
+from colonnade.privacy.row_uses import RowUses, View
 from colonnade.privacy.summand import Summand, warm_up
 
 __all__ = [
@@ -45,10 +45,12 @@ __all__ = [
     "SumGame",
     "Summand",
     "Unprotected",
+    "View",
     "asymptotic_renyi",
     "clipped",
     "epsilon_at_least",
     "gaussian_multiplier",
+    "is_bounded",
     "play",
     "warm_up",
 ]

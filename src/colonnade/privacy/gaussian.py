@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from colonnade.privacy.bounds import check_bound, check_range
+from colonnade.privacy.bounds import check_bound, check_normal, check_range
 from colonnade.privacy.clipping import clipped
 from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
 from colonnade.privacy.normal import rounded_normal
@@ -76,6 +76,7 @@ class Gaussian:
     def __post_init__(self) -> None:
         check_bound(self.bound)
         check_range("multiplier", self.multiplier, 1e-6, 1e6)
+        check_normal("the deviation of the noise, 2 * bound * multiplier,", self.deviation)
 
     @classmethod
     def calibrated(cls, bound: float, epsilon: float, delta: float, uses: int = 1) -> Self:

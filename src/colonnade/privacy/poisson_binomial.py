@@ -17,7 +17,7 @@ from torch import Tensor
 
 from colonnade.kernels.binomial import binomial, chances
 from colonnade.privacy.binomial_sum import BinomialSum
-from colonnade.privacy.bounds import check_bound, check_range, check_whole, within
+from colonnade.privacy.bounds import check_bound, check_normal, check_range, check_whole, within
 from colonnade.privacy.summand import check_total
 from colonnade.secure.keystream import Keystream
 
@@ -78,6 +78,8 @@ class PoissonBinomial:
         check_whole("trials", self.trials, 1, 65535)
         check_range("beta", self.beta, 0, 0.25)
         check_bound(self.bound)
+        unit = self.bound / (self.beta * self.trials)
+        check_normal("what a coin counts for, bound / (beta * trials),", unit)
 
     @property
     def highest(self) -> int:

@@ -289,7 +289,7 @@ def _epsilon(summary: Mapping[str, Any]) -> list[_Fact]:
         return []
     note = f"towards the label holder, delta {loss['delta']:g}"
     if loss["budget"] is not None:
-        note += f", budget {human_epsilon(loss['budget'])}"
+        note += f", budget {loss['budget']:g}"
     return [_Fact("epsilon", human_epsilon(loss["epsilon"]), note)]
 
 

@@ -8,9 +8,8 @@ Secure sums are those of ``secure.double_masking``, so a party that is lost spoi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.disclosures import (
@@ -26,7 +25,18 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion, check_rows_apart
 from colonnade.organisations import Party
-from colonnade.privacy import UNLIMITED, Budget, Event, Game, Spending, SumGame, Summand, warm_up
+from colonnade.privacy import (
+    UNLIMITED,
+    Budget,
+    Event,
+    Game,
+    RowUses,
+    Spending,
+    SumGame,
+    Summand,
+    is_bounded,
+    warm_up,
+)
 from colonnade.secure import Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
@@ -141,7 +151,7 @@ class Masked(Uplink):
         """Return what so many uses of a row will cost, if all parties are there each time."""
         everybody = len(layout.parties)
         rows = [Spending({self._event(layout, p, everybody): count}) for p, count in uses.items()]
-        return told(rows, self._limit)
+        return told(RowUses.of(rows), self._limit)
 
     def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
         """Return keys and offers, which precede, and the messages of a sum."""
@@ -218,6 +228,10 @@ class Masked(Uplink):
         learned.append(NOT_COVERED)
         return tuple(learned)
 
+    def unlimited(self) -> Masked:
+        """Return it without a budget."""
+        return replace(self, budget=None)
+
     def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
         """Make the half of ``party``, whose bottom keeps rows apart where sums are private."""
         if any(self._is_private(layout, p) for p in (Purpose.TRAINING, Purpose.EVALUATION)):
@@ -269,8 +283,7 @@ class Masked(Uplink):
         return self._through(purpose).event(terms, self._width(layout))
 
     def _is_private(self, layout: Layout, purpose: Purpose) -> bool:
-        once = Spending({self._event(layout, purpose, len(layout.parties)): 1})
-        return math.isfinite(once.epsilon_by_renyi(self._limit.delta).renyi)
+        return is_bounded(self._event(layout, purpose, len(layout.parties)), self._limit.delta)
 
     @property
     def _limit(self) -> Budget:

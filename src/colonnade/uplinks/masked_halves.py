@@ -8,7 +8,7 @@ them. Who did not come in time for a sum is in none, and offers for the next ins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from colonnade.privacy import Budget, Event, Summand
 from colonnade.secure import SumHolder, SumParty, Sums, words_of
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import Account
-from colonnade.uplinks.contract import Collected, Embedder, Moment
+from colonnade.uplinks.contract import Collected, Embedder, Moment, Timetable
 from colonnade.uplinks.summed import Summed
 
 __all__ = [
@@ -95,11 +95,11 @@ class MaskedUploader:
         self._account = terms.account()
         self._sent = torch.zeros(0)
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Agree on keys, and offer for the first sum."""
         notes = await Recall()
         self._source = self._secrets.begin(self._party.name, notes.incarnation)
-        self._account.begin(notes.records)
+        self._account.begin(notes.records, timetable)
         self._sum = SumParty(
             self._terms.sums, self._party.name, self._holder, self._source, notes.incarnation
         )
@@ -161,6 +161,10 @@ class MaskedUploader:
         """Return epsilon."""
         return self._account.report()
 
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy."""
+        return self._account.spent()
+
     def state_dict(self) -> dict[str, Any]:
         """Return what was released; keys are new at every start."""
         return {"account": self._account.state_dict()}
@@ -190,10 +194,10 @@ class MaskedCollector:
         self._parties = terms.layout.parties
         self._account = terms.account()
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Pass on everybody's keys, and the offers for the first sum."""
         notes = await Recall()
-        self._account.begin(notes.records)
+        self._account.begin(notes.records, timetable)
         start = notes.incarnation
         self._sum = SumHolder(self._terms.sums, self._terms.layout.label_holder, start)
         setup = Purpose.SETUP
