@@ -156,6 +156,10 @@ def test_fewer_than_the_threshold_is_an_abort_that_asks_nobody():
     with pytest.raises(TooFewSurvivors, match="only party_0, party_1 uploaded to sum 0") as found:
         sums.upload(values)
     assert "party_2, party_3 did not" in str(found.value)
+    with pytest.raises(
+        TooFewSurvivors, match="^nobody uploaded to sum 0, and the threshold is 3"
+    ):
+        sums.upload({})
     sums = Sum(4, 3)
     sums.start()
     sums.upload(drawn(1, sums.names))

@@ -12,6 +12,9 @@ import torch
 from torch import nn
 
 import colonnade as cn
+from colonnade.channels import Channel, Network
+from colonnade.costs import Modelled
+from colonnade.drivers import Simulate
 from colonnade.errors import BudgetExhausted, ConfigurationError
 from colonnade.journals import Journal
 from colonnade.models import Mean, Sum
@@ -22,7 +25,8 @@ from colonnade.testing.methods import (
     small_federation,
 )
 from colonnade.uplinks import Masked
-from toy_deadline import Deadline, Stale
+from colonnade.wire import Purpose
+from toy_deadline import Deadline, Fastest, Stale
 
 
 def bounded(method: Any, holder_has_features: bool = True) -> cn.Federation:
@@ -78,10 +82,9 @@ SUBJECTS = {
         noise=0.5,
     ),
     "deadline": MethodSubject(
-        cn.Method("pbm", Sum(), NOISY, stragglers=Deadline(0.5)),
+        cn.Method("exact", Sum(), EXACT, stragglers=Deadline(0.5)),
         federation=bounded,
         timed=True,
-        noise=0.5,
         steps=False,
     ),
 }
@@ -122,6 +125,49 @@ def test_an_embedding_beyond_the_bound_is_refused() -> None:
 class Doubled(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return 4 * x
+
+
+# Who is late
+
+SOON = Modelled({"encode": 2.0}, otherwise=0.001)
+
+
+@pytest.mark.parametrize("policy", [Fastest(1), Fastest(2), Deadline(0.3)], ids=str)
+def test_what_suffices_is_told_by_those_who_can_upload(policy: Any) -> None:
+    """Neither a small quorum nor who offers, which takes no encoding, ends a round too early."""
+    method = cn.Method("late", Sum(), replace(NOISY, threshold=2), stragglers=policy)
+    lines = {
+        ("party_1", "holder"): Channel(latency=0.6),
+        ("party_2", "holder"): Channel(latency=0.01),
+    }
+    driver = Simulate(Network(pairs=lines), SOON)
+    training = replace(TRAINING, epochs=1, evaluate_every=100)
+    run = bounded(method).train(method, training, driver, report=False)
+    sent = [(e.sender, e.kind) for e in run.ledger if e.purpose is Purpose.TRAINING]
+    assert ("party_1", "offer") in sent
+    planned = cn.plan(bounded(method), method, training, driver)
+    assert planned.rounds == run.summary["rounds"]
+    assert not planned.exact
+
+
+@pytest.mark.parametrize("watched", [1, 100])
+def test_an_evaluation_is_of_the_whole_model_whoever_was_late(watched: int) -> None:
+    method = cn.Method("late", Sum(), EXACT, stragglers=Deadline(0.1))
+    line = {("party_1", "holder"): Channel(latency=0.4)}
+    training = replace(TRAINING, epochs=1, evaluate_every=watched)
+    federation = bounded(method)
+    run = federation.train(
+        method, training, Simulate(Network(pairs=line), Modelled(otherwise=0.001)), report=False
+    )
+    assert "skipped" in {entry.kind for entry in run.ledger}
+    members = [*federation.parties, federation.label_holder.as_party()]
+    rows = torch.from_numpy(federation.test_rows)
+    scores = run.predict({member.name: member.features[rows] for member in members}).scores
+    true = torch.nn.functional.cross_entropy(scores, federation.label_holder.labels[rows])
+    assert run.summary["test"]["log_loss"] == pytest.approx(float(true), abs=1e-6)
+    evaluated = [e for e in run.ledger if e.purpose is Purpose.EVALUATION and e.kind == "offer"]
+    assert len(evaluated) == 3 * len({e.round for e in evaluated})  # of everybody, and once
+    assert not [e for e in run.ledger if e.discarded and e.purpose is Purpose.EVALUATION]
 
 
 # What is spent, and what a crash repeats

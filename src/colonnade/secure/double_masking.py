@@ -353,9 +353,10 @@ class SumParty(_End):
             return None
         strangers = [party for party in contributors if party not in self._publics]
         if strangers or self._now is None:
+            can = f"only {', '.join(self.members)}" if self.members else "nobody"
             raise RemoteProtocolError(
                 f"{self._holder!r} names {', '.join(strangers or [self._name])} as contributing to "
-                f"sum {self._number}, of which only {', '.join(self.members) or 'nobody'} can be"
+                f"sum {self._number}, to which {can} can"
             )
         if len(contributors) < self._sums.threshold:
             raise RemoteProtocolError(
@@ -537,10 +538,11 @@ class SumHolder(_End):
     def _check_enough(self, there: tuple[str, ...], did: str) -> None:
         if len(there) < self._sums.threshold:
             missing = [party for party in self._sums.parties if party not in there]
+            who = f"only {', '.join(there)}" if there else "nobody"
             raise TooFewSurvivors(
-                f"only {', '.join(there) or 'nobody'} {did} sum {self._number}, and the threshold "
-                f"is {self._sums.threshold} of {len(self._sums.parties)} parties: "
-                f"{', '.join(missing)} did not; nothing was disclosed by it"
+                f"{who} {did} sum {self._number}, and the threshold is {self._sums.threshold} of "
+                f"{len(self._sums.parties)} parties: {', '.join(missing)} did not; nothing was "
+                "disclosed by it: go on from the last checkpoint when more of them are there"
             )
 
 
