@@ -3,7 +3,7 @@
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
 from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
 from colonnade.secure.contexts import context
-from colonnade.secure.double_masking import SumHolder, SumParty, Sums
+from colonnade.secure.double_masking import Heard, SumHolder, SumParty, Sums
 from colonnade.secure.identities import (
     IDENTITY_BYTES,
     SIGNATURE_BYTES,
@@ -25,6 +25,7 @@ __all__ = [
     "SEAL_KEY_BYTES",
     "SIGNATURE_BYTES",
     "AgreementKey",
+    "Heard",
     "Identity",
     "Keystream",
     "Seal",

@@ -33,6 +33,8 @@ from colonnade.uplinks.account import told
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
+    CONFIRMATION,
+    CONFIRMATIONS,
     KEY,
     KEYS,
     OFFER,
@@ -162,6 +164,12 @@ class Masked(Uplink):
                 Flow(*down, REQUEST, purpose, request, 0, 0, 0),
                 Flow(*up, ANSWER, purpose, FixedSize(sums.answer_bytes), 0, 0, 0),
             ]
+            if purpose is Purpose.TRAINING:  # all else waits for everybody
+                one, all_of_them = sums.confirmation_bytes, sums.confirmations_bytes
+                flows += [
+                    Flow(*up, CONFIRMATION, purpose, FixedSize(one), 0, 0, 0),
+                    Flow(*down, CONFIRMATIONS, purpose, FixedSize(all_of_them), 0, 0, 0),
+                ]
         return tuple(flows)
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
@@ -278,7 +286,7 @@ class Masked(Uplink):
 
 @dataclass(frozen=True)
 class Uploads:
-    """The format of masked messages: a word for each component, behind an offer."""
+    """The format of masked messages: a word for each component, behind offer and signature."""
 
     sums: Sums
     mechanism: Summand

@@ -3,8 +3,11 @@
 At a start, and before evaluations and predictions of their own, everybody's keys are passed on
 (``key``, ``keys``), then offers for the first sum (``offer``, ``request``). A sum is three messages
 of each party: its upload, the label holder's request, the answer. The next sum's offers travel with
-them. Who did not come in time for a sum is in none, and offers for the next instead: nobody waits
-for such offers in training, and what is evaluated begins with them where somebody is missing.
+them. Where somebody was lost there are two more before the answer: contributors sign who they were
+told contributed (``confirmation``), and hear what the others signed (``confirmations``).
+
+Who did not come in time for a sum is in none, and offers for the next instead: nobody waits for
+such offers in training, and what is evaluated begins with them where somebody is missing.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from colonnade.uplinks.summed import Summed
 
 __all__ = [
     "ANSWER",
+    "CONFIRMATION",
+    "CONFIRMATIONS",
     "KEY",
     "KEYS",
     "OFFER",
@@ -42,6 +47,7 @@ __all__ = [
 
 KEY, KEYS, OFFER = "key", "keys", "offer"
 UPLOAD, REQUEST, ANSWER = "masked_embedding", "request", "answer"
+CONFIRMATION, CONFIRMATIONS = "confirmation", "confirmations"
 # Keys are awaited of everybody, so none of an earlier start is left. An offer may have come too
 # late, and wait for ever: those of a start have its number for a round.
 KEYS_ROUND = 0
@@ -115,7 +121,7 @@ class MaskedUploader:
     async def _join(self, round: int, purpose: Purpose) -> None:
         """Offer for the next sum, and contribute nothing to this one."""
         await Send(self._holder, OFFER, round, self._sum.offer(), purpose)
-        self._sum.answer(await self._received(REQUEST, round, purpose))
+        self._sum.hear(await self._received(REQUEST, round, purpose))
 
     async def upload(
         self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
@@ -144,9 +150,15 @@ class MaskedUploader:
         else:
             await Send(self._holder, OFFER, moment.round, self._sum.offer(), moment.purpose)
         request = await self._received(REQUEST, moment.round, moment.purpose)
-        answer, contributors = self._sum.answer(request)
+        contributors, answer, confirmation = self._sum.hear(request)
         record = self._account.enter(rows, moment, len(contributors))
-        await Commit({**record, "revealed": [*contributors] if answer else []})
+        due = answer or confirmation
+        await Commit({**record, "revealed": [*contributors] if due else []})
+        if confirmation is not None:
+            await Send(self._holder, CONFIRMATION, moment.round, confirmation, moment.purpose)
+            answer = self._sum.confirmed(
+                await self._received(CONFIRMATIONS, moment.round, moment.purpose)
+            )
         if answer is not None:
             await Send(self._holder, ANSWER, moment.round, answer, moment.purpose)
         return embedding
@@ -246,8 +258,11 @@ class MaskedCollector:
         self._sum.offers(await self._come_back(moment))
         await Commit(self._account.enter(rows, moment, len(contributors)))
         await self._ask(moment.round, moment.purpose)
-        asked = Expect(ANSWER, moment.round, contributors, moment.purpose)
-        answers = {message.sender: message.body for message in await Receive(self._enough(asked))}
+        if contributors != self._sum.members:
+            signed = self._sum.confirmations(await self._said(CONFIRMATION, contributors, moment))
+            for party in contributors:
+                await Send(party, CONFIRMATIONS, moment.round, signed, moment.purpose)
+        answers = await self._said(ANSWER, contributors, moment)
         return await Work(
             "decode",
             lambda: self._summed(answers, contributors, rows, moment),
@@ -264,11 +279,14 @@ class MaskedCollector:
         here = Expect(OFFER, moment.round, others, moment.purpose, within=0.0, since=Since.NOW)
         return {message.sender: message.body for message in await Receive(here)}
 
-    def _enough(self, asked: Expect) -> Expect:
-        """Return what is awaited of the answers: those of all, or as many as are needed."""
-        if asked.purpose is Purpose.TRAINING and self._stragglers.drops:
-            return asked._replace(quorum=self._terms.sums.threshold)
-        return asked
+    async def _said(
+        self, kind: str, contributors: tuple[str, ...], moment: Moment
+    ) -> dict[str, bytes]:
+        """Return what all contributors say, or as many as are needed."""
+        asked = Expect(kind, moment.round, contributors, moment.purpose)
+        if moment.purpose is Purpose.TRAINING and self._stragglers.drops:
+            asked = asked._replace(quorum=self._terms.sums.threshold)
+        return {message.sender: message.body for message in await Receive(asked)}
 
     def _summed(
         self,
