@@ -510,6 +510,14 @@ def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinne
         sums.parties["party_0"].meet(keys)
 
 
+@pytest.mark.parametrize("start", [-7, 2**53])
+def test_a_start_that_cannot_be_is_the_label_holders_fault(start):
+    sums = Sum(3, 2, 0)
+    sums.holder = SumHolder(sums.sums, HOLDER, start)
+    with pytest.raises(RemoteProtocolError, match=f"'holder' says that it was started {start}"):
+        sums.start()
+
+
 def test_a_partys_own_key_cannot_be_exchanged():
     sums = Sum(3, 2)
     false = Secrets.seeded(99, "party_1")

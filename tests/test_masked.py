@@ -21,6 +21,7 @@ from colonnade.drivers import Assignment, Simulate
 from colonnade.effects import Boundary, Commit, Notes, Recall, Send, Work
 from colonnade.errors import BudgetExhausted, ConfigurationError
 from colonnade.journals import Journal
+from colonnade.layout import Layout
 from colonnade.models import Learner, Mean, Sum
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
 from colonnade.stragglers import Wait
@@ -108,6 +109,11 @@ def test_what_it_cannot_live_with_is_refused_with_the_reason() -> None:
         cn.Method("x", Sum(), NOISY, stragglers=Stale(1.0))
     with pytest.raises(ConfigurationError, match="threshold is 1"):
         Masked(NOISY.mechanism, threshold=1)
+    with pytest.raises(ConfigurationError, match=r"threshold is 2\.5, but it counts parties"):
+        Masked(NOISY.mechanism, threshold=2.5)  # type: ignore[arg-type]
+    many = tuple(f"party_{i}" for i in range(256))
+    with pytest.raises(ConfigurationError, match="of 256 parties cannot be: it has 255 at most"):
+        NOISY.disclosures(Layout(many, "holder", dict.fromkeys(many, 4), 9, 0))
     with pytest.raises(ConfigurationError, match="'bank' is 'xyz', but a public identity is 64"):
         Masked(NOISY.mechanism, identities={"bank": "xyz"})
     method = cn.Method("x", Sum(), replace(NOISY, threshold=4))

@@ -15,12 +15,13 @@ from colonnade.secure.keystream import Keystream
 from colonnade.secure.masks import Total, bits_for, mask, masked_body, words_of
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
 from colonnade.secure.secrets import Secrets
-from colonnade.secure.shamir import recover, share
+from colonnade.secure.shamir import MOST_HOLDERS, recover, share
 
 __all__ = [
     "AGREEMENT_BYTES",
     "ANNOUNCEMENT_BYTES",
     "IDENTITY_BYTES",
+    "MOST_HOLDERS",
     "SEAL_BYTES",
     "SEAL_KEY_BYTES",
     "SIGNATURE_BYTES",

@@ -34,9 +34,9 @@ learns of a sum is one sum over threshold or more parties:
   Each of Q had signed with its upload that its members are L. So its masks with the others of Q
   are theirs with it: they vanish from the sum over Q and from no other.
 - If nobody got so many signatures, there answered only those who were told that all their members
-  contributed, and no sk is learned. PRG(s_mn) is drawn for a list of members, so that it vanishes
-  only between parties that were told the same one, and only from the sum over all of it. Of two
-  such lists the honest parties would be different ones, and there are too few for that.
+  contributed, and no sk is learned. So the masks of a party vanish only from a sum that has all of
+  the members that it was told of in it, threshold or more. Two such sums would have threshold - c
+  honest parties each, and different ones: there are too few.
 
 Which contributors a party was told of it cannot check where the others are told of fewer, down to
 the threshold. Bonawitz et al. let everybody sign in every sum; here it takes a trip more only where
@@ -74,6 +74,7 @@ __all__ = ["Heard", "SumHolder", "SumParty", "Sums"]
 TAG_BYTES = 8
 SECRET_BYTES = 32
 _INCARNATION = struct.Struct("<q")
+_MOST_STARTS = 2**31
 _KEY_BYTES = _INCARNATION.size + IDENTITY_BYTES + ANNOUNCEMENT_BYTES
 _SEALED_BYTES = 2 * SECRET_BYTES + SEAL_BYTES  # a share of a mask key, and one of a self mask
 _FOR_ANOTHER = AGREEMENT_BYTES + _SEALED_BYTES
@@ -253,8 +254,7 @@ class _End:
     def _pair_mask(self, key: AgreementKey, one: str, other: str) -> Keystream:
         """Return the mask of two members, for who has the mask key of ``one``."""
         first, second = sorted((one, other), key=self._sums.parties.index)
-        members = self._sums.marked(self.members)
-        what = context("pair mask", self._session, self._number, members, first, second)
+        what = context("pair mask", self._session, self._number, first, second)
         return Keystream(key.shared(self._publics[other], what, other))
 
     def _self_mask(self, secret: bytes) -> Keystream:
@@ -320,6 +320,10 @@ class SumParty(_End):
             )
         self._session = _session(keys)
         (self._start,) = _INCARNATION.unpack_from(keys)
+        if not 0 <= self._start < _MOST_STARTS:
+            raise RemoteProtocolError(
+                f"{self._holder!r} says that it was started {self._start} times before"
+            )
         for place, party in enumerate(self._sums.parties):
             at = _INCARNATION.size + place * _KEY_BYTES
             body = keys[at : at + _KEY_BYTES]

@@ -27,7 +27,7 @@ from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion
 from colonnade.organisations import Party
 from colonnade.privacy import UNLIMITED, Budget, Event, Game, Spending, SumGame, Summand, warm_up
-from colonnade.secure import Sums, bits_for, checked_identity
+from colonnade.secure import MOST_HOLDERS, Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
 from colonnade.uplinks.contract import Uplink
@@ -61,7 +61,8 @@ class Masked(Uplink):
         The same for rows that are not trained on, by default the mechanism of training.
     threshold
         How many parties a sum has at least; by default more than half of them. So many may be asked
-        to reveal shares, and if fewer are there, a round is aborted.
+        to reveal shares, and if fewer are there, a round is aborted; a straggler policy that waits
+        for fewer waits for so many.
     identities
         By party, its public identity in hexadecimal digits, which the other parties check. Without
         them a label holder that put keys of its own in place of theirs would not be noticed.
@@ -72,7 +73,7 @@ class Masked(Uplink):
     Raises
     ------
     ConfigurationError
-        If the threshold is below 2, or an identity is none.
+        If the threshold is no whole number from 2 on, or an identity is none.
 
     Examples
     --------
@@ -89,6 +90,10 @@ class Masked(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        if self.threshold is not None and not isinstance(self.threshold, int):
+            raise ConfigurationError(
+                f"threshold is {self.threshold!r}, but it counts parties: say a whole number"
+            )
         if self.threshold is not None and self.threshold < 2:
             raise ConfigurationError(
                 f"threshold is {self.threshold}, but a sum of one party's embeddings is that "
@@ -255,6 +260,10 @@ class Masked(Uplink):
                     if len(parties) == 1
                     else f"say a threshold from 2 to {len(parties)}"
                 )
+            )
+        if len(parties) > MOST_HOLDERS:
+            raise ConfigurationError(
+                f"a secure sum of {len(parties)} parties cannot be: it has {MOST_HOLDERS} at most"
             )
         strangers = sorted(set(self.identities) - set(parties))
         if strangers:
