@@ -37,12 +37,14 @@ from colonnade.privacy import (
     is_bounded,
     warm_up,
 )
-from colonnade.secure import Sums, bits_for, checked_identity
+from colonnade.secure import MOST_HOLDERS, Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
+    CONFIRMATION,
+    CONFIRMATIONS,
     KEY,
     KEYS,
     OFFER,
@@ -69,7 +71,8 @@ class Masked(Uplink):
         The same for rows that are not trained on, by default the mechanism of training.
     threshold
         How many parties a sum has at least; by default more than half of them. So many may be asked
-        to reveal shares, and if fewer are there, a round is aborted.
+        to reveal shares, and if fewer are there, a round is aborted; a straggler policy that waits
+        for fewer waits for so many.
     identities
         By party, its public identity in hexadecimal digits, which the other parties check. Without
         them a label holder that put keys of its own in place of theirs would not be noticed.
@@ -80,7 +83,7 @@ class Masked(Uplink):
     Raises
     ------
     ConfigurationError
-        If the threshold is below 2, or an identity is none.
+        If the threshold is no whole number from 2 on, or an identity is none.
 
     Examples
     --------
@@ -97,6 +100,10 @@ class Masked(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        if self.threshold is not None and not isinstance(self.threshold, int):
+            raise ConfigurationError(
+                f"threshold is {self.threshold!r}, but it counts parties: say a whole number"
+            )
         if self.threshold is not None and self.threshold < 2:
             raise ConfigurationError(
                 f"threshold is {self.threshold}, but a sum of one party's embeddings is that "
@@ -172,6 +179,12 @@ class Masked(Uplink):
                 Flow(*down, REQUEST, purpose, request, 0, 0, 0),
                 Flow(*up, ANSWER, purpose, FixedSize(sums.answer_bytes), 0, 0, 0),
             ]
+            if purpose is Purpose.TRAINING:  # all else waits for everybody
+                one, all_of_them = sums.confirmation_bytes, sums.confirmations_bytes
+                flows += [
+                    Flow(*up, CONFIRMATION, purpose, FixedSize(one), 0, 0, 0),
+                    Flow(*down, CONFIRMATIONS, purpose, FixedSize(all_of_them), 0, 0, 0),
+                ]
         return tuple(flows)
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
@@ -266,6 +279,10 @@ class Masked(Uplink):
                     else f"say a threshold from 2 to {len(parties)}"
                 )
             )
+        if len(parties) > MOST_HOLDERS:
+            raise ConfigurationError(
+                f"a secure sum of {len(parties)} parties cannot be: it has {MOST_HOLDERS} at most"
+            )
         strangers = sorted(set(self.identities) - set(parties))
         if strangers:
             raise ConfigurationError(
@@ -295,7 +312,7 @@ class Masked(Uplink):
 
 @dataclass(frozen=True)
 class Uploads:
-    """The format of masked messages: a word for each component, behind an offer."""
+    """The format of masked messages: a word for each component, behind offer and signature."""
 
     sums: Sums
     mechanism: Summand
