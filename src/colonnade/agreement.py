@@ -32,6 +32,7 @@ from colonnade.local_updates import LocalStep, LocalUpdates
 from colonnade.metrics import Metric
 from colonnade.models import Fusion, Learner
 from colonnade.organisations import LabelHolder, Loss, Party
+from colonnade.privacy import Game
 from colonnade.stragglers import Stragglers
 from colonnade.training import Training
 from colonnade.uplinks import Moment, Uplink
@@ -141,6 +142,10 @@ class Exchange(Protocol):
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy, for a plan."""
         return {}
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return games that try whether it keeps what the account says of labels."""
+        return ()
 
     def check(self, method: Composition) -> None:
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""

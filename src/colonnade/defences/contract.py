@@ -17,6 +17,7 @@ from colonnade.disclosures import Disclosure
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
+from colonnade.privacy import Game
 from colonnade.uplinks import Moment, Timetable
 
 __all__ = ["Bare", "Defence", "Guard"]
@@ -80,6 +81,10 @@ class Defence(Protocol):
     def unlimited(self) -> Defence:
         """Return the defence without a budget."""
         return self
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return games that try whether it keeps what the account says of labels."""
+        return ()
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what is told of labels then, and what is not covered."""

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.defences.contract import Defence, Guard
+from colonnade.defences.derivative_game import DerivativeGame
 from colonnade.disclosures import Disclosure, source_of_secrets
 from colonnade.effects import Commit, Recall
 from colonnade.errors import ConfigurationError
@@ -30,7 +31,7 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
-from colonnade.privacy import UNLIMITED, Budget, Gaussian, RowUses, Spending
+from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, RowUses, Spending
 from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
@@ -126,6 +127,10 @@ class GaussianDerivatives(Defence):
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return that of a row whose derivative turns around."""
+        return (DerivativeGame(self, self.bound, self.mechanism.event(), layout),)
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what protects labels, and from what it does not."""

@@ -41,6 +41,11 @@ from colonnade.runs import Run
 __all__ = ["write_comparison", "write_page", "write_sheets"]
 
 
+_UNITS = (
+    "Bytes are lengths of bodies that were sent; seconds are modelled or measured, as each says."
+)
+
+
 class _Fact(NamedTuple):
     name: str
     value: str
@@ -159,8 +164,12 @@ def write_sheets(
     figures: Sequence[Figure],
     notes: Sequence[str],
     reproduce: str,
+    first: int = 1,
+    units: str = _UNITS,
 ) -> None:
     """Write a page of tables and figures, with notes and the command that makes it again.
+
+    So many tables come first, before figures and notes; the last line says what units are.
 
     Raises
     ------
@@ -174,18 +183,19 @@ def write_sheets(
         title=title,
         lead=lead,
         numbers=[],
-        first_tables=sheets[:1],
+        first_tables=sheets[:first],
         figures=figures,
         network=[],
         protection=[],
         warnings=notes,
-        tables=sheets[1:],
+        tables=sheets[first:],
         reproduce=reproduce,
         configurations=[],
+        units=units,
     )
 
 
-def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
+def _write(path: Path, *, figures: Sequence[Figure], units: str = _UNITS, **content: Any) -> None:
     check_output(path, PAGE)
     drawn = [
         {
@@ -204,8 +214,7 @@ def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
         version=__version__,
         plotly=get_plotlyjs() if drawn else "",
         figures=drawn,
-        footer=f"{SIGNATURE}. Bytes are lengths of bodies that were sent; "
-        "seconds are modelled or measured, as each says.",
+        footer=f"{SIGNATURE}. {units}".rstrip(),
         **content,
     )
     path.write_text(html, encoding="utf-8")

@@ -28,7 +28,6 @@ from colonnade.privacy import (
     Budget,
     Event,
     Game,
-    GaussianGame,
     Perturbation,
     RowUses,
     Spending,
@@ -132,13 +131,9 @@ class Perturbed(Uplink):
         return told(RowUses.of(rows), self.limit, EACH_PARTY)
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
-        """Return a game of one party's row, for each mechanism that adds noise."""
-        tried = {
-            noise: None
-            for noise in map(self.of, (Purpose.TRAINING, Purpose.EVALUATION))
-            if self._is_private(noise)
-        }
-        return tuple(GaussianGame(noise) for noise in tried)
+        """Return those of one party's noise, of training and of other rows."""
+        tried = dict.fromkeys(map(self.of, (Purpose.TRAINING, Purpose.EVALUATION)))
+        return tuple(game for noise in tried for game in noise.games())
 
     def peers(self, layout: Layout, party: str) -> tuple[str, ...]:
         """As of the uplink beneath."""
