@@ -18,7 +18,7 @@ from colonnade.config import json_schema, parse_config
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import Purpose
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import ConfigurationError, PrivacyWarning, RemoteProtocolError
 from colonnade.estimators import VerticalClassifier
 from colonnade.exchanges import Asynchronous, Relay
 from colonnade.export import load_part
@@ -257,8 +257,10 @@ def test_predictions_spend_too():
     run = federation.train(NOISY, TRAINING)
     features = {party.name: party.features for party in federation.parties}
     once = Spending({BinomialSum(4, 0.05, 3, WIDTH): 1}).epsilon(DELTA).value
-    found = run.predict(features)
+    with pytest.warns(PrivacyWarning, match=rf"epsilon {once:.3g} at delta 1e-05 for each row"):
+        found = run.predict(features)
     assert found.privacy_loss["epsilon"] == once
+    assert "budget" not in found.privacy_loss
     assert found.scores.shape == (ROWS, 2)
     assert {e.kind for e in found.ledger if e.purpose is Purpose.PREDICTION} >= {"masked_embedding"}
     assert not torch.equal(found.scores, run.predict(features).scores)  # its noise is never again
@@ -266,6 +268,23 @@ def test_predictions_spend_too():
     assert plain.predict(features).privacy_loss is None
 
 
+def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_budget():
+    event, federation = BinomialSum(4, 0.05, 3, WIDTH), problem()
+    three = Spending({event: 3}).epsilon(DELTA).value
+    method = pbm_vfl(4, 0.05, budget=Budget(three, DELTA))
+    run = federation.train(method, replace(TRAINING, epochs=1))
+    features = {party.name: party.features[:2] for party in federation.parties}
+    with pytest.warns(PrivacyWarning, match="ends that alone: keep what was predicted"):
+        run.predict(features)
+    run = replace(run, record=None)  # as an estimator keeps it
+    run.predict(features)
+    assert run.predict(features).privacy_loss_of_all["epsilon"] == three
+    with pytest.warns(PrivacyWarning, match="all 4 predictions of this run is at epsilon"):
+        run.predict(features)
+    run.predict(features)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
 def test_pinned_identities_hold_for_predictions_and_plans():
     secrets = {name: Secrets.system() for name in ("bank", "shop", "spa")}
     pinned = {name: Identity.of(each).public.hex() for name, each in secrets.items()}
@@ -418,7 +437,7 @@ def test_commands_run_plan_resume_and_compare(tmp_path, monkeypatch, capsys):
 # --- estimators and exports ---------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:training ran out")
+@pytest.mark.filterwarnings("ignore:training ran out", "ignore:this prediction showed")
 def test_an_estimator_learns_by_noisy_sums(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 6))

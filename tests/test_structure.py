@@ -5,7 +5,6 @@ The laws are in ``laws.py``. Each is asked of every module, and shown to fail wh
 
 from __future__ import annotations
 
-import ast
 import doctest
 import inspect
 from pathlib import Path

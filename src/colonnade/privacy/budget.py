@@ -17,7 +17,10 @@ _MOST_USES = 1 << 40
 
 @dataclass(frozen=True)
 class Budget:
-    """No row may be used beyond (epsilon, delta)-differential privacy.
+    """Training may use no row beyond (epsilon, delta)-differential privacy.
+
+    Evaluations count with it. Predictions do not: a run cannot know whose rows it is given, so it
+    tells of each what it costs and lets it pass. Nor do other runs on the same rows.
 
     Parameters
     ----------
