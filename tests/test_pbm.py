@@ -32,6 +32,7 @@ from colonnade.planning import plan
 from colonnade.planning.stretch import traffic
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
 from colonnade.reports import comparison_table, epsilon_line, write_page
+from colonnade.reports.figures import comparison_figures
 from colonnade.runs import load_run
 from colonnade.secure import Identity, Secrets
 from colonnade.stragglers import Wait
@@ -291,9 +292,10 @@ def test_pinned_identities_hold_for_predictions_and_plans():
     federation, training = problem(secrets=secrets), replace(TRAINING, secrets="system")
     method = pbm_vfl(4, 0.05, identities=pinned)
     run = federation.train(method, training, DRIVER)
-    assert "exchanges keys" not in str(run.summary["warnings"])
+    assert "keys of its own" not in str(run.summary["warnings"])
     assert len(run.predict({p.name: p.features for p in federation.parties}).scores) == ROWS
-    assert plan(federation, method, training, DRIVER).bytes_up == run.summary["bytes_up"]
+    planned = plan(federation, method, training, DRIVER)
+    assert planned.bytes_up == run.summary["bytes_up"]
     strangers = problem(secrets={name: Secrets.system() for name in secrets})
     with pytest.raises(RemoteProtocolError, match="not signed by the identity that is pinned"):
         strangers.train(method, training, DRIVER)
@@ -306,6 +308,17 @@ def test_a_resumed_run_has_the_same_epsilon(tmp_path):
     resumed = federation.train(NOISY, TRAINING, DRIVER, out=tmp_path / "run", resume=True)
     assert resumed.summary["privacy_loss"] == whole.summary["privacy_loss"]
     assert resumed.history.drop("seconds").equals(whole.history.drop("seconds"))
+
+
+def test_an_epsilon_that_promises_nothing_is_told_before_and_after():
+    federation, loud = problem(), pbm_vfl(16, 0.25)
+    planned = plan(federation, loud, TRAINING)
+    warned = f"epsilon of embeddings is {planned.privacy_loss['epsilon']:,.0f} at delta 1e-05"
+    assert any(text.startswith(warned) for text in planned.warnings)
+    told = federation.train(loud, TRAINING).summary["warnings"]
+    assert any(text.startswith(warned) and "no promise in practice" in text for text in told)
+    assert any("pin the others by `identities`" in text for text in told)
+    assert not any("promise" in text for text in plan(federation, NOISY, TRAINING).warnings)
 
 
 # --- where it is shown --------------------------------------------------------------------------
@@ -325,8 +338,15 @@ def test_epsilon_is_in_tables_and_on_the_page(tmp_path):
     assert "epsilon" not in text_of(comparison_table({"plain": plain}))
     together = text_of(comparison_table({"plain": plain, "private": private}))
     epsilon = f"{private.summary['privacy_loss']['epsilon']:.3g}"
-    assert "epsilon" in together
     assert epsilon in together
+    assert "epsilon, a party" in together
+    assert together.count("no bound") == 2
+    assert "epsilon at delta 1e-05" in together
+    runs = {"plain": plain, "private": private}
+    (frontier,) = (f for f in comparison_figures(runs) if f.title == "Quality against epsilon")
+    bare, noisy = (trace.x[0] for trace in frontier.plot.data)
+    assert bare > noisy == private.summary["privacy_loss"]["epsilon"]
+    assert frontier.plot.layout.xaxis.ticktext[-1] == "no bound"
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "Epsilon against rounds" in page
     assert "Epsilon of a whole sample" in page

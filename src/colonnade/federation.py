@@ -34,7 +34,12 @@ from colonnade.checks import (
     shown,
 )
 from colonnade.descriptions import bytes_of, described
-from colonnade.disclosures import Disclosure, privacy_statement, privacy_warnings
+from colonnade.disclosures import (
+    Disclosure,
+    privacy_statement,
+    privacy_warnings,
+    promise_warnings,
+)
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.labelling import LabelForm
@@ -282,6 +287,8 @@ class Federation:
         disclosures = method.disclosures(agreement.layout)
         network = driver.network
         parties = agreement.layout.parties
+        loss = self._spent(roles[holder], "spent", others)
+        of_labels = self._spent(roles[holder], "spent_of_labels")
         summary = summarise(
             record,
             history,
@@ -293,6 +300,7 @@ class Federation:
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
             warnings=[
                 *privacy_warnings(disclosures),
+                *promise_warnings(loss, of_labels),
                 *self.warnings,
                 *agreement.shortened(),
                 *_uncounted(record),
@@ -305,8 +313,8 @@ class Federation:
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
-                "privacy_loss": self._spent(roles[holder], "spent", others),
-                "privacy_loss_of_labels": self._spent(roles[holder], "spent_of_labels"),
+                "privacy_loss": loss,
+                "privacy_loss_of_labels": of_labels,
                 "seed": training.seed,
                 "driver": driver.label,
                 "network": None if network is None else network_told(network, parties, holder),

@@ -471,7 +471,7 @@ class RunFolder:
         check_outputs(self.path, PICTURES)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            text = yaml.safe_dump(dict(config), sort_keys=False)
+            text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
             self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
         except OSError as error:
             raise DataError(f"the folder {self.path} cannot be written: {error.strerror}") from None

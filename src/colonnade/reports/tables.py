@@ -12,7 +12,7 @@ from rich.table import Table
 from colonnade.disclosures import HELD_OUT
 from colonnade.errors import ConfigurationError
 from colonnade.local_reports import local_reports
-from colonnade.reports.epsilons import epsilon_columns
+from colonnade.reports.epsilons import epsilon_columns, epsilon_notes
 from colonnade.reports.groups import by_metric, data_notes
 from colonnade.reports.targets import Target, check_target, target_of
 from colonnade.reports.words import words
@@ -80,8 +80,8 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     All are judged by one metric, which names the column. Bytes are those of bodies sent for
     training, with several runs also as a share of the first run's. The time is that of training, on
     the simulator's clock; times of runs in real time carry a star, for they were measured on
-    another clock. Where a run has an account of privacy, there is its epsilon towards the label
-    holder.
+    another clock. Where any run has an account of privacy, there are epsilons towards the label
+    holder, towards a party, and of labels.
 
     Raises
     ------
@@ -99,8 +99,10 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     table.add_column("method", no_wrap=True)
     share = ["of first"] if len(runs) > 1 else []
     private = epsilon_columns(runs)
-    for heading in (_metric(first), "sent up", "down", *share, "time", *private):
+    for heading in (_metric(first), "sent up", "down", *share, "time"):
         table.add_column(heading, justify="right", no_wrap=True)
+    for heading in private:
+        table.add_column(heading, justify="right")
     baseline = first["bytes_up"] + first["bytes_down"]
     for place, (name, s) in enumerate(summaries.items()):
         sent = s["bytes_up"] + s["bytes_down"]
@@ -115,7 +117,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             human_seconds(s["seconds_training"]) + star,
             *(cells[place] for cells in private.values()),
         )
-    notes = [*data_notes(runs), *besides_notes(runs), *held_out_notes(runs)]
+    notes = [*data_notes(runs), *besides_notes(runs), *held_out_notes(runs), *epsilon_notes(runs)]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
         notes.append(_REAL)
     if notes:

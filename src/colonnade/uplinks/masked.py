@@ -203,8 +203,9 @@ class Masked(Uplink):
                     "identities",
                     f"not pinned for {', '.join(unpinned)}: the label holder could put keys of its "
                     "own in place of theirs",
-                    to="a label holder that exchanges keys",
-                    sees="every embedding that it chose",
+                    to="a label holder that put keys of its own in place of the parties'",
+                    sees="single embeddings, as nothing pins who these are: have each party pin "
+                    "the others by `identities`",
                 )
             )
         if 2 * sums.threshold <= len(parties):
