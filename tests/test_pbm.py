@@ -31,7 +31,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.planning.stretch import traffic
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
-from colonnade.reports import comparison_table, epsilon_line, write_page
+from colonnade.reports import comparison_tables, epsilon_line, write_page
 from colonnade.reports.figures import comparison_figures
 from colonnade.runs import load_run
 from colonnade.secure import Identity, Secrets
@@ -335,8 +335,8 @@ def test_epsilon_is_in_tables_and_on_the_page(tmp_path):
     federation = problem()
     private = federation.train(NOISY, TRAINING, DRIVER, out=tmp_path / "run")
     plain = federation.train(svfl(fusion=Sum()), TRAINING, DRIVER)
-    assert "epsilon" not in text_of(comparison_table({"plain": plain}))
-    together = text_of(comparison_table({"plain": plain, "private": private}))
+    assert "epsilon" not in text_of(*comparison_tables({"plain": plain}))
+    together = text_of(*comparison_tables({"plain": plain, "private": private}))
     epsilon = f"{private.summary['privacy_loss']['epsilon']:.3g}"
     assert epsilon in together
     assert "epsilon, a party" in together

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from colonnade.runs import Run
@@ -83,15 +83,19 @@ def epsilon_columns(runs: Mapping[str, Run]) -> dict[str, list[str]]:
 
 def epsilon_notes(runs: Mapping[str, Run]) -> list[str]:
     """Return with which delta the epsilons of a table hold; nothing where there are none."""
-    accounts = dict.fromkeys(account for account, _ in _COLUMNS.values())
-    deltas = {
-        name: {loss["delta"] for each in accounts if (loss := run.summary.get(each))}
-        for name, run in runs.items()
-    }
-    different = dict.fromkeys(tuple(sorted(each)) for each in deltas.values() if each)
-    if len(different) <= 1:
-        return [f"epsilon at delta {_listed(each)}" for each in different]
-    return [f"{name}: epsilon at delta {_listed(each)}" for name, each in deltas.items() if each]
+    said: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        if deltas := _deltas(run.summary):
+            said.setdefault(deltas, []).append(name)
+    if len(said) <= 1:
+        return list(said)
+    return [f"{', '.join(names)}: {deltas}" for deltas, names in said.items()]
+
+
+def _deltas(summary: Mapping[str, Any]) -> str:
+    accounts = (("epsilon", "privacy_loss"), ("epsilon of labels", "privacy_loss_of_labels"))
+    losses = ((name, summary.get(account)) for name, account in accounts)
+    return ", ".join(f"{name} at delta {loss['delta']:g}" for name, loss in losses if loss)
 
 
 _COLUMNS = {
@@ -104,7 +108,3 @@ _COLUMNS = {
 
 def _told(loss: Mapping[str, Any], key: str) -> str:
     return human_epsilon(loss[key]) if key in loss else "not told"
-
-
-def _listed(deltas: Iterable[float]) -> str:
-    return " and ".join(f"{delta:g}" for delta in sorted(deltas))

@@ -134,7 +134,8 @@ def write_comparison(
                 group, f"Results by {words(metric)}" if len(groups) > 1 else "Results", target
             )
             for metric, group in groups.items()
-        ],
+        ]
+        + _disclosed(runs),
         figures=comparison_figures(runs),
         network=[],
         protection=[
@@ -457,15 +458,23 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
             for k in tested
         },
         **step_columns(runs),
-        **epsilon_columns(runs),
     }
     notes = [] if chosen is None else [f"{_capital(chosen.told)}."]
     real = any(s["seconds_virtual"] is None for s in summaries)
     notes.append(("* real time on this machine; other t" if real else "T") + "imes are modelled.")
-    besides = [*besides_notes(runs), *held_out_notes(runs), *epsilon_notes(runs)]
-    notes += [f"{_capital(said)}." for said in besides]
+    notes += [f"{said}." for said in [*besides_notes(runs), *held_out_notes(runs)]]
     rows = list(zip(*columns.values(), strict=True))
     return Sheet(title, tuple(columns), rows, note=" ".join(notes))
+
+
+def _disclosed(runs: Mapping[str, Run]) -> list[Sheet]:
+    """Return a table of the runs' epsilons, where any has one."""
+    columns = {"run": list(runs), **epsilon_columns(runs)}
+    rows = list(zip(*columns.values(), strict=True))
+    notes = [f"{said}." for said in epsilon_notes(runs)]
+    if len(notes) == 1:
+        notes = [_capital(notes[0])]
+    return [Sheet("Epsilon", tuple(columns), rows, note=" ".join(notes))] if notes else []
 
 
 def _differing(runs: Mapping[str, Run]) -> Sheet:
