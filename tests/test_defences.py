@@ -335,7 +335,7 @@ def test_a_budget_ends_training_before_it_is_exceeded():
     assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
     assert run.history["label_epsilon"][-1] == pytest.approx(by_hand(2), rel=1e-9)
     none = replace(METHOD, exchange=Split(defence=replace(LOUD, budget=Budget(0.01, 1e-5))))
-    with pytest.raises(ConfigurationError, match=r"Split\(.* cannot afford one round"):
+    with pytest.raises(ConfigurationError, match=r"for labels cannot afford .* there is 0\.01"):
         small_federation(none).train(none, LONG)
     half = guard(replace(LOUD, budget=enough))
     played(half.enter(ROWS_OF_BATCH, Moment(0)))

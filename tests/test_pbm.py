@@ -16,6 +16,7 @@ from torch import nn
 from colonnade import cli
 from colonnade.config import json_schema, parse_config
 from colonnade.costs import Modelled
+from colonnade.defences import GaussianDerivatives
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import Purpose
 from colonnade.errors import ConfigurationError, PrivacyWarning, RemoteProtocolError
@@ -25,9 +26,10 @@ from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.local_updates import Workset
 from colonnade.method import Method
-from colonnade.methods import pbm_vfl, svfl
+from colonnade.methods import pbm_vfl, svfl, wait_dp
 from colonnade.models import Bounded, Concat, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
+from colonnade.partners import partner_values
 from colonnade.planning import plan
 from colonnade.planning.stretch import traffic
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
@@ -212,9 +214,70 @@ def test_a_budget_ends_training_before_it_would_be_exceeded(evaluate_every):
     assert "the budget of privacy affords" in str(costs.warnings)
 
 
-def test_a_budget_that_affords_no_round_is_refused():
-    with pytest.raises(ConfigurationError, match=r"cannot afford one round.*raise its budget"):
-        problem().train(pbm_vfl(budget=Budget(0.1, DELTA)), TRAINING)
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (
+            pbm_vfl(4, 0.05, budget=Budget(0.1, DELTA)),
+            r"that costs epsilon 1\.55 at delta 1e-05, and there is 0\.1; raise it, .*smaller beta",
+        ),
+        (
+            pbm_vfl(4, 0.05, budget=Budget(9, DELTA), held_out=FixedPoint()),
+            "its evaluation, which is without noise.*leave `held_out` of the uplink out, evaluate",
+        ),
+        (
+            Method("exact", Sum(), Masked(FixedPoint(), budget=Budget(9, DELTA))),
+            "without noise, so that nothing bounds its epsilon: take a mechanism with noise",
+        ),
+    ],
+)
+def test_a_budget_that_affords_no_round_is_refused(method, said):
+    with pytest.raises(ConfigurationError, match=f"cannot afford one round of training.*{said}"):
+        plan(problem(), method, TRAINING)
+
+
+@pytest.mark.parametrize("make", [pbm_vfl, wait_dp, partial(GaussianDerivatives, 1.0, 1.0)])
+@pytest.mark.parametrize("budget", [10, {"epsilon": 10, "delta": 1e-5}])
+def test_a_budget_is_a_budget(make, budget):
+    with pytest.raises(ConfigurationError, match=r"say budget=Budget\(epsilon=10, delta=1e-5\)"):
+        make(budget=budget)
+
+
+def test_a_method_by_its_name_says_which_value_it_is():
+    x = pl.DataFrame({"a": range(40)})
+    tables, labels = {"bank": x, "shop": x}, [i % 2 for i in range(40)]
+    with pytest.raises(ConfigurationError, match=r"say colonnade\.methods\.pbm_vfl\(\)"):
+        VerticalClassifier(aligned=True, method="pbm_vfl").fit(tables, labels)
+    for use in (problem().train, partial(plan, problem())):
+        with pytest.raises(ConfigurationError, match="a method is a value"):
+            use(pbm_vfl)
+
+
+def test_partner_values_tell_that_runs_on_the_same_rows_add_up():
+    run = problem().train(NOISY, replace(TRAINING, epochs=1))
+    with pytest.warns(PrivacyWarning, match="3 runs showed noisy embeddings of the same rows"):
+        partner_values(lambda partner, seed: run, ["bank", "shop"])
+
+
+def test_what_is_refused_names_the_party():
+    x, labels = torch.full((20, 2), 9.0), torch.zeros(20).long()
+    shop = Party("shop", x, nn.Linear(2, 2))
+    bank = Party("bank", x, nn.Sequential(nn.Linear(2, 2), nn.Tanh()))
+    holder = LabelHolder("insurer", labels, nn.Linear(2, 2))
+    with pytest.raises(ConfigurationError, match="at shop: an embedding has the component"):
+        Federation([bank, shop], holder).train(pbm_vfl())
+    with pytest.raises(ConfigurationError, match=r"here is bank alone.*take wait_dp"):
+        Federation([bank], holder).train(pbm_vfl())
+
+
+def test_protections_of_features_and_labels_are_settings_of_one_method():
+    defence, budget = GaussianDerivatives(1.0, 2.0), Budget(30.0, DELTA)
+    for method in (
+        pbm_vfl(4, 0.05, budget=budget, defence=defence),
+        pbm_vfl(4, 0.05, local_steps=2, overlap=True, budget=budget, defence=defence),
+        wait_dp(budget=budget, defence=defence),
+    ):
+        assert (method.exchange.defence, method.uplink.budget) == (defence, budget)
 
 
 def test_where_rows_are_evaluated_by_exact_sums_nothing_bounds_it():
@@ -488,5 +551,5 @@ def test_partner_values_of_two_parties_are_refused_with_the_reason():
         for i, name in enumerate(("bank", "shop"))
     }
     model = VerticalClassifier(aligned=True, method=NOISY, epochs=2, hidden=(4,))
-    with pytest.raises(ConfigurationError, match="one party has nobody to hide among"):
+    with pytest.raises(ConfigurationError, match="here is shop alone"):
         model.partner_values(tables, x.sum(axis=1) > 0)

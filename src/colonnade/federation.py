@@ -45,7 +45,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.method import Method
+from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Features, check_gradients, parameter_count
@@ -183,7 +183,7 @@ class Federation:
         Diverged
             If the loss stops being a finite number.
         """
-        method = method or svfl()
+        method = svfl() if method is None else checked_method(method)
         training = (training or Training()).for_rows(len(self.train_rows))
         driver = driver or Simulate()
         watcher = watcher or Watcher()

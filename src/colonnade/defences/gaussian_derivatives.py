@@ -29,7 +29,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
-from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending
+from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending, check_budget
 from colonnade.uplinks import Moment
 from colonnade.uplinks.account import OWN, Account, told
 
@@ -75,6 +75,7 @@ class GaussianDerivatives(Defence):
 
     def __post_init__(self) -> None:
         _ = self.mechanism
+        check_budget(self.budget)
 
     @classmethod
     def calibrated(

@@ -26,7 +26,7 @@ from colonnade.disclosures import promise_warnings
 from colonnade.drivers import Driver, Simulate
 from colonnade.federation import Federation
 from colonnade.flows import Flow
-from colonnade.method import Method
+from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.planning.calibrate import calibrated
 from colonnade.planning.hollow import hollow_federation, sized
@@ -191,7 +191,7 @@ def plan(
     >>> costs.bytes_up, costs.exact
     (4800, True)
     """
-    method = method or svfl()
+    method = svfl() if method is None else checked_method(method)
     training = (training or Training()).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)

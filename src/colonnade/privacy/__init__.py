@@ -12,7 +12,7 @@ from colonnade.privacy.audit import (
     play,
 )
 from colonnade.privacy.binomial_sum import BinomialSum
-from colonnade.privacy.budget import UNLIMITED, Budget
+from colonnade.privacy.budget import UNLIMITED, Budget, check_budget
 from colonnade.privacy.clipping import Clipped, clipped
 from colonnade.privacy.events import Adjacency, Event, Unprotected
 from colonnade.privacy.fixed_point import FixedPoint
@@ -46,6 +46,7 @@ __all__ = [
     "Summand",
     "Unprotected",
     "asymptotic_renyi",
+    "check_budget",
     "clipped",
     "epsilon_at_least",
     "gaussian_multiplier",

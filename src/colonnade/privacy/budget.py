@@ -10,7 +10,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.privacy.accountant import Spending
 from colonnade.privacy.events import Event
 
-__all__ = ["UNLIMITED", "Budget"]
+__all__ = ["UNLIMITED", "Budget", "check_budget"]
 
 _MOST_USES = 1 << 40
 
@@ -88,6 +88,15 @@ class Budget:
 
 UNLIMITED = Budget(inf, 1e-5)
 """What is spent where nobody set a limit, and the delta that epsilon is then told with."""
+
+
+def check_budget(budget: object) -> None:
+    """Raise ``ConfigurationError`` unless something is a budget, or None for none."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigurationError(
+            f"budget is {budget!r}, but it has an epsilon and a delta: say "
+            "budget=Budget(epsilon=10, delta=1e-5), of colonnade.privacy"
+        )
 
 
 def _most(affordable: Callable[[int], bool], known: int) -> int:

@@ -26,7 +26,17 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion
 from colonnade.organisations import Party
-from colonnade.privacy import UNLIMITED, Budget, Event, Game, Spending, SumGame, Summand, warm_up
+from colonnade.privacy import (
+    UNLIMITED,
+    Budget,
+    Event,
+    Game,
+    Spending,
+    SumGame,
+    Summand,
+    check_budget,
+    warm_up,
+)
 from colonnade.secure import Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
@@ -92,6 +102,7 @@ class Masked(Uplink):
                 f"threshold is {self.threshold}, but a sum of one party's embeddings is that "
                 "party's: say 2 or more"
             )
+        check_budget(self.budget)
         for party, identity in self.identities.items():
             _check_identity(party, identity)
 
@@ -239,15 +250,17 @@ class Masked(Uplink):
 
     def _sums(self, layout: Layout) -> Sums:
         parties = layout.parties
+        if len(parties) < 2:
+            raise ConfigurationError(
+                "a secure sum, as of PBM-VFL, needs two parties or more besides the label holder, "
+                f"and here is {' and '.join(parties) or 'nobody'} alone, with nobody to hide "
+                "among: take wait_dp, where each party has noise of its own"
+            )
         threshold = len(parties) // 2 + 1 if self.threshold is None else self.threshold
         if not 2 <= threshold <= len(parties):
             raise ConfigurationError(
-                f"a secure sum of {len(parties)} parties cannot have {threshold} or more: "
-                + (
-                    "one party has nobody to hide among"
-                    if len(parties) == 1
-                    else f"say a threshold from 2 to {len(parties)}"
-                )
+                f"a secure sum of {len(parties)} parties cannot have {threshold} or more: say a "
+                f"threshold from 2 to {len(parties)}"
             )
         strangers = sorted(set(self.identities) - set(parties))
         if strangers:

@@ -32,6 +32,7 @@ from colonnade.privacy import (
     GaussianGame,
     Perturbation,
     Spending,
+    check_budget,
     clipped,
 )
 from colonnade.secure import Keystream
@@ -92,6 +93,7 @@ class Perturbed(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        check_budget(self.budget)
         if not isinstance(self.through, Relayable):
             raise ConfigurationError(
                 f"noise is accounted for where each party's embeddings are seen by themselves, but "
