@@ -345,7 +345,8 @@ def mixes_seed_and_secrets(module: Module) -> list[str]:
         return module.uses({"colonnade.streams", "colonnade.kernels.philox", *_DRAWS})
     makers = {f"colonnade.secure.{name}" for name in ("Keystream", "keystream.Keystream")}
     if module.name not in ROOTS:
-        makers |= {f"colonnade.secure.{name}" for name in ("Secrets", "secrets.Secrets")}
+        roots = ("Secrets", "secrets.Secrets", "Source", "secrets.Source")
+        makers |= {f"colonnade.secure.{name}" for name in roots}
     return [
         f"{ast.unparse(call.func)}: ask the organisation's Secrets"
         for name, call in module.calls

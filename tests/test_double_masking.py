@@ -34,9 +34,8 @@ class Sum:
         self.holder = SumHolder(self.sums, HOLDER, incarnation)
         self.parties = {}
         for name in self.names:
-            secrets = Secrets.seeded(5, name)
-            secrets.begin(incarnation)
-            self.parties[name] = SumParty(self.sums, name, HOLDER, secrets, incarnation)
+            source = Secrets.insecure(5).begin(name, incarnation)
+            self.parties[name] = SumParty(self.sums, name, HOLDER, source, incarnation)
         self.uploads, self.answers, self.requests = {}, {}, {}
 
     def start(self, gone: Iterable[str] = ()) -> None:
@@ -224,9 +223,8 @@ def _uploads(value: int, seed: int, parties: int, bits: int, count: int) -> np.n
     sums = Sums(names, 2, bits)
     ends = {}
     for name in names:
-        secrets = Secrets.seeded(seed, name)
-        secrets.begin(0)
-        ends[name] = SumParty(sums, name, HOLDER, secrets, 0)
+        source = Secrets.insecure(seed).begin(name, 0)
+        ends[name] = SumParty(sums, name, HOLDER, source, 0)
     holder = SumHolder(sums, HOLDER, 0)
     keys = holder.meet({name: end.key() for name, end in ends.items()})
     for end in ends.values():
@@ -365,10 +363,9 @@ def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinne
     identities = {}
     if pinned:
         for name in ("party_0", "party_1", "party_2"):
-            identities[name] = Identity.of(Secrets.seeded(5, name)).public
+            identities[name] = Identity.of(Secrets.insecure(5), name).public
     sums = Sum(3, 2, identities=identities)
-    false = Secrets.seeded(99, "party_1")
-    false.begin(0)
+    false = Secrets.insecure(99).begin("party_1", 0)
     told = {name: party.key() for name, party in sums.parties.items()}
     told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
     keys = sums.holder.meet(told)
@@ -381,8 +378,7 @@ def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinne
 
 def test_a_partys_own_key_cannot_be_exchanged():
     sums = Sum(3, 2)
-    false = Secrets.seeded(99, "party_1")
-    false.begin(0)
+    false = Secrets.insecure(99).begin("party_1", 0)
     told = {name: party.key() for name, party in sums.parties.items()}
     told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
     with pytest.raises(RemoteProtocolError, match="another key of 'party_1' than it sent"):

@@ -297,7 +297,9 @@ def test_a_summary_says_where_secrets_come_from():
         problem().train(NOISY, replace(TRAINING, secrets=source)) for source in ("seed", "system")
     )
     assert "nothing is secret from who knows the seed" in simulated.summary["privacy"]["secrets"]
-    assert "whoever knows the seed sees every embedding" in str(simulated.summary["warnings"])
+    assert "whoever knows the seed sees all that masks and noise hide" in str(
+        simulated.summary["warnings"]
+    )
     assert "no other run repeats this one" in real.summary["privacy"]["secrets"]
     again = problem().train(NOISY, TRAINING)
     assert again.history.drop("seconds").equals(simulated.history.drop("seconds"))
@@ -351,7 +353,7 @@ def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_b
 @pytest.mark.filterwarnings("ignore:this prediction showed")
 def test_pinned_identities_hold_for_predictions_and_plans():
     secrets = {name: Secrets.system() for name in ("bank", "shop", "spa")}
-    pinned = {name: Identity.of(each).public.hex() for name, each in secrets.items()}
+    pinned = {name: Identity.of(each, name).public.hex() for name, each in secrets.items()}
     federation, training = problem(secrets=secrets), replace(TRAINING, secrets="system")
     method = pbm_vfl(4, 0.05, identities=pinned)
     run = federation.train(method, training, DRIVER)

@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "HELD_OUT",
     "NOT_COVERED",
+    "SECRETS",
     "Disclosure",
     "privacy_statement",
     "privacy_warnings",
@@ -22,6 +23,9 @@ __all__ = [
 
 HELD_OUT = "held-out embeddings"
 """What is disclosed of embeddings that are evaluated or predicted, where it is told apart."""
+
+SECRETS = "secrets"
+"""Where keys, masks and noise come from, where something is hidden by any."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +68,21 @@ NOT_COVERED = Disclosure(
 def source_of_secrets(simulated: bool) -> Disclosure:
     """Return where keys, masks and private noise come from, and what that means.
 
+    Each part that hides something by them says this; of several it is told once.
+
     >>> source_of_secrets(simulated=True).to
     'whoever knows the seed'
     """
     if simulated:
         return Disclosure(
-            "secrets",
+            SECRETS,
             "a declared simulation: keys, masks and noise come from the run's seed, so it repeats "
             "to the bit, and nothing is secret from who knows the seed",
             to="whoever knows the seed",
-            sees="every embedding, without masks and noise",
+            sees="all that masks and noise hide",
         )
     return Disclosure(
-        "secrets",
+        SECRETS,
         "keys, masks and noise come from each organisation's own source, so no other run repeats "
         "this one",
     )
@@ -90,7 +96,7 @@ def privacy_statement(disclosures: Sequence[Disclosure]) -> dict[str, str]:
     """
     mechanisms = dict.fromkeys(d.mechanism for d in disclosures if d.mechanism)
     statements: dict[str, list[str]] = {}
-    for disclosure in disclosures:
+    for disclosure in dict.fromkeys(disclosures):
         statements.setdefault(disclosure.what, []).append(disclosure.statement)
     return {"mechanism": ", ".join(mechanisms) or "none"} | {
         what: "; ".join(said) for what, said in statements.items()
@@ -105,7 +111,7 @@ def privacy_warnings(disclosures: Sequence[Disclosure]) -> list[str]:
     ['no protection is on: every party sees the labels']
     """
     seen: dict[str, list[str]] = {}
-    for disclosure in disclosures:
+    for disclosure in dict.fromkeys(disclosures):
         if disclosure.sees:
             seen.setdefault(disclosure.to, []).append(disclosure.sees)
     if not seen:

@@ -373,7 +373,7 @@ class Federation:
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
             {o.name: _blank(o.features) for o in self._holders()},
             training.seed,
-            {o.name: o.secrets for o in self.parties if o.secrets is not None},
+            {o.name: o.secrets for o in self.parties if o.secrets and not o.secrets.simulated},
         )
 
     def _describe(

@@ -374,8 +374,8 @@ def pbm_vfl(
     .. math:: \hat h = \frac{C}{\beta b} \Bigl(\sum_{m=1}^{M} q_m - \frac{b M}{2}\Bigr)
 
     in place of the sum of embeddings. One derivative goes to all parties; labels stay private. The
-    summary's ``privacy_loss`` is the exact epsilon, evaluations included, as ``plan`` says it
-    before training. The secure sum is Bonawitz et al.'s (2017), so a party that is lost spoils
+    summary's ``privacy_loss`` bounds epsilon by computation, evaluations included, as ``plan`` says
+    it before training. The secure sum is Bonawitz et al.'s (2017), so a party that is lost spoils
     none. What epsilon does not cover is in ``docs/privacy.md``.
 
     Bottom models have to keep within the bound, as one that ends in tanh does for 1: in a file,

@@ -143,7 +143,8 @@ class Predictor:
     seed
         Of the codecs' dither.
     secrets
-        Of parties that were given some, whose identities the others may know.
+        Of parties that were given some, whose identities the others may know. What is predicted is
+        never declared a simulation: the others draw from their systems.
     """
 
     label_holder: str

@@ -231,13 +231,12 @@ def _played(
     told("distinguishing games")
     collector = method.uplink.collector(layout, method.fusion, method.stragglers)
     delta = scope.delta if scope.delta is not None else collector.spent().get("delta")
-    secrets = layout.secrets_of("audit")
-    secrets.begin(0)
+    source = layout.secrets_for("audit").begin("audit", incarnation=0)
     deltas = tuple(dict.fromkeys((_USUAL_DELTA if delta is None else delta, NEAR)))
     return tuple(
         played
         for number, game in enumerate(games)
-        for played in play(game, secrets.keystream("game", part=number), deltas, scope.games)
+        for played in play(game, source.keystream("game", part=number), deltas, scope.games)
     )
 
 

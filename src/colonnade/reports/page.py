@@ -28,9 +28,9 @@ from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import (
     besides_notes,
-    held_out_notes,
     human_bytes,
     human_seconds,
+    privacy_notes,
     reaching_columns,
     step_columns,
 )
@@ -462,7 +462,7 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
     notes = [] if chosen is None else [f"{_capital(chosen.told)}."]
     real = any(s["seconds_virtual"] is None for s in summaries)
     notes.append(("* real time on this machine; other t" if real else "T") + "imes are modelled.")
-    notes += [f"{said}." for said in [*besides_notes(runs), *held_out_notes(runs)]]
+    notes += [f"{said}." for said in [*besides_notes(runs), *privacy_notes(runs)]]
     rows = list(zip(*columns.values(), strict=True))
     return Sheet(title, tuple(columns), rows, note=" ".join(notes))
 

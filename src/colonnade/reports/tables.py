@@ -9,7 +9,7 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
-from colonnade.disclosures import HELD_OUT
+from colonnade.disclosures import HELD_OUT, SECRETS, source_of_secrets
 from colonnade.errors import ConfigurationError
 from colonnade.local_reports import local_reports
 from colonnade.reports.epsilons import epsilon_columns, epsilon_notes
@@ -23,9 +23,9 @@ __all__ = [
     "comparison_table",
     "comparison_tables",
     "epsilon_table",
-    "held_out_notes",
     "human_bytes",
     "human_seconds",
+    "privacy_notes",
     "reaching_columns",
     "reaching_table",
     "reaching_tables",
@@ -134,7 +134,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             *share,
             human_seconds(s["seconds_training"]) + star,
         )
-    notes = [*data_notes(runs), *besides_notes(runs), *held_out_notes(runs)]
+    notes = [*data_notes(runs), *besides_notes(runs), *privacy_notes(runs)]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
         notes.append(_REAL)
     if notes:
@@ -239,10 +239,16 @@ def _besides(name: str, summary: Mapping[str, Any]) -> str:
     return f"{name}: besides, {' and '.join(told)}" if told else ""
 
 
-def held_out_notes(runs: Mapping[str, Run]) -> list[str]:
-    """Return, of each run whose held-out embeddings travel unlike those of training, how."""
-    said = {name: run.summary.get("privacy", {}).get(HELD_OUT) for name, run in runs.items()}
-    return [f"{name}: {HELD_OUT} are {how}" for name, how in said.items() if how]
+def privacy_notes(runs: Mapping[str, Run]) -> list[str]:
+    """Return whose noise comes from a seed, and whose held-out embeddings travel otherwise."""
+    notes, declared = [], source_of_secrets(simulated=True).statement
+    for name, run in runs.items():
+        said = run.summary.get("privacy", {})
+        if how := said.get(HELD_OUT):
+            notes.append(f"{name}: {HELD_OUT} are {how}")
+        if said.get(SECRETS) == declared:
+            notes.append(f"{name}: {declared}")
+    return notes
 
 
 def _metric(summary: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ from colonnade.secure.identities import (
 from colonnade.secure.keystream import Keystream
 from colonnade.secure.masks import Total, bits_for, mask, masked_body, words_of
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
-from colonnade.secure.secrets import Secrets
+from colonnade.secure.secrets import Secrets, Source
 from colonnade.secure.shamir import recover, share
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Keystream",
     "Seal",
     "Secrets",
+    "Source",
     "SumHolder",
     "SumParty",
     "Sums",

@@ -45,7 +45,7 @@ from colonnade.secure.identities import IDENTITY_BYTES, Identity
 from colonnade.secure.keystream import KEY_BYTES, Keystream
 from colonnade.secure.masks import Total, Words, mask, masked_body, words_of
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
-from colonnade.secure.secrets import Secrets
+from colonnade.secure.secrets import Source
 from colonnade.secure.shamir import recover, share
 
 __all__ = ["SumHolder", "SumParty", "Sums"]
@@ -209,19 +209,19 @@ class SumParty(_End):
     name, holder
         Which party it is, and who the label holder is.
     secrets
-        What it draws from, under an incarnation that was begun.
+        What it draws from since this start.
     incarnation
         That one's number.
     """
 
     def __init__(
-        self, sums: Sums, name: str, holder: str, secrets: Secrets, incarnation: int
+        self, sums: Sums, name: str, holder: str, secrets: Source, incarnation: int
     ) -> None:
         super().__init__(sums, holder)
         self._name = name
         self._secrets = secrets
         self._incarnation = incarnation
-        self._identity = Identity.of(secrets)
+        self._identity = Identity(secrets.identity)
         self._key = AgreementKey(secrets.key("sums/agreement", size=AGREEMENT_BYTES))
         self._outgoing: dict[str, Seal] = {}
         self._incoming: dict[str, Seal] = {}

@@ -24,7 +24,7 @@ from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery
-from colonnade.models import Additive, Fusion
+from colonnade.models import Additive, Fusion, check_rows_apart
 from colonnade.organisations import Party
 from colonnade.privacy import (
     UNLIMITED,
@@ -231,7 +231,11 @@ class Masked(Uplink):
         return tuple(learned)
 
     def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
-        """Make the half of ``party``."""
+        """Make the half of ``party``, whose bottom keeps rows apart where sums are private."""
+        if any(self._is_private(layout, p) for p in (Purpose.TRAINING, Purpose.EVALUATION)):
+            check_rows_apart(
+                f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
+            )
         return MaskedUploader(self._terms(layout), party)
 
     def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> MaskedCollector:

@@ -91,17 +91,17 @@ class MaskedUploader:
         self._terms = terms
         self._party = party
         self._holder = terms.layout.label_holder
-        self._secrets = party.secrets or terms.layout.secrets_of(party.name)
+        self._secrets = terms.layout.secrets_for(party.name, party.secrets)
         self._account = terms.account()
         self._sent = torch.zeros(0)
 
     async def prepare(self, row_sets: Sequence[Rows]) -> None:
         """Agree on keys, and offer for the first sum."""
         notes = await Recall()
-        self._secrets.begin(notes.incarnation)
+        self._source = self._secrets.begin(self._party.name, notes.incarnation)
         self._account.begin(notes.records)
         self._sum = SumParty(
-            self._terms.sums, self._party.name, self._holder, self._secrets, notes.incarnation
+            self._terms.sums, self._party.name, self._holder, self._source, notes.incarnation
         )
         await Send(self._holder, KEY, KEYS_ROUND, self._sum.key(), Purpose.SETUP)
         self._sum.meet(await self._received(KEYS, KEYS_ROUND, Purpose.SETUP))
@@ -143,7 +143,7 @@ class MaskedUploader:
 
     def _masked(self, embedding: Tensor, moment: Moment) -> bytes:
         mechanism = self._terms.mechanism(moment.purpose)
-        noise = self._secrets.noise(f"embedding/{moment.purpose.label}", moment.round, moment.part)
+        noise = self._source.noise(f"embedding/{moment.purpose.label}", moment.round, moment.part)
         counts = mechanism.counts(embedding.detach(), noise)
         if moment.purpose is Purpose.TRAINING:
             self._sent = mechanism.estimate(counts, 1)

@@ -16,13 +16,13 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.batches import BatchPlan
-from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure
+from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure, source_of_secrets
 from colonnade.effects import Commit, Expect, Purpose, Recall
 from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery, Link, Rows
-from colonnade.models import Fusion
+from colonnade.models import Fusion, check_rows_apart
 from colonnade.organisations import Party
 from colonnade.privacy import (
     UNLIMITED,
@@ -166,6 +166,8 @@ class Perturbed(Uplink):
                     sees="embeddings without noise that are evaluated or predicted" if bare else "",
                 )
             )
+        if self._is_private:
+            said.append(source_of_secrets(layout.simulated))
         said.append(NOT_COVERED)
         return tuple(said)
 
@@ -192,7 +194,11 @@ class Perturbed(Uplink):
         return replace(self, noise=noise, through=self.through.of_new_rows(), held_out=None)
 
     def uploader(self, layout: Layout, party: Party) -> _Uploader:
-        """Make the half of ``party``."""
+        """Make the half of ``party``, whose bottom keeps rows apart where there is noise."""
+        if self._is_private:
+            check_rows_apart(
+                f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
+            )
         return _Uploader(self, layout, party)
 
     def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> _Collector:
@@ -209,6 +215,11 @@ class Perturbed(Uplink):
         if purpose is Purpose.TRAINING or self.held_out is None:
             return self.noise
         return self.held_out
+
+    @property
+    def _is_private(self) -> bool:
+        """Whether there is noise for any purpose."""
+        return any(map(_is_private, (self.noise, self.of(Purpose.EVALUATION))))
 
     def event(self, purpose: Purpose, parties: int = 1) -> Event:
         """Return what one use of a row is for who sees so many parties' embeddings of it."""
@@ -267,7 +278,8 @@ class _Uploader:
     def __init__(self, made_for: Perturbed, layout: Layout, party: Party) -> None:
         self._of = made_for.of
         self._beneath: Uploader = made_for.through.uploader(layout, party)
-        self._secrets = party.secrets or layout.secrets_of(party.name)
+        self._name = party.name
+        self._secrets = layout.secrets_for(party.name, party.secrets)
         self._account = Account(
             layout.rows,
             lambda purpose, terms: made_for.event(purpose),
@@ -279,7 +291,7 @@ class _Uploader:
     async def prepare(self, row_sets: Sequence[Rows]) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
-        self._secrets.begin(notes.incarnation)
+        self._source = self._secrets.begin(self._name, notes.incarnation)
         self._account.begin(notes.records)
         await self._beneath.prepare(row_sets)
 
@@ -290,7 +302,7 @@ class _Uploader:
         noisy = _Noisy(
             bottom,
             self._of(moment.purpose),
-            lambda: self._secrets.noise(purpose, moment.round, moment.part),
+            lambda: self._source.noise(purpose, moment.round, moment.part),
         )
         await Commit(self._account.enter(rows, moment))
         # Saliency comes from derivatives that may have been corrected by the exact embeddings.
