@@ -15,6 +15,7 @@ from torch import nn
 
 from colonnade import cli
 from colonnade.config import json_schema, parse_config
+from colonnade.console import plan_tables
 from colonnade.costs import Modelled
 from colonnade.defences import GaussianDerivatives
 from colonnade.drivers import Processes, Simulate
@@ -378,6 +379,9 @@ def test_a_resumed_run_has_the_same_epsilon(tmp_path):
 def test_an_epsilon_that_promises_nothing_is_told_before_and_after():
     federation, loud = problem(), pbm_vfl(16, 0.25)
     planned = plan(federation, loud, TRAINING)
+    narrow = Console(width=66, record=True)
+    narrow.print(plan_tables(planned)[0])
+    assert "…" not in narrow.export_text()  # the names of kinds are long
     warned = f"epsilon of embeddings is {planned.privacy_loss['epsilon']:,.0f} at delta 1e-05"
     assert any(text.startswith(warned) for text in planned.warnings)
     told = federation.train(loud, TRAINING).summary["warnings"]

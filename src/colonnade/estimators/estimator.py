@@ -157,6 +157,13 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         absent
             What happens to people of whom some table has no row: "error", or "drop", which leaves
             them out and counts them in ``left_out``.
+
+        Warns
+        -----
+        PrivacyWarning
+            If embeddings travel with noise: each call, also by ``predict``, ``predict_proba`` and
+            ``score``, discloses more of its rows, and no budget holds for it. Take classes and
+            probabilities from what one call returns.
         """
         check_is_fitted(self)
         return self._predicted(party_tables(X, self.parties, self.id), absent)
