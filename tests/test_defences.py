@@ -27,6 +27,8 @@ from colonnade.method import Method
 from colonnade.models import Mean, Sum
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Budget, Gaussian, GaussianNoise, Spending
+from colonnade.reports import human_epsilon, write_page
+from colonnade.reports.epsilons import epsilon_columns
 from colonnade.secure import Secrets
 from colonnade.testing.methods import METHOD_CHECKS, MethodSubject, small_federation
 from colonnade.uplinks import Moment, Perturbed
@@ -286,12 +288,19 @@ def test_a_calibrated_defence_has_the_epsilon_that_was_asked_for():
     assert made.spending(LAYOUT, 7)["epsilon"] <= 2.0
 
 
-def test_the_summary_says_what_protects_labels_and_what_is_not_covered():
+def test_the_summary_says_what_protects_labels_and_what_is_not_covered(tmp_path):
     run = small_federation(METHOD).train(METHOD, LONG)
     told = run.summary["privacy"]
     assert "clipped to the norm 0.5, with Gaussian noise" in told["mechanism"]
     assert "for all parties together" in told["labels"]
     assert "leaves in the top model" in told["labels, not covered"]
+    epsilon = human_epsilon(run.summary["privacy_loss_of_labels"]["epsilon"])
+    write_page(run, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"<span>epsilon of labels</span><b>{epsilon}</b>" in page
+    assert "<dt>Delta of labels</dt>" in page
+    assert "Epsilon against rounds" in page
+    assert "epsilon, labels" in epsilon_columns({"defended": run})
     plain = small_federation(Method("plain")).train(Method("plain"), LONG)
     assert "derivatives and predictions still tell" in plain.summary["privacy"]["labels"]
 
@@ -323,7 +332,7 @@ def test_a_budget_ends_training_before_it_is_exceeded():
     assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
     assert run.history["label_epsilon"][-1] == pytest.approx(by_hand(2), rel=1e-9)
     none = replace(METHOD, exchange=Split(defence=replace(LOUD, budget=Budget(0.01, 1e-5))))
-    with pytest.raises(ConfigurationError, match=r"Split\(.* cannot afford one round"):
+    with pytest.raises(ConfigurationError, match=r"for labels cannot afford .* there is 0\.01"):
         small_federation(none).train(none, LONG)
     half = guard(replace(LOUD, budget=enough))
     played(half.enter(ROWS_OF_BATCH, Moment(0)))

@@ -371,6 +371,7 @@ def test_the_summary_says_what_protects_embeddings_and_what_is_not_covered():
     assert said in told["mechanism"]
     assert said in told["embeddings"]
     assert "shapes the embeddings of other rows" in told["not covered"]
+    assert "labels" not in told["not covered"]  # of which their exchange tells, with a defence
     assert not any("embedding" in warning for warning in run.summary["warnings"])
 
 

@@ -258,10 +258,7 @@ class Agreement:
         rounds = self.wanted.rounds
         affordable = bisect_left(range(rounds), True, key=lambda done: not self._affords(done + 1))
         if not affordable:
-            raise ConfigurationError(
-                f"{self._stingy} cannot afford one round of training with an evaluation "
-                "after it: raise its budget, or let it add more noise"
-            )
+            raise ConfigurationError(self._why_no_round())
         return self.wanted.until(affordable)
 
     def _affords(self, rounds: int) -> bool:
@@ -272,11 +269,34 @@ class Agreement:
             uplink.affords(self.layout, purpose, most) for purpose, most in uses.items()
         )
 
-    @property
-    def _stingy(self) -> Uplink | Exchange:
-        """Whose budget does not suffice for a round."""
-        exchange = self.method.exchange
-        return self.method.uplink if exchange.affords(self.layout, 1) else exchange
+    def _why_no_round(self) -> str:
+        """Return whose budget does not suffice for a round, what one costs, and what to do."""
+        uplink, exchange, uses = self.method.uplink, self.method.exchange, self.uses(1)
+        if not exchange.affords(self.layout, 1):
+            cost = _cost(exchange.spending(self.layout, 1))
+            return (
+                f"the budget for labels cannot afford one round of training{cost}; raise the "
+                "budget of the defence, or let it add more noise"
+            )
+        for purpose, most in uses.items():
+            told = uplink.spending(self.layout, {purpose: most})
+            if not uplink.affords(self.layout, purpose, most) and told.get("epsilon", 0) is None:
+                if purpose is Purpose.TRAINING:
+                    return (
+                        "the budget cannot afford one round of training, which shows embeddings "
+                        "or their sums without noise, so that nothing bounds its epsilon: take a "
+                        "mechanism with noise, or leave the budget out"
+                    )
+                return (
+                    "the budget cannot afford one round of training with its evaluation, which is "
+                    "without noise, so that nothing bounds its epsilon: leave `held_out` of the "
+                    "uplink out, evaluate no rows, or leave the budget out"
+                )
+        return (
+            "the budget cannot afford one round of training with its evaluation"
+            f"{_cost(uplink.spending(self.layout, uses))}; raise it, let the uplink add more noise "
+            "(a smaller beta or fewer trials, a larger multiplier), or take narrower embeddings"
+        )
 
     def uses(self, rounds: int) -> dict[Purpose, int]:
         """Return how often a row is sent in so many rounds, at most, by what for."""
@@ -412,3 +432,11 @@ class HolderSeat:
 
     own: LabelHolder
     metrics: tuple[Metric, ...] = ()
+
+
+def _cost(spent: Mapping[str, Any]) -> str:
+    """Return what something costs, and what there is, where an account tells it."""
+    if not spent or spent["epsilon"] is None:
+        return ""
+    budget = "" if spent["budget"] is None else f", and there is {spent['budget']:g}"
+    return f": that costs epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}{budget}"

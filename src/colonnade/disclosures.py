@@ -6,8 +6,9 @@ Privacy statement and warnings are derived from these and from nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "HELD_OUT",
@@ -16,6 +17,7 @@ __all__ = [
     "Disclosure",
     "privacy_statement",
     "privacy_warnings",
+    "promise_warnings",
     "source_of_secrets",
 ]
 
@@ -57,10 +59,10 @@ class Disclosure:
 
 NOT_COVERED = Disclosure(
     "not covered",
-    "what derivatives and predictions tell of labels; the trained models; what a row leaves in its "
-    "party's bottom model, which shapes the embeddings of other rows",
+    "predictions, which add to it; the trained models; what a row leaves in its party's bottom "
+    "model, which shapes the embeddings of other rows",
 )
-"""What an account of embeddings' uses says nothing of."""
+"""What an account of embeddings' uses says nothing of; of labels their exchange tells."""
 
 
 def source_of_secrets(simulated: bool) -> Disclosure:
@@ -119,6 +121,33 @@ def privacy_warnings(disclosures: Sequence[Disclosure]) -> list[str]:
     exposed = any(d.sees and d.what == "embeddings" for d in disclosures)
     tail = "; from embeddings features can in part be reconstructed" if exposed else ""
     return [f"{off}: {sights}{tail}"]
+
+
+_PROMISE = 10.0  # exp(10) is 22,000: by so much may an outcome be more likely
+
+
+def promise_warnings(
+    loss: Mapping[str, Any] | None, of_labels: Mapping[str, Any] | None
+) -> list[str]:
+    """Return that an epsilon is too large to promise anything, where it is.
+
+    Parameters
+    ----------
+    loss, of_labels
+        The accounts of embeddings and of labels, as a summary has them.
+
+    Examples
+    --------
+    >>> promise_warnings({"epsilon": 2643.0, "delta": 1e-5}, None)[0].partition(":")[0]
+    'epsilon of embeddings is 2,643 at delta 1e-05'
+    """
+    return [
+        f"epsilon of {what} is {told['epsilon']:,.0f} at delta {told['delta']:g}: above about "
+        f"{_PROMISE:g} it is no promise in practice; more noise, fewer epochs or evaluations, or a "
+        "budget make it smaller"
+        for what, told in (("embeddings", loss), ("labels", of_labels))
+        if told and (told["epsilon"] or 0.0) > _PROMISE
+    ]
 
 
 def _listed(things: Sequence[str]) -> str:

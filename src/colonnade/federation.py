@@ -34,13 +34,18 @@ from colonnade.checks import (
     shown,
 )
 from colonnade.descriptions import bytes_of, described
-from colonnade.disclosures import Disclosure, privacy_statement, privacy_warnings
+from colonnade.disclosures import (
+    Disclosure,
+    privacy_statement,
+    privacy_warnings,
+    promise_warnings,
+)
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.method import Method
+from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Features, check_gradients, parameter_count
@@ -179,7 +184,7 @@ class Federation:
         Diverged
             If the loss stops being a finite number.
         """
-        method = method or svfl()
+        method = svfl() if method is None else checked_method(method)
         training = (training or Training()).for_rows(len(self.train_rows))
         driver = driver or Simulate()
         watcher = watcher or Watcher()
@@ -285,6 +290,8 @@ class Federation:
         disclosures = method.disclosures(agreement.layout)
         network = driver.network
         parties = agreement.layout.parties
+        loss = self._spent([roles[holder], *roles.values()], "spent")
+        of_labels = self._spent([roles[holder]], "spent_of_labels")
         summary = summarise(
             record,
             history,
@@ -296,6 +303,7 @@ class Federation:
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
             warnings=[
                 *privacy_warnings(disclosures),
+                *promise_warnings(loss, of_labels),
                 *self.warnings,
                 *agreement.shortened(),
                 *_uncounted(record),
@@ -308,9 +316,8 @@ class Federation:
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
-                # The label holder's account is told first: it counts where parties tell as much.
-                "privacy_loss": self._spent([roles[holder], *roles.values()], "spent"),
-                "privacy_loss_of_labels": self._spent([roles[holder]], "spent_of_labels"),
+                "privacy_loss": loss,
+                "privacy_loss_of_labels": of_labels,
                 "seed": training.seed,
                 "driver": driver.label,
                 "network": None if network is None else network_told(network, parties, holder),

@@ -31,7 +31,15 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
-from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, RowUses, Spending
+from colonnade.privacy import (
+    UNLIMITED,
+    Budget,
+    Game,
+    Gaussian,
+    RowUses,
+    Spending,
+    check_budget,
+)
 from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
@@ -77,6 +85,7 @@ class GaussianDerivatives(Defence):
 
     def __post_init__(self) -> None:
         _ = self.mechanism
+        check_budget(self.budget)
 
     @classmethod
     def calibrated(

@@ -3,7 +3,7 @@
 from colonnade.privacy.accountant import Epsilon, Spending, is_bounded
 from colonnade.privacy.asymptotic import asymptotic_renyi
 from colonnade.privacy.binomial_sum import BinomialSum
-from colonnade.privacy.budget import UNLIMITED, Budget
+from colonnade.privacy.budget import UNLIMITED, Budget, check_budget
 from colonnade.privacy.clipping import Clipped, clipped
 from colonnade.privacy.events import Adjacency, Event, Unprotected
 from colonnade.privacy.fixed_point import FixedPoint
@@ -41,6 +41,7 @@ __all__ = [
     "Unprotected",
     "View",
     "asymptotic_renyi",
+    "check_budget",
     "check_games",
     "clipped",
     "epsilon_at_least",

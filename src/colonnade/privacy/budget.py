@@ -10,14 +10,17 @@ from colonnade.errors import ConfigurationError
 from colonnade.privacy.accountant import Spending, check_delta
 from colonnade.privacy.events import Event, is_number
 
-__all__ = ["UNLIMITED", "Budget"]
+__all__ = ["UNLIMITED", "Budget", "check_budget"]
 
 _MOST_USES = 1 << 40
 
 
 @dataclass(frozen=True)
 class Budget:
-    """No row may be used beyond (epsilon, delta)-differential privacy.
+    """Training may use no row beyond (epsilon, delta)-differential privacy.
+
+    Evaluations count with it. Predictions do not: a run cannot know whose rows it is given, so it
+    tells of each what it costs and lets it pass. Nor do other runs on the same rows.
 
     Parameters
     ----------
@@ -81,6 +84,15 @@ class Budget:
 
 UNLIMITED = Budget(inf, 1e-5)
 """What is spent where nobody set a limit, and the delta that epsilon is then told with."""
+
+
+def check_budget(budget: object) -> None:
+    """Raise ``ConfigurationError`` unless something is a budget, or None for none."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigurationError(
+            f"budget is {budget!r}, but it has an epsilon and a delta: say "
+            "budget=Budget(epsilon=10, delta=1e-5), of colonnade.privacy"
+        )
 
 
 def _most(affordable: Callable[[int], bool], known: int) -> int:

@@ -34,6 +34,7 @@ from colonnade.privacy import (
     Spending,
     SumGame,
     Summand,
+    check_budget,
     is_bounded,
     warm_up,
 )
@@ -109,6 +110,7 @@ class Masked(Uplink):
                 f"threshold is {self.threshold}, but a sum of one party's embeddings is that "
                 "party's: say 2 or more"
             )
+        check_budget(self.budget)
         for party, identity in self.identities.items():
             _check_identity(party, identity)
 
@@ -226,8 +228,9 @@ class Masked(Uplink):
                     "identities",
                     f"not pinned for {', '.join(unpinned)}: the label holder could put keys of its "
                     "own in place of theirs",
-                    to="a label holder that exchanges keys",
-                    sees="every embedding that it chose",
+                    to="a label holder that put keys of its own in place of the parties'",
+                    sees="single embeddings, as nothing pins who these are: have each party pin "
+                    "the others by `identities`",
                 )
             )
         if 2 * sums.threshold <= len(parties):
@@ -269,15 +272,17 @@ class Masked(Uplink):
 
     def _sums(self, layout: Layout) -> Sums:
         parties = layout.parties
+        if len(parties) < 2:
+            raise ConfigurationError(
+                "a secure sum, as of PBM-VFL, needs two parties or more besides the label holder, "
+                f"and here is {' and '.join(parties) or 'nobody'} alone, with nobody to hide "
+                "among: take wait_dp, where each party has noise of its own"
+            )
         threshold = len(parties) // 2 + 1 if self.threshold is None else self.threshold
         if not 2 <= threshold <= len(parties):
             raise ConfigurationError(
-                f"a secure sum of {len(parties)} parties cannot have {threshold} or more: "
-                + (
-                    "one party has nobody to hide among"
-                    if len(parties) == 1
-                    else f"say a threshold from 2 to {len(parties)}"
-                )
+                f"a secure sum of {len(parties)} parties cannot have {threshold} or more: say a "
+                f"threshold from 2 to {len(parties)}"
             )
         if len(parties) > MOST_HOLDERS:
             raise ConfigurationError(

@@ -31,6 +31,7 @@ from colonnade.privacy import (
     Perturbation,
     RowUses,
     Spending,
+    check_budget,
     clipped,
     is_bounded,
 )
@@ -93,6 +94,7 @@ class Perturbed(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        check_budget(self.budget)
         if not isinstance(self.through, Relayable):
             raise ConfigurationError(
                 f"noise is accounted for where each party's embeddings are seen by themselves, but "
