@@ -591,6 +591,12 @@ def test_what_is_no_number_is_refused_in_a_sentence(wrong):
             make()
 
 
+def test_noise_of_any_size_has_an_epsilon():
+    assert Spending({GaussianNoise(1e-200): 3}).epsilon(1e-5).value == inf
+    assert Spending({GaussianNoise(1e200): 3}).epsilon(1e-5).value < 1e-9
+    assert GaussianNoise(1e200).renyi([2.0, inf]).tolist() == [0.0, inf]
+
+
 def test_uses_beyond_counting_are_refused():
     with pytest.raises(ConfigurationError, match=r"at least 0 and below 2\^64"):
         Spending({EVENTS[0]: 10**400})

@@ -430,9 +430,9 @@ class Federation:
         if np.count_nonzero(marked) < len(array):
             named, times = np.unique(array, return_counts=True)
             raise ConfigurationError(
-                f"{what} has row {named[times > 1][0]} more than once, as {np.sum(times > 1)} rows "
-                "in all: what is disclosed is counted by a use of each row an epoch, so name each "
-                "row once (numpy.unique)"
+                f"{what} has row {named[times > 1][0]} more than once, and {np.sum(times > 1)} "
+                "such rows in all: what is disclosed is counted by a use of each row an epoch, so "
+                "name each row once (numpy.unique)"
             )
         return array.astype(np.int64)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import floor, inf, isfinite, log2, sqrt
+from math import floor, hypot, inf, isfinite, log2, sqrt
 from types import MappingProxyType
 from typing import Literal
 
@@ -197,7 +197,7 @@ class Spending:
             sqrt(count) * event.distance for event, count in self if event.distance is not None
         ]
         if len(distances) == len(self.uses):
-            return gaussian_epsilon(sqrt(sum(distance**2 for distance in distances)), delta)
+            return gaussian_epsilon(hypot(*distances), delta)
         draws = sum(count * event.draws for event, count in self)
         spreads = [event.spread for event, _ in self if event.spread]
         rounding = _ROUNDING * draws

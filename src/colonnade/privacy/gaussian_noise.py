@@ -104,7 +104,9 @@ class GaussianNoise:
         orders = checked_orders(orders)
         if not self.distance:
             return np.zeros(len(orders))
-        return orders * (self.distance * self.distance / 2)
+        curve, finite = np.full(len(orders), inf), np.isfinite(orders)
+        curve[finite] = orders[finite] * (self.distance * self.distance / 2)
+        return curve
 
     def losses(self, uses: int, interval: float) -> Any:
         """See ``Event``."""
