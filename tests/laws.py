@@ -16,12 +16,26 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
 
-from colonnade import costs, delays, drivers, exchanges, links, local_updates, stragglers, uplinks
+from colonnade import (
+    costs,
+    defences,
+    delays,
+    drivers,
+    exchanges,
+    links,
+    local_updates,
+    privacy,
+    stragglers,
+    uplinks,
+)
 from colonnade.agreement import Exchange
 from colonnade.costs import CostModel
+from colonnade.defences import Defence, Guard
 from colonnade.delays import Delay
 from colonnade.drivers import Driver
 from colonnade.local_updates import HolderSteps, LocalUpdates, PartySteps
+from colonnade.privacy import Event, Perturbation, Summand
+from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 
@@ -66,15 +80,25 @@ FILES = {
 """Modules below the drivers that may open files, each with its reason. Nobody else there may."""
 
 NEVER_FILES = {
-    *("agreement", "codecs", "exchanges", "flows", "kernels", "labelling", "links"),
-    *("local_updates", "method", "roles", "stragglers", "uplinks"),
+    *("agreement", "codecs", "defences", "exchanges", "flows", "kernels", "labelling", "links"),
+    *("local_updates", "method", "privacy", "roles", "stragglers", "uplinks"),
 }
 """Rooms that cannot be on that list: what they do must be the same under every driver."""
 
 PURE = {
     *("__future__", "abc", "bisect", "collections", "colonnade", "constriction", "copy"),
-    *("dataclasses", "difflib", "enum", "functools", "hashlib", "itertools", "llvmlite", "math"),
-    *("numba", "numpy", "scipy", "struct", "torch", "typing", "warnings"),
+    *(
+        "dataclasses",
+        "difflib",
+        "dp_accounting",
+        "enum",
+        "functools",
+        "hashlib",
+        "itertools",
+        "llvmlite",
+        "math",
+    ),
+    *("numba", "numpy", "scipy", "struct", "torch", "types", "typing", "warnings"),
 }
 """What those rooms may import besides Colonnade itself: nothing there knows of a world."""
 
@@ -89,6 +113,7 @@ SECRET = {"secure", "privacy"}
 
 ROOTS = {
     "colonnade.layout": "gives an organisation that brings none a root of its own",
+    "colonnade.testing.mechanisms": "tries mechanisms with noise that is the same each time",
 }
 """Modules outside of these rooms that make root secrets."""
 
@@ -338,16 +363,19 @@ def hidden_chance(module: Module) -> list[str]:
 def mixes_seed_and_secrets(module: Module) -> list[str]:
     """What is secret is drawn from a root secret, and never from the seed that all know.
 
-    The rooms of secrets see no public stream, and only they make a keystream of a key: everybody
-    else asks ``Secrets`` for one, which derives it from a root. Who makes ``Secrets`` is on a list.
+    The rooms of secrets, and defences, see no public stream, and only the former make a keystream
+    of a key: everybody else asks ``Secrets`` for one, which derives it from a root. Who makes
+    ``Secrets`` is on a list.
     """
+    public = {"colonnade.streams", "colonnade.kernels.philox", *_DRAWS}
+    found = module.uses(public) if module.room in {"defences", *SECRET} else []
     if module.room in SECRET:
-        return module.uses({"colonnade.streams", "colonnade.kernels.philox", *_DRAWS})
+        return found
     makers = {f"colonnade.secure.{name}" for name in ("Keystream", "keystream.Keystream")}
     if module.name not in ROOTS:
         roots = ("Secrets", "secrets.Secrets", "Source", "secrets.Source")
         makers |= {f"colonnade.secure.{name}" for name in roots}
-    return [
+    return found + [
         f"{ast.unparse(call.func)}: ask the organisation's Secrets"
         for name, call in module.calls
         if any(start in makers for start in _starts(name))
@@ -384,8 +412,8 @@ def peeks_into_parts(module: Module) -> list[str]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute):
             name = _part(node.value, parts)
-            own = node.attr in fields or node.attr == "__class__"
-            own = own or (module.room == "config" and name in _SECTIONS)
+            own = node.attr in fields or node.attr in ("__class__", "__name__")
+            own = own or name in _OTHERS.get(module.room, ())
             if name in _PARTS and node.attr not in _answers(name) and not own:
                 found.append(f"{ast.unparse(node)} is no answer of {_PARTS[name][0].__name__}")
         for kind in _told_apart(node):
@@ -421,6 +449,8 @@ def _promised(part: str, what: list[ast.expr]) -> bool:
     match what:
         case [ast.Constant(name), _]:
             return name in _answers(part)
+        case [ast.Attribute(ast.Name("field"), "name")]:
+            return True  # whatever its fields are, all of them
     return False
 
 
@@ -468,15 +498,23 @@ _PARTS: dict[str, tuple[type, ...]] = {
     "driver": (Driver,),
     "costs": (CostModel,),
     "delay": (Delay,),
+    "defence": (Defence,),
+    "guard": (Guard,),
+    "mechanism": (Summand, Perturbation, Defence),  # as a game calls what it tries
+    "noise": (Perturbation, Keystream),  # what is added, and what that is drawn from
+    "event": (Event,),
     "itemised": (Itemised,),  # a capability, known by the annotation of an argument
 }
 """What parts are called, and what they answer."""
 
-_PLAYED = {"exchanges", "local_updates", "roles", "stragglers", "uplinks"}
+_PLAYED = {"defences", "exchanges", "local_updates", "roles", "stragglers", "uplinks"}
 """Rooms of methods, where a part may have any name."""
 
-_SECTIONS = {"costs", "delay"}
-"""What is called so in ``config`` are sections, which build the part."""
+_OTHERS = {
+    "config": {"costs", "delay"},  # sections, which build the part
+    "experiments": {"noise"},  # settings that a trial is about
+}
+"""Rooms in which something else is called so."""
 
 
 def _answers(part: str) -> set[str]:
@@ -484,7 +522,7 @@ def _answers(part: str) -> set[str]:
 
 
 def _own_fields(module: Module) -> set[str]:
-    """Names of what a module defines: fields of dataclasses, since a part may read its own, and
+    """Names of what a module defines: fields and properties, since a part may read its own, and
     what its protocols ask for, since anybody may have such a capability."""
     found = set()
     for node in ast.walk(module.tree):
@@ -494,7 +532,9 @@ def _own_fields(module: Module) -> set[str]:
                 match member:
                     case ast.AnnAssign(ast.Name(name)):
                         found.add(name)
-                    case ast.FunctionDef(name) if is_protocol:
+                    case ast.FunctionDef(name, decorator_list=marks) if (
+                        is_protocol or "property" in map(ast.unparse, marks)
+                    ):
                         found.add(name)
     return found
 
@@ -522,10 +562,12 @@ def _homes() -> dict[str, str]:
     rooms = (exchanges, links, local_updates, stragglers, uplinks, drivers, costs, delays)
     return {
         name: value.__module__
-        for room in rooms
+        for room in (*rooms, defences, privacy)
         for name, value in vars(room).items()
-        if inspect.isclass(value) and dataclasses.is_dataclass(value) and name in room.__all__
+        if inspect.isclass(value) and name in room.__all__
+        if dataclasses.is_dataclass(value) or Guard in value.__bases__
         if room is not drivers or _answers("driver") <= _members(value)
+        if room is not privacy or _members(value) & {"event", "renyi"}  # mechanisms and events
     }
 
 

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from colonnade.agreement import Agreement
-from colonnade.audits import Audit, Scope, audit, overview_sheets, write_audits
+from colonnade.audits import (
+    Audit,
+    Finding,
+    Scope,
+    attack_sheets,
+    audit,
+    overview_sheets,
+    write_audits,
+)
+from colonnade.audits.audit import _accounted
 from colonnade.audits.completion import complete
-from colonnade.audits.finding import area, of_share
+from colonnade.audits.finding import Interval, area, of_share
 from colonnade.audits.labels import Told, infer_labels
 from colonnade.audits.listening import heard_of
 from colonnade.audits.reconstruction import Known, columns_of, reconstruct
-from colonnade.audits.recording import Recording
+from colonnade.audits.recording import Derivatives, Recording
+from colonnade.batches import BatchPlan
 from colonnade.codecs import Scalar, TopK
+from colonnade.defences import GaussianDerivatives
+from colonnade.defences import gaussian_derivatives as guards
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError
+from colonnade.exchanges import Split
 from colonnade.federation import Federation
+from colonnade.layout import Layout
 from colonnade.methods import Method, celu, cvfl, efvfl, svfl, wait_dp
 from colonnade.models import Features, Sum, mlp
 from colonnade.organisations import LabelHolder, Party
@@ -44,7 +61,7 @@ from colonnade.privacy import (
 from colonnade.privacy.gaussian_noise import GaussianNoise
 from colonnade.secure import Keystream
 from colonnade.training import Training
-from colonnade.uplinks import Masked
+from colonnade.uplinks import Masked, Perturbed
 from test_cli import TINY, colonnade, write
 
 __all__ = ["colonnade"]  # a fixture
@@ -152,6 +169,90 @@ def test_a_game_repeats_with_its_stream_and_refuses_too_few_plays():
         play(game, stream(), games=99)
     with pytest.raises(ConfigurationError, match="delta is 1"):
         play(game, stream(), [1.0])
+
+
+LAYOUT = Layout(("bank", "shop"), "insurer", {"bank": 3, "shop": 5}, rows=100, seed=3)
+
+
+class NoNoise(guards._Guard):
+    """It lets derivatives go as they are."""
+
+    def protected(self, derivatives, moment):
+        return dict(derivatives)
+
+
+class HalfOfIt(guards._Guard):
+    """It draws with half of the multiplier."""
+
+    def __init__(self, defence, layout, holder):
+        half = replace(defence, multiplier=defence.multiplier / 2)
+        super().__init__(half, layout, holder)
+
+
+class EachByItself(guards._Guard):
+    """It clips what different parties are sent each to the whole bound."""
+
+    def protected(self, derivatives, moment):
+        different = {id(each): party for party, each in derivatives.items()}
+        sent = {
+            key: super(EachByItself, self).protected(
+                {party: derivatives[party]}, replace(moment, part=part)
+            )[party]
+            for part, (key, party) in enumerate(different.items())
+        }
+        return {party: sent[id(each)] for party, each in derivatives.items()}
+
+
+def label_game(guard, multiplier=1.5):
+    @dataclass(frozen=True)
+    class Defended(GaussianDerivatives):
+        def guard(self, layout, holder):
+            return guard(self, layout, holder)
+
+    (game,) = Split(defence=Defended(0.5, multiplier)).games(LAYOUT)
+    return game
+
+
+@pytest.mark.parametrize("multiplier", [1.5, 4.0])
+def test_a_defence_of_labels_keeps_its_claim_and_broken_guards_are_caught(multiplier):
+    sound = label_game(guards._Guard, multiplier)
+    assert sound.protects == "labels"
+    assert sound.claim == GaussianNoise(multiplier)
+    assert play(sound, stream(1), games=500) == play(sound, stream(1), games=500)
+    small, near = play(sound, stream())
+    assert small.holds
+    assert near.holds
+    assert near.tightness > 0.6
+    for broken in (NoNoise, HalfOfIt, EachByItself):
+        assert not all(each.holds for each in play(label_game(broken, multiplier), stream()))
+
+
+def test_labels_have_a_row_of_their_own_in_an_audit(tmp_path):
+    games = replace(SMALL, attacks=False)
+    defence = GaussianDerivatives(0.5, 2.0, Budget(100.0, 1e-4))
+    both = Method("both", Sum(), pbm().uplink, Split(defence=defence))
+    found = audit(federation(), both, training(), scope=games)
+    assert [(each.game.protects, each.delta) for each in found.played] == [
+        *(("embeddings", delta) for delta in (1e-5, NEAR)),
+        *(("labels", delta) for delta in (1e-4, NEAR)),
+    ]
+    assert found.holds
+    assert found.notes == ()
+    (sheet,) = overview_sheets({"both": found})
+    assert [row[0] for row in sheet.rows] == ["embeddings"] * 2 + ["labels"] * 2
+    assert [game["of"] for game in found.as_dict()["games"]][2:] == ["labels"] * 2
+    write_audits({"both": found}, tmp_path, "colonnade audit both.yaml")
+    assert "labels" in (tmp_path / "games.csv").read_text(encoding="utf-8")
+
+
+def test_a_claim_that_no_game_tries_is_told():
+    class Mute(GaussianDerivatives):
+        def games(self, layout):
+            return ()
+
+    mute = Method("mute", Sum(), exchange=Split(defence=Mute(0.5, 2.0)))
+    found = audit(federation(), mute, training(), scope=replace(SMALL, attacks=False))
+    assert found.notes == ("an epsilon of labels is claimed, but no game tries it",)
 
 
 def test_an_uplink_says_which_games_try_it():
@@ -355,7 +456,7 @@ def test_every_method_is_audited(method):
         "direction of derivatives",
         "model completion",
     }
-    assert len(found.findings) == 3 * (1 + 2 * 2 + 1)
+    assert len(found.findings) == 3 * (1 + 2 * 3 + 1 + (method in NOISY))
     assert {finding.by for finding in found.findings} == {"hospital", "bank", "shop", "school"}
     assert steps[-3:] == ["features from embeddings", "labels from derivatives", "model completion"]
     best = found.strongest("direction")
@@ -379,7 +480,7 @@ def test_an_audit_of_a_simulation_repeats_and_another_does_not():
 
 def test_a_run_takes_the_same_course_while_it_is_recorded():
     plain = federation().train(METHODS["efvfl"], training())
-    recorder = Recording(Simulate(), rounds=8)
+    recorder = Recording(Simulate(), federation().agreement(svfl(), training()).batches)
     watched = federation().train(METHODS["efvfl"], training(), recorder)
     for name, parts in plain.models.items():
         for part, module in parts.items():
@@ -395,9 +496,9 @@ def test_a_run_takes_the_same_course_while_it_is_recorded():
 def test_what_is_recorded_is_what_the_party_was_sent():
     """With exact links: the loss's gradient with respect to the sum of embeddings."""
     made = federation()
-    recorder = Recording(Simulate(), rounds=8)
-    made.train(svfl(fusion=Sum()), training(), recorder)
     agreement = made.agreement(svfl(fusion=Sum()), training())
+    recorder = Recording(Simulate(), agreement.batches)
+    made.train(svfl(fusion=Sum()), training(), recorder)
     rows = torch.from_numpy(agreement.batches.rows(0))
     with torch.no_grad():
         total = sum(party.bottom(party.features[rows]) for party in made.parties)
@@ -429,6 +530,46 @@ def test_the_label_holder_hears_of_sums_the_sum_and_else_each_embedding():
     assert 0.8 * most < error < 1.1 * most
 
 
+def test_the_mean_of_what_a_row_was_told_is_that_of_its_own_losses():
+    plan = BatchPlan(np.arange(10, 20), batch_size=4, epochs=3, seed=0).until(7)
+    noted = Derivatives(plan)
+    own = {}
+    for round in range(7):
+        rows = plan.rows(round)
+        if round == 1:
+            continue  # this party was not waited for
+        values = torch.randn(len(rows), 2, generator=torch.Generator().manual_seed(round))
+        noted.note(round, values / len(rows))
+        for row, value in zip(rows.tolist(), values, strict=True):
+            own.setdefault(row, []).append(value)
+    rows, mean = noted.mean()
+    assert rows.tolist() == sorted(own)
+    expected = torch.stack([torch.stack(own[row]).mean(dim=0) for row in sorted(own)])
+    torch.testing.assert_close(mean, expected.double(), atol=1e-6, rtol=0)
+
+
+def test_an_attacker_averages_the_noise_of_a_row_that_is_sent_often():
+    quiet = Method("quiet", Sum(), Perturbed(Gaussian(4.0, 0.15)))
+    few = Training(epochs=10, batch_size=400, secrets="seed")
+    found = audit(federation(), quiet, few, scope=Scope(games=0))
+    once, often = (f.success.value for f in found.findings if f.of == "bank")
+    assert often > once + 0.1
+    best = found.strongest("features from embeddings")
+    assert best is not None
+    assert best.attack == "features from embeddings, seen 10 times"
+
+
+def test_known_rows_that_leave_hardly_any_other_are_refused_or_told():
+    made = federation()
+    with pytest.raises(ConfigurationError, match=r"leaves 1 of 200 held-out rows to attack: say 0"):
+        audit(made, METHODS["vanilla"], training(), scope=Scope(games=0, known_features=0.995))
+    one = Training(epochs=1, batch_size=200, secrets="seed")
+    found = audit(made, METHODS["vanilla"], one, scope=Scope(games=0, known_labels=10**6))
+    assert names(found) == {"features from embeddings", "model completion"}
+    for party in ("bank", "shop", "school"):
+        assert any(note.startswith(f"{party} infers no labels: of known") for note in found.notes)
+
+
 def test_what_is_not_tried_is_said():
     shared = audit(federation(), cvfl(Scalar(4), fusion=Sum(), labels="shared"), training())
     assert "the labels are shared with all parties: there is nothing to infer" in shared.notes
@@ -440,6 +581,20 @@ def test_what_is_not_tried_is_said():
     found = audit(numbers, METHODS["vanilla"], training(), scope=SMALL)
     assert names(found) == {"features from embeddings"}
     assert any(note.startswith("labels are numbers") for note in found.notes)
+
+
+def test_what_nothing_bounds_is_told_of_accounts():
+    claimed = {"epsilon": 2.0, "delta": 1e-5}
+    bare = {"epsilon": None, "delta": 1e-5, "epsilon_with_noise": 3.5}
+    told = SimpleNamespace(summary={"privacy_loss": bare, "privacy_loss_of_labels": claimed})
+    embeddings, labels = _accounted(told)
+    assert embeddings.endswith("without noise, and epsilon 3.5 at delta 1e-05 of the others")
+    assert labels.startswith("the run's account of labels says epsilon 2 at delta 1e-05")
+    told.summary = {"privacy_loss": {**bare, "epsilon_with_noise": None}}
+    (nothing,) = _accounted(told)
+    assert "nothing bounds what is known of a row" in nothing
+    told.summary = {"privacy_loss": None, "privacy_loss_of_labels": {}}
+    assert _accounted(told) == []
 
 
 def test_the_claims_are_for_the_delta_of_the_budget():
@@ -466,6 +621,8 @@ def test_a_label_holder_with_columns_knows_them_anyway():
         ({"known_features": 1.0}, "say a number between 0 and 1"),
         ({"known_labels": 1}, "an audit takes 2 known_labels, 50 rows and a seed of 0"),
         ({"rows": 10}, "or more of each, not 40, 10 and 0"),
+        ({"games": 10**12}, "1000000000000 games of a world are more than are kept in memory"),
+        ({"games": -1}, "-1 games of a world bound nothing"),
         ({"games": 0, "attacks": False}, "nothing to do without games and without attacks"),
     ],
 )
@@ -485,6 +642,31 @@ def test_a_refuted_claim_is_told(tmp_path):
     assert "TwiceTheBeta" in (tmp_path / "games.csv").read_text(encoding="utf-8")
 
 
+def test_who_sees_exact_rows_gains_nothing_by_seeing_them_again():
+    exact = Method("exact", Sum(), Masked(PoissonBinomial(16, 0.05), FixedPoint(16)))
+    two = Training(epochs=2, batch_size=400, secrets="seed")
+    found = audit(federation(), exact, two, scope=Scope(games=0))
+    assert [f.of for f in found.findings if f.attack.startswith("features")] == [
+        *("bank", "shop", "school"),
+    ]
+
+
+def test_a_table_fits_a_narrow_terminal_without_cutting_a_word():
+    one = Finding(
+        *("features from embeddings, seen 10 times", "insurer", "bank", "R2"),
+        *(Interval(0.5, 0.4, 0.6), 0.1, Interval(0.4, 0.3, 0.5), "nothing", 900),
+    )
+    mechanism = Gaussian(1.0, 2.0)
+    played = play(GaussianGame(mechanism), stream(), games=100)
+    found = Audit("mine", Scope(), played, (one,), (), None)
+    told = io.StringIO()
+    for sheet in [*overview_sheets({"mine": found}), *attack_sheets({"mine": found})]:
+        Console(file=told, width=80).print(sheet)
+    assert "…" not in told.getvalue()
+    assert "0.50 (0.40 to 0.60)*" in told.getvalue()
+    assert max(map(len, told.getvalue().splitlines())) <= 80
+
+
 # The command
 
 
@@ -501,13 +683,17 @@ def test_the_command_audits_a_file_and_the_folder_of_its_run(colonnade, tmp_path
     assert code == 0, err
     assert "proves nothing" in " ".join(out.split())
     assert "label_holder" in Path("audited", "attacks.csv").read_text(encoding="utf-8")
+    page = Path("audited", "audit.html").read_text(encoding="utf-8")
+    assert page.index("The strongest of each attack") < page.index("An attack that fails proves")
+    assert "Bytes are lengths" not in page
+    assert out.index("The strongest of each attack") < out.index("what attacks achieve")
     assert "tiny.yaml: labels from derivatives" in err
     assert colonnade("run", tiny, "--out", "done", "--quiet").code == 0
     code, out, _ = colonnade("audit", "done", "--json", "--out", "audited", "--only", "attacks")
     line = json.loads(out)
     assert code == 0
     assert line["run"] == "done"
-    assert len(line["attacks"]) == 4 * (1 + 2 * 2 + 1)
+    assert len(line["attacks"]) == 4 * (1 + 2 + 1)  # of one epoch
     assert line["notes"][-1].startswith("training was repeated for the audit, and ended as the run")
 
 
@@ -525,10 +711,14 @@ def test_digits_are_audited_without_a_configuration(colonnade):
     code, out, err = colonnade("audit", "--only", "games", "--json")
     lines = [json.loads(line) for line in out.splitlines()]
     assert code == 0, err
-    assert [bool(line["games"]) for line in lines] == [False] * 3 + [True] * 2
+    assert [[game["of"] for game in line["games"]][:1] for line in lines] == [
+        *([[]] * 3),
+        *([["embeddings"]] * 2),
+        ["labels"],
+    ]
 
 
-def test_the_command_exits_with_1_where_a_claim_is_refuted(colonnade, monkeypatch):
+def test_the_command_exits_with_3_where_a_claim_is_refuted(colonnade, monkeypatch):
     drawn = PoissonBinomial.counts
 
     def counts(self, x, noise):
@@ -536,7 +726,7 @@ def test_the_command_exits_with_1_where_a_claim_is_refuted(colonnade, monkeypatc
 
     monkeypatch.setattr(PoissonBinomial, "counts", counts)
     code, out, err = colonnade("audit", "--only", "games")
-    assert code == 1
+    assert code == 3
     assert "BROKEN" in out
     assert "a mechanism discloses more than is claimed of it" in err
 

@@ -595,6 +595,13 @@ def test_without_packages_there_are_only_ours() -> None:
 EXAMPLE = Path(__file__).parent.parent / "examples" / "package"
 
 
+def test_the_page_names_every_group_of_entry_points() -> None:
+    page = (EXAMPLE.parent.parent / "docs" / "extending.md").read_text(encoding="utf-8")
+    table = page.partition("| entry points |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(?:colonnade\.)?(\w+)`", "".join(re.findall(r"^\|[^|]*", table, re.M)))
+    assert sorted(named) == sorted(GROUPS)
+
+
 def test_the_packages_example_is_what_the_page_says_and_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

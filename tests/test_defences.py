@@ -17,6 +17,7 @@ from colonnade.config.parse import parse_config
 from colonnade.defences import Bare, GaussianDerivatives
 from colonnade.effects import Notes
 from colonnade.errors import BudgetExhausted, ConfigurationError
+from colonnade.evaluation import HeldOut
 from colonnade.exchanges import Asynchronous, Split
 from colonnade.journals import Journal
 from colonnade.layout import Layout
@@ -97,7 +98,7 @@ def guard(defence=LOUD, top=None, root=b"r", notes=None, layout=LAYOUT, secrets=
     secrets = secrets or (None if layout.simulated else Secrets(root * 32))
     holder = LabelHolder("insurer", LABELS, top or nn.Linear(8, 2), loss, secrets=secrets)
     made = defence.guard(layout, holder)
-    played(made.prepare(), notes)
+    played(made.prepare(HeldOut("all", [ROWS_OF_BATCH])), notes)
     return made
 
 

@@ -488,23 +488,11 @@ def test_rows_are_clipped_and_none_is_longer_than_the_bound(bound: float):
     assert (cosine > 1 - 1e-6).all()
 
 
-def test_gradients_flow_through_the_clip_and_not_into_the_noise():
-    mechanism = Gaussian(bound=1.0, multiplier=0.01)
-    x = torch.tensor([[0.3, -0.2, 0.1], [3.0, 1.0, -2.0], [0.0, 0.0, 0.0]], requires_grad=True)
-    weights = torch.tensor([[1.0, -2.0, 0.5], [0.3, 1.0, 2.0], [1.0, 1.0, 1.0]])
-
-    def loss(of: torch.Tensor) -> torch.Tensor:
-        return (mechanism.perturb(of, stream("gradient")).double() * weights).sum()
-
-    loss(x).backward()
-    for place in np.ndindex(2, 3):
-        change = torch.zeros_like(x)
-        change[place] = 0.01
-        with torch.no_grad():
-            slope = float(loss(x + change) - loss(x - change)) / 0.02
-        assert float(x.grad[place]) == pytest.approx(slope, abs=2e-4)
-    assert torch.equal(x.grad[0], weights[0])
-    assert torch.equal(x.grad[2], weights[2])
+def test_no_gradient_flows_through_what_is_released():
+    x = torch.ones(2, 3, requires_grad=True)
+    released = Gaussian(bound=1.0, multiplier=0.01).perturb(x, stream("gradient"))
+    assert not released.requires_grad
+    assert torch.equal(x, torch.ones(2, 3))
 
 
 def test_the_same_keystream_gives_the_same_noise():

@@ -18,6 +18,7 @@ from colonnade.defences import GaussianDerivatives
 from colonnade.disclosures import privacy_statement, privacy_warnings
 from colonnade.effects import Notes, Purpose
 from colonnade.errors import BudgetExhausted, ConfigurationError, LocalProtocolError
+from colonnade.evaluation import HeldOut
 from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.layout import Layout
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
@@ -120,7 +121,7 @@ def uploader(uplink=NOISY, root=b"r", notes=None, name="bank", layout=LAYOUT, se
     """A party's half that has begun, with secrets of its own."""
     secrets = secrets or (None if layout.simulated else Secrets(root * 32))
     half = uplink.uploader(layout, Party(name, FEATURES, nn.Identity(), secrets=secrets))
-    played(half.prepare([EVERYBODY]), notes)
+    played(half.prepare(HeldOut("all", [EVERYBODY])), notes)
     return half
 
 
@@ -186,7 +187,7 @@ def test_no_exact_value_leaves():
         exact, acts = played(half.upload(Learner(nn.Identity()), EVERYBODY, moment))
         told = values(sent(acts))
         bodies.append(told)
-        for kept in (exact, FEATURES, clipped(FEATURES, 2.0).float()):
+        for kept in (exact.detach(), FEATURES, clipped(FEATURES, 2.0).float()):
             assert float((told - kept).norm(dim=1).min()) > 0.2 * GAUSSIAN.deviation
     for place, one in enumerate(bodies):
         for other in bodies[:place]:
@@ -284,7 +285,7 @@ class TwiceUploader:
     def __init__(self, party):
         self.party = party
 
-    async def prepare(self, row_sets):
+    async def prepare(self, timetable):
         pass
 
     async def upload(self, bottom, rows, moment, saliency=None):
@@ -437,7 +438,7 @@ def test_epsilon_is_that_of_every_release_of_the_row_that_had_most():
 
 def test_the_account_of_a_run_tells_of_one_party_and_of_all():
     collector = NOISY.collector(LAYOUT, Sum(), cn.Wait())
-    played(collector.prepare([EVERYBODY]))
+    played(collector.prepare(HeldOut("all", [EVERYBODY])))
     collector._account.enter(EVERYBODY, Moment(0))
     spent = collector.spent()
     once = Spending({GaussianNoise(0.05): 1}).epsilon(1e-5).value

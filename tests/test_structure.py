@@ -139,6 +139,7 @@ PLANTED = {
         ("colonnade.secure.planted", "from colonnade.streams import StreamKey"),
         ("colonnade.privacy.planted", "from colonnade.kernels.philox import uniform_words"),
         ("colonnade.privacy.planted", "import torch\ndef f(g):\n    torch.randn(3, generator=g)"),
+        ("colonnade.defences.planted", "from colonnade.kernels.philox import permutation"),
         (ROLE, "from colonnade.secure import Keystream\nKeystream(bytes(16))"),
         (ROLE, "from colonnade.secure import Secrets\nSecrets.insecure(7)"),
         (ROLE, "from colonnade.secure import Source\nSource('bank', 0, False, b'', b'')"),
@@ -185,6 +186,8 @@ PLANTED = {
             "from cryptography.hazmat import primitives",
         ),
         ("colonnade.exchanges.planted", "import trio, torch"),
+        ("colonnade.defences.planted", "import polars"),
+        ("colonnade.privacy.planted", "import yaml"),
     ],
     laws.peeks_into_parts: [
         (ROLE, "from colonnade.uplinks import Plain as P\ndef f(x):\n    return isinstance(x, P)"),
@@ -218,6 +221,28 @@ PLANTED = {
         (LOCAL, "def f(c):\n    return hasattr(c, 'embeddings')"),
         (LOCAL, "def f(c: Collected | None):\n    return c.bodies"),
         (ROLE, "def f(collected: Itemised):\n    return collected.embeddings"),
+        # Mechanisms, their events, and defences
+        ("colonnade.uplinks.masked", "def f(x):\n    return isinstance(x, PoissonBinomial)"),
+        ("colonnade.uplinks.planted", "def f(self):\n    return self.mechanism.trials"),
+        ("colonnade.uplinks.planted", "def f(summand: Summand):\n    return summand.trials"),
+        ("colonnade.uplinks.planted", "def f(self):\n    return self.noise.multiplier"),
+        ("colonnade.uplinks.planted", "def f(x):\n    return hasattr(x, 'multiplier')"),
+        ("colonnade.uplinks.account", "def f(x):\n    return isinstance(x, BinomialSum)"),
+        ("colonnade.uplinks.account", "def f(event):\n    return event.trials"),
+        (
+            "colonnade.privacy.accountant",
+            "match 1:\n    case GaussianNoise(): 1",
+        ),
+        ("colonnade.privacy.planted", "def f(x):\n    return type(x) is Unprotected"),
+        (
+            ROLE,
+            "from colonnade.defences import Bare\ndef f(self):\n    isinstance(self._guard, Bare)",
+        ),
+        (ROLE, "def f(self):\n    return self._guard.account"),
+        ("colonnade.exchanges.split", "def f(self):\n    return self.defence.multiplier"),
+        ("colonnade.exchanges.planted", "def f(d: Defence | None):\n    return d.limit"),
+        ("colonnade.reports.planted", "def f(x):\n    return isinstance(x, GaussianDerivatives)"),
+        ("colonnade.defences.planted", "def f(x):\n    return hasattr(x, 'account')"),
         # Costs, delays and drivers
         ("colonnade.planning.planted", "def f(costs):\n    return isinstance(costs, Measured)"),
         ("colonnade.planning.planted", "def f(d: Driver):\n    return d.costs"),
@@ -304,6 +329,15 @@ KEPT = {
         (ROLE, "def f(self):\n    self._steps.add(1)\n    return self._steps.steps(2)"),
         (ROLE, "def f(batch):\n    return batch.collected.fuse(None)"),
         (ROLE, "def f(collected: Itemised):\n    return collected.bodies"),
+        (
+            "colonnade.defences.planted",
+            "class Mine:\n    @property\n    def limit(self): ...\n"
+            "def f(defence: Mine):\n    return defence.limit",
+        ),
+        ("colonnade.uplinks.planted", "def f(self):\n    return self.mechanism.event(4, 1).draws"),
+        ("colonnade.uplinks.planted", "def f(noise, words):\n    noise.fill(words)"),
+        (ROLE, "def f(self, d, m):\n    return self._guard.protected(d, m)"),
+        ("colonnade.privacy.planted", "def f(event):\n    return event.under('sample')"),
         (ROLE, "from colonnade.drivers import Elsewhere\nisinstance(1, Elsewhere)"),
         ("colonnade.drivers.planted", "def f(costs):\n    return getattr(costs, 'measures', True)"),
         (

@@ -32,9 +32,10 @@ from colonnade.local_updates import LocalStep, LocalUpdates
 from colonnade.metrics import Metric
 from colonnade.models import Fusion, Learner
 from colonnade.organisations import LabelHolder, Loss, Party
+from colonnade.privacy import Game
 from colonnade.stragglers import Stragglers
 from colonnade.training import Training
-from colonnade.uplinks import Uplink
+from colonnade.uplinks import Moment, Uplink
 
 __all__ = [
     "Agreement",
@@ -142,6 +143,10 @@ class Exchange(Protocol):
         """Return what so many uses of a row will cost of its label's privacy, for a plan."""
         return {}
 
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return games that try whether it keeps what the account says of labels."""
+        return ()
+
     def check(self, method: Composition) -> None:
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""
         return
@@ -158,6 +163,10 @@ class Exchange(Protocol):
 
     def with_links(self, change: Callable[[Link], Link]) -> Self:
         """Return the exchange with each of its links changed."""
+        return self
+
+    def unlimited(self) -> Exchange:
+        """Return the exchange without a budget: what a run must share with one that goes on."""
         return self
 
     @abstractmethod
@@ -341,6 +350,14 @@ class Agreement:
     def row_sets(self) -> tuple[Rows, ...]:
         """The rows to train, to validate and to test on."""
         return self.train_rows, self.validation_rows, self.test_rows
+
+    def rows_at(self, moment: Moment) -> Rows:
+        """Return the rows whose embeddings travel at a moment of training."""
+        if moment.purpose is Purpose.TRAINING:
+            return self.batches.rows(moment.round)
+        watched, final = self._held_out()
+        held_out = final if final and moment.part >= final.first_part else watched
+        return held_out.rows_at(moment)
 
     def flows(self) -> tuple[Flow, ...]:
         """Return every message that will travel."""

@@ -1,7 +1,8 @@
-"""What ``colonnade audit`` audits: configurations, folders of runs, or digits sent in five ways.
+"""What ``colonnade audit`` audits: configurations, folders of runs, or digits sent in six ways.
 
 The digits are the demo's, 5000 in quadrants. Bottom models end in tanh, so that every method can
-have them, and embeddings are summed, as a secure sum has to: only how they travel differs.
+have them, and embeddings are summed, as a secure sum has to: only how they travel differs, and how
+derivatives do.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 from colonnade.audits import Audit, Scope, audit
 from colonnade.codecs import Scalar, TopK
 from colonnade.config import RunConfig, load_config, parse_config
+from colonnade.defences import GaussianDerivatives
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError
+from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.methods import Method, cvfl, efvfl, pbm_vfl, svfl, wait_dp
 from colonnade.models import Sum
@@ -31,6 +34,11 @@ METHODS: dict[str, Method] = {
     "EF-VFL, top 10 %": efvfl(TopK(0.1), fusion=Sum()),
     "Gaussian": wait_dp(epsilon=30.0, bound=4.0, fusion=Sum()),  # a use is about as private as
     "PBM, b 16, beta 0.1": pbm_vfl(trials=16, beta=0.1),  # one of this
+    "label defence": Method(
+        "label defence",
+        Sum(),
+        exchange=Split(defence=GaussianDerivatives.calibrated(0.5, epsilon=5.0, delta=1e-5)),
+    ),
 }
 """What the digits are audited with."""
 
@@ -95,7 +103,7 @@ def subjects(paths: Sequence[Path], overrides: list[str]) -> list[Subject]:
 
 
 def digits(overrides: Sequence[str] = ()) -> dict[str, Subject]:
-    """Return the digits, sent in five ways, by their names."""
+    """Return the digits, sent in six ways, by their names."""
     if overrides:
         raise ConfigurationError("--set changes a configuration: name one")
     config = parse_config(
@@ -138,6 +146,6 @@ def _repeated(ended: Mapping[str, Any], again: Mapping[str, Any]) -> str:
     if before == now:
         return f"training was repeated for the audit, and ended as the run did: {metric} {now:.4g}"
     return (
-        f"training was repeated for the audit, and ended at {metric} {now} where the run had "
-        f"{before}: private noise or time decides anew, or data, versions or machine are others"
+        f"training was repeated for the audit, and ended at {metric} {now:.6g} where the run had "
+        f"{before:.6g}: private noise or time decides anew, or data, versions or machine are others"
     )

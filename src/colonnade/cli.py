@@ -43,6 +43,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+REFUTED = 3  # 1 is for errors
 
 
 class Only(StrEnum):
@@ -254,7 +255,7 @@ def audit(
         list[Path] | None,
         typer.Argument(
             help="YAML files that describe runs, or folders of finished runs; without any, real "
-            "digits are sent in five ways, in about a minute."
+            "digits are sent in six ways, in about a minute."
         ),
     ] = None,
     only: Annotated[
@@ -287,7 +288,7 @@ def audit(
 
     The label holder learns features back from embeddings, parties infer labels from what they are
     sent, and games test epsilon. Training is repeated, as a run does not keep what travelled.
-    Exits with 1 where a claim was refuted.
+    Exits with 3 where a claim was refuted.
     """
     from colonnade.audit_subjects import digits, subjects
     from colonnade.audits import (
@@ -338,7 +339,7 @@ def audit(
             say(out, f"Everything is in {out_}: {', '.join(AUDIT_FILES)}.")
     if not all(each.holds for each in found.values()):
         say(err, "a mechanism discloses more than is claimed of it")
-        raise typer.Exit(1)
+        raise typer.Exit(REFUTED)
 
 
 @app.command()

@@ -55,6 +55,7 @@ from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
 from colonnade.runs import Run, RunFolder, history_frame, others_history_frame, summarise
 from colonnade.training import Training, Watcher
+from colonnade.uplinks.account import most_told
 
 __all__ = ["Federation"]
 
@@ -202,7 +203,9 @@ class Federation:
         store = checkpoint = None
         if folder is not None:
             timing = driver.timing if method.timed else None
-            store = folder.store(self._fingerprint(description), timing)
+            # A larger budget is no other run: it lets one go on that has used up a smaller.
+            same = description | {"method": repr(method.unlimited())}
+            store = folder.store(self._fingerprint(same), timing)
             checkpoint = store.latest() if resume else None
             folder.begin(config or description, resume, checkpoint is not None)
         assignment = Assignment(
@@ -287,8 +290,9 @@ class Federation:
         disclosures = method.disclosures(agreement.layout)
         network = driver.network
         parties = agreement.layout.parties
-        loss = self._spent(roles[holder], "spent", others)
-        of_labels = self._spent(roles[holder], "spent_of_labels")
+        # The label holder's account is told first: it counts where parties tell as much.
+        loss = self._spent([roles[holder], *roles.values()], "spent")
+        of_labels = self._spent([roles[holder]], "spent_of_labels")
         summary = summarise(
             record,
             history,
@@ -335,17 +339,10 @@ class Federation:
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
 
     @staticmethod
-    def _spent(role: object, by: str, others: pl.DataFrame | None = None) -> dict[str, Any] | None:
-        """Return what an account says was spent, of uplink or defence; None where none is kept.
-
-        What left a party before a crash, and its label holder never came to, only the party knows:
-        of epsilon, the largest that anybody tells counts.
-        """
-        spent = getattr(role, by, None)
-        told = dict(spent()) if callable(spent) else {}
-        if others is not None and told.get("epsilon") is not None and "epsilon" in others.columns:
-            told["epsilon"] = max(told["epsilon"], *others["epsilon"].drop_nulls())
-        return told or None
+    def _spent(roles: Sequence[object], by: str) -> dict[str, Any] | None:
+        """Return what accounts say was spent, of uplink or defence; None where none is kept."""
+        asked = (getattr(role, by, None) for role in roles)
+        return most_told([told() for told in asked if callable(told)]) or None
 
     def headcount(self) -> dict[str, Any]:
         """Return how many rows there are of each kind, and which people were left out."""
@@ -428,6 +425,15 @@ class Federation:
             raise ConfigurationError(
                 f"{what} must be row numbers from 0 to {self.rows - 1}, the rows of the labels, "
                 f"but number {wrong[0]} of them is {array[wrong[0]]}"
+            )
+        marked = np.zeros(self.rows, dtype=np.bool_)
+        marked[array] = True
+        if np.count_nonzero(marked) < len(array):
+            named, times = np.unique(array, return_counts=True)
+            raise ConfigurationError(
+                f"{what} has row {named[times > 1][0]} more than once, as {np.sum(times > 1)} rows "
+                "in all: what is disclosed is counted by a use of each row an epoch, so name each "
+                "row once (numpy.unique)"
             )
         return array.astype(np.int64)
 

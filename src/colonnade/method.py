@@ -106,6 +106,10 @@ class Method:
             exchange=self.exchange.with_links(change),
         )
 
+    def unlimited(self) -> Method:
+        """Return the method without budgets: what a run must share with one that goes on."""
+        return replace(self, uplink=self.uplink.unlimited(), exchange=self.exchange.unlimited())
+
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return who learns what: all that uplink and exchange say."""
         return (*self.exchange.disclosures(layout), *self.uplink.disclosures(layout))

@@ -7,8 +7,8 @@ but for private noise, which is drawn anew where the run is not declared a simul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from colonnade.audits.listening import heard_of
 from colonnade.audits.reconstruction import Known, columns_of, reconstruct
 from colonnade.audits.recording import Derivatives, Recording
 from colonnade.drivers import Driver, Simulate
+from colonnade.effects import Purpose
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.links import Rows
@@ -31,7 +32,8 @@ from colonnade.method import Method
 from colonnade.methods import svfl
 from colonnade.models import Learner, take
 from colonnade.organisations import Party
-from colonnade.privacy import NEAR, Played, play
+from colonnade.privacy import NEAR, Played, check_games, play
+from colonnade.reports import human_epsilon
 from colonnade.runs import Run
 from colonnade.training import Training, Watcher
 
@@ -41,6 +43,8 @@ _FEWEST = 50  # held-out rows
 _DRAWS = 5  # of known labels, for model completion
 _AT_ONCE = 1024
 _USUAL_DELTA = 1e-5
+_SIGHTINGS = 10  # of a row, whose noise is averaged
+_FEWEST_OTHERS = 25  # held-out rows whose features are not known
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Scope:
                 f"an audit takes 2 known_labels, {_FEWEST} rows and a seed of 0, or more of each, "
                 f"not {self.known_labels}, {self.rows} and {self.seed}"
             )
+        if self.games:
+            check_games(self.games)
         if not self.attacks and not self.games:
             raise ConfigurationError("there is nothing to do without games and without attacks")
 
@@ -136,6 +142,7 @@ class Audit:
             {
                 "mechanism": str(played.game.mechanism),
                 "event": str(played.game.claim),
+                "of": played.game.protects,
                 "delta": played.delta,
                 "claim": played.claim,
                 "at_least": played.bound,
@@ -201,7 +208,8 @@ def audit(
     played = _played(agreement, scope, notes, told)
     if not scope.attacks:
         return Audit(method.name, scope, played, (), tuple(notes), None)
-    recorder = Recording(driver or Simulate(), agreement.batches.rounds_per_epoch)
+    _check_known(federation, scope)
+    recorder = Recording(driver or Simulate(), agreement.batches)
     run = federation.train(method, training, recorder, watcher=watcher)
     if not run.summary["completed"]:
         return Audit(method.name, scope, played, (), tuple(notes), None)
@@ -220,35 +228,72 @@ def audit(
 def _played(
     agreement: Agreement, scope: Scope, notes: list[str], told: Callable[[str], None]
 ) -> tuple[Played, ...]:
-    """Play the games of the uplink."""
-    method, layout = agreement.method, agreement.layout
+    """Play the games of the uplink and of the exchange."""
     if not scope.games:
         return ()
-    games = method.uplink.games(layout)
-    if not games:
+    method, layout = agreement.method, agreement.layout
+    once = agreement.uses(1)
+    claims = {
+        "embeddings": method.uplink.spending(layout, once),
+        "labels": method.exchange.spending(layout, once[Purpose.TRAINING]),
+    }
+    games = (*method.uplink.games(layout), *method.exchange.games(layout))
+    tried = {game.protects for game in games}
+    if not tried and not any(claims.values()):
         notes.append("embeddings travel without noise: there is no epsilon to test")
-        return ()
-    told("distinguishing games")
-    collector = method.uplink.collector(layout, method.fusion, method.stragglers)
-    delta = scope.delta if scope.delta is not None else collector.spent().get("delta")
+    for what, claim in claims.items():
+        if claim.get("epsilon") is not None and what not in tried:
+            notes.append(f"an epsilon of {what} is claimed, but no game tries it")
+    if games:
+        told("distinguishing games")
     source = layout.secrets_for("audit").begin("audit", incarnation=0)
-    deltas = tuple(dict.fromkeys((_USUAL_DELTA if delta is None else delta, NEAR)))
-    return tuple(
-        played
-        for number, game in enumerate(games)
-        for played in play(game, source.keystream("game", part=number), deltas, scope.games)
-    )
+    played: list[Played] = []
+    for number, game in enumerate(games):
+        delta = scope.delta
+        if delta is None:
+            delta = claims.get(game.protects, {}).get("delta", _USUAL_DELTA)
+        stream = source.keystream("game", part=number)
+        played += play(game, stream, tuple(dict.fromkeys((delta, NEAR))), scope.games)
+    return tuple(played)
+
+
+def _check_known(federation: Federation, scope: Scope) -> None:
+    """Refuse an attacker who knows all but a few of the rows that it attacks."""
+    rows = min(len(federation.validation_rows) + len(federation.test_rows), scope.rows)
+    if rows >= _FEWEST and rows - _known(scope, rows) < _FEWEST_OTHERS:
+        raise ConfigurationError(
+            f"known_features is {scope.known_features}, which leaves "
+            f"{rows - _known(scope, rows)} of {rows} held-out rows to attack: say "
+            f"{(rows - _FEWEST_OTHERS) / rows:.2g} or less, or hold out more rows"
+        )
+
+
+def _known(scope: Scope, rows: int) -> int:
+    """Return of how many held-out rows the label holder knows the features."""
+    return max(10, int(scope.known_features * rows))
 
 
 def _accounted(run: Run) -> list[str]:
-    """Return what the run's own account says."""
-    loss = run.summary["privacy_loss"]
-    if loss is None or "epsilon" not in loss:
-        return []
-    return [
-        f"the run's account says epsilon {loss['epsilon']:.4g} at delta {loss['delta']:g} of the "
-        "row that was used most, with all components and uses; a game tries one of each"
-    ]
+    """Return what the run's own accounts say."""
+    accounts = {"embeddings": "privacy_loss", "labels": "privacy_loss_of_labels"}
+    told = {what: run.summary.get(key) or {} for what, key in accounts.items()}
+    return [_said(what, loss) for what, loss in told.items() if "epsilon" in loss]
+
+
+def _said(what: str, loss: Mapping[str, Any]) -> str:
+    says = f"the run's account of {what} says"
+    if loss["epsilon"] is not None:
+        return (
+            f"{says} epsilon {human_epsilon(loss['epsilon'])} at delta {loss['delta']:g} of the "
+            "row that was used most, with all components and uses; a game tries one of each"
+        )
+    noisy = loss.get("epsilon_with_noise")
+    if noisy is None:
+        return f"{says} that nothing bounds what is known of a row, as none had noise"
+    return (
+        f"{says} that nothing bounds what is known of rows that were sent without noise, and "
+        f"epsilon {human_epsilon(noisy)} at delta {loss['delta']:g} of the others"
+    )
 
 
 class _Attacks:
@@ -271,24 +316,40 @@ class _Attacks:
         self._notes = notes
 
     def on_features(self) -> list[Finding]:
-        """Attack the features of each party as the label holder."""
+        """Attack the features of each party as the label holder, by what it sees once and often."""
         rows, random = self._held_out(), self._random(0)
         if rows is None:
             return []
-        heard = heard_of(self._agreement, self._parties, self._bottoms, rows)
-        known = random.permutation(len(rows))[
-            : max(10, int(self._scope.known_features * len(rows)))
-        ]
+        known = random.permutation(len(rows))[: _known(self._scope, len(rows))]
         knows = Known(self._anyway(rows), np.sort(known))
+        found = self._reconstructed(rows, knows, 1, random)
+        times = min(
+            _SIGHTINGS, self._agreement.uses(self._agreement.batches.rounds)[Purpose.TRAINING]
+        )
+        uplink = self._agreement.method.uplink.of_new_rows()
+        if times > 1 and uplink.games(self._agreement.layout):
+            found += self._reconstructed(rows, knows, times, self._random(4))
+        return found
+
+    def _reconstructed(
+        self, rows: Rows, knows: Known, times: int, random: np.random.Generator
+    ) -> list[Finding]:
+        """Reconstruct features from the mean of what is seen of a row that is sent so often."""
+        sent = np.tile(rows, times)  # as so many rows, each with noise of its own
+        heard = heard_of(self._agreement, self._parties, self._bottoms, sent)
         holder = self._agreement.layout.label_holder
         found = []
         for party in self._parties:
+            seen = heard[party.name].reshape(times, len(rows), -1)
+            if times > 1 and torch.equal(seen[0], seen[1]):
+                continue  # held-out rows are sent without noise
             features = take(party.features, rows)
-            finding = reconstruct(heard[party.name], features, knows, random, holder, party.name)
-            if finding is None:
+            finding = reconstruct(seen.mean(dim=0), features, knows, random, holder, party.name)
+            if finding is not None:
+                often = f", seen {times} times" if times > 1 else ""
+                found.append(replace(finding, attack=finding.attack + often))
+            elif times == 1:
                 self._notes.append(f"{party.name} has constants alone: nothing to reconstruct")
-            else:
-                found.append(finding)
         return found
 
     def on_labels(self, heard: Mapping[str, Derivatives]) -> list[Finding]:
@@ -301,10 +362,20 @@ class _Attacks:
                 self._notes.append(f"{party.name} was sent no derivative: nothing to infer from")
                 continue
             told = heard[party.name]
-            epochs = {"first epoch": told.first, "last epoch": list(told.last)}
+            epochs = {"first epoch": self._together(told.first)}
+            if self._agreement.batches.rounds > self._agreement.batches.rounds_per_epoch:
+                epochs["last epoch"] = self._together(told.last)
+                epochs["mean of all epochs"] = told.mean()
+            inferred: list[Finding] = []
             for when, noted in epochs.items():
                 random = self._random(1, number)
-                found += infer_labels(self._told(noted, when, random), random, party.name)
+                inferred += infer_labels(self._told(*noted, when, random), random, party.name)
+            if not inferred:
+                self._notes.append(
+                    f"{party.name} infers no labels: of known_labels {self._scope.known_labels} "
+                    "no two classes, or hardly any other row, are left; let it know fewer"
+                )
+            found += inferred
         return found
 
     def by_completion(self) -> list[Finding]:
@@ -324,24 +395,26 @@ class _Attacks:
             )
             truth = labels[train], labels[rows]
             finding = complete(trained, untrained, truth, draws, random, party.name)
-            if finding is not None:
+            if finding is None:
+                self._notes.append(f"{party.name} knows labels of one class: it completes no model")
+            else:
                 found.append(finding)
         return found
 
-    def _told(
-        self,
-        noted: Sequence[tuple[int, torch.Tensor]],
-        when: str,
-        random: np.random.Generator,
-    ) -> Told:
+    def _together(self, noted: Iterable[tuple[int, torch.Tensor]]) -> tuple[Rows, torch.Tensor]:
         """Put derivatives of batches together, each as that of its own row's loss."""
         batches = self._agreement.batches
         rows = np.concatenate([batches.rows(round) for round, _ in noted])
-        all_told = torch.cat([len(derivative) * derivative for _, derivative in noted])
+        return rows, torch.cat([len(derivative) * derivative for _, derivative in noted])
+
+    def _told(
+        self, rows: Rows, derivatives: torch.Tensor, when: str, random: np.random.Generator
+    ) -> Told:
+        """Choose of rows that derivatives tell of as many as are attacked."""
         chosen = self._sample(np.arange(len(rows)), random)
         labels = self._labels.numpy()[rows[chosen]]
-        derivatives = all_told.numpy()[chosen].astype(np.float64)
-        return Told(derivatives, labels, self._few(labels, random), when)
+        told = derivatives.numpy()[chosen].astype(np.float64)
+        return Told(told, labels, self._few(labels, random), when)
 
     def _few(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
         """Return row numbers whose labels a party knows, as many of each class as there are."""

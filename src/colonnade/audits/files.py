@@ -19,7 +19,7 @@ _ATTACKS = (
     *("run", "attack", "by", "of", "measure", "success", "low", "high"),
     *("chance", "against", "gain", "gain_low", "gain_high", "rows", "succeeded"),
 )
-_GAMES = ("run", "mechanism", "delta", "claim", "at_least", "holds", "games", "confidence")
+_GAMES = ("run", "of", "mechanism", "delta", "claim", "at_least", "holds", "games", "confidence")
 
 AUDIT_FILES: dict[str, Kind] = {
     "audit.html": PAGE,
@@ -47,6 +47,7 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
         If the folder cannot be written to, or a file is there that Colonnade did not write.
     """
     check_outputs(folder, AUDIT_FILES)
+    overview = overview_sheets(audits)
     notes = [MEANING, *(f"{name}: {note}" for name, a in audits.items() for note in a.notes)]
     attacks = [
         (
@@ -59,7 +60,7 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
     ]
     games = [
         (
-            *(name, str(p.game.mechanism), p.delta, p.claim, p.bound, p.holds),
+            *(name, p.game.protects, str(p.game.mechanism), p.delta, p.claim, p.bound, p.holds),
             *(p.games, p.confidence),
         )
         for name, audit in audits.items()
@@ -73,10 +74,12 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
             folder / "audit.html",
             "What can be learned of features and labels",
             "Found by trying it.",
-            [*overview_sheets(audits), *attack_sheets(audits)],
+            [*overview, *attack_sheets(audits)],
             [],
             notes,
             command,
+            first=len(overview),
+            units="",
         )
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None

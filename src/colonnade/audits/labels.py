@@ -21,6 +21,7 @@ from colonnade.audits.finding import Finding, Interval, area, of_share, shares
 __all__ = ["Told", "infer_labels"]
 
 _TINY = 1e-30
+_FEWEST = 20  # rows whose labels are told
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,9 @@ class Told:
 
 
 def infer_labels(told: Told, random: np.random.Generator, by: str = "party") -> list[Finding]:
-    """Try to tell labels from derivatives; nothing where the known rows are of one class.
+    """Try to tell labels from derivatives; nothing where known or other rows are of one class.
+
+    Nothing is tried, either, where fewer than 20 rows are left whose labels are not known.
 
     Of two classes success is the area under the ROC curve, of more the share of rows whose class is
     told, beside that of the most frequent class.
@@ -64,13 +67,11 @@ def infer_labels(told: Told, random: np.random.Generator, by: str = "party") -> 
     directions = told.derivatives / np.maximum(norms, _TINY)[:, None]
     others = np.setdiff1d(np.arange(len(norms)), told.known)
     classes, known = np.unique(told.labels[told.known]), told.labels[told.known]
-    if len(classes) < 2 or not len(others):
+    if len(classes) < 2 or len(others) < _FEWEST or len(np.unique(told.labels[others])) < 2:
         return []
     means = np.stack([directions[told.known[known == c]].mean(axis=0) for c in classes])
     if len(np.unique(told.labels)) == 2:
         positive = told.labels == classes[1]
-        if not 0 < positive[others].sum() < len(others):
-            return []
         rarer = np.sign(
             np.median(norms[told.known[known == classes[1]]])
             - np.median(norms[told.known[known == classes[0]]])

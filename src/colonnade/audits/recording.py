@@ -13,39 +13,56 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from colonnade.batches import BatchPlan
 from colonnade.channels import Network
 from colonnade.drivers import Assignment, Driver, RunRecord
 from colonnade.effects import Effect, Role, Work
+from colonnade.links import Rows
 
 __all__ = ["Derivatives", "Recording"]
 
 _BACKWARD = "backward"  # the work of a party that takes a derivative in
 
 
-@dataclass
 class Derivatives:
-    """What one party was told, in the first epoch and in the last.
+    """What one party was told: in the first epoch, in the last, and of each row in all together.
 
     Parameters
     ----------
-    rounds
-        Of an epoch.
+    batches
+        Which rows a round is about.
     """
 
-    rounds: int
-    first: list[tuple[int, Tensor]] = field(default_factory=list)
-    last: deque[tuple[int, Tensor]] = field(default_factory=deque)
+    def __init__(self, batches: BatchPlan) -> None:
+        epoch = range(batches.rounds_per_epoch)
+        self.first: list[tuple[int, Tensor]] = []
+        self.last: deque[tuple[int, Tensor]] = deque(maxlen=len(epoch))
+        self._batches = batches
+        self._rows = np.sort(np.concatenate([batches.rows(round) for round in epoch]))
+        self._counts = torch.zeros(len(self._rows), 1, dtype=torch.float64)
+        self._sums = self._counts
 
     def note(self, round: int, derivative: Tensor) -> None:
         """Note the derivative of a round, ``[B, E]``."""
         noted = (round, derivative.detach().cpu().clone())
-        if round < self.rounds:
+        if round < self._batches.rounds_per_epoch:
             self.first.append(noted)
         self.last.append(noted)
-        if len(self.last) > self.rounds:
-            self.last.popleft()
+        places = torch.from_numpy(np.searchsorted(self._rows, self._batches.rows(round)))
+        own = noted[1].double() * len(places)
+        if self._sums is self._counts:
+            self._sums = torch.zeros(len(self._rows), own.shape[1], dtype=torch.float64)
+        self._sums[places] += own
+        self._counts[places] += 1
+
+    def mean(self) -> tuple[Rows, Tensor]:
+        """Return the rows of which something was told, and of each the mean of its own loss's."""
+        told = self._counts[:, 0] > 0
+        return self._rows[told.numpy()], self._sums[told] / self._counts[told]
 
 
 @dataclass(frozen=True)
@@ -56,14 +73,14 @@ class Recording(Driver):
     ----------
     driver
         How the roles are run.
-    rounds
-        Of an epoch: so many are kept of the beginning and of the end.
+    batches
+        Which rows a round is about: an epoch of rounds is kept of the beginning and of the end.
     heard
         By organisation, what was noted; filled as the run goes.
     """
 
     driver: Driver
-    rounds: int
+    batches: BatchPlan
     heard: dict[str, Derivatives] = field(default_factory=dict)
 
     @property
@@ -96,7 +113,7 @@ class Recording(Driver):
         return self.driver.run([_Overheard(role, self._note) for role in roles], assignment)
 
     def _note(self, name: str, round: int, derivative: Tensor) -> None:
-        self.heard.setdefault(name, Derivatives(self.rounds)).note(round, derivative)
+        self.heard.setdefault(name, Derivatives(self.batches)).note(round, derivative)
 
 
 class _Overheard:

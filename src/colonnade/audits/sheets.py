@@ -28,9 +28,8 @@ _KINDS = (
 
 
 def overview_sheets(audits: Mapping[str, Audit]) -> list[Sheet]:
-    """Return how games went, and of several audits the strongest of each attack side by side."""
-    sheets = [_games(audits)] + ([_strongest(audits)] if len(audits) > 1 else [])
-    return [sheet for sheet in sheets if sheet.rows]
+    """Return the strongest of each attack, of several audits side by side, and how games went."""
+    return [sheet for sheet in (_strongest(audits), _games(audits)) if sheet.rows]
 
 
 def attack_sheets(audits: Mapping[str, Audit]) -> list[Sheet]:
@@ -40,25 +39,27 @@ def attack_sheets(audits: Mapping[str, Audit]) -> list[Sheet]:
 
 
 def _games(audits: Mapping[str, Audit]) -> Sheet:
+    several = len(audits) > 1
     rows = [
         (
-            name,
+            *([name] if several else []),
+            played.game.protects,
             str(played.game.mechanism),
             f"{played.delta:g}",
             f"{played.claim:.3f}",
             f"{played.bound:.3f}",
-            f"{played.tightness:.0%}",
             _verdict(played),
         )
         for name, audit in audits.items()
         for played in audit.played
     ]
+    head = ("of", "mechanism", "delta", "claimed", "at least", "claim")
     return Sheet(
         "Is the mechanism as private as claimed? One component, one use, values at the extremes",
-        ("method", "mechanism", "delta", "claimed", "at least", "found", "claim"),
+        ("method", *head) if several else head,
         rows,
-        text=(0, 1, 6),
-        wrap=(1,),
+        text=(0, 1, 2, 6) if several else (0, 1, 5),
+        wrap=(2,) if several else (1,),
         note="epsilon: what is claimed, and what the games prove (confidence 95 % for a game's "
         "deltas together)",
     )
@@ -98,20 +99,23 @@ def _attacks(name: str, audit: Audit) -> Sheet:
     rows = [
         (
             finding.attack,
-            finding.by,
-            finding.of,
+            finding.by if finding.of == "labels" else finding.of,
             finding.measure,
-            str(finding.success),
-            f"{finding.chance:.3f}",
-            finding.against,
-            "succeeds" if finding.succeeded else "not seen",
+            _short(finding),
+            f"{finding.chance:.2f}",
         )
         for finding in audit.findings
     ]
     return Sheet(
         f"{name}: what attacks achieve",
-        ("attack", "by", "on", "measure", "success", "chance", "chance is", "verdict"),
+        ("attack", "party", "measure", "success", "chance"),
         rows,
-        text=(0, 1, 2, 3, 6, 7),
-        wrap=(0, 6),
+        text=(0, 1, 2),
+        wrap=(0,),
+        note="by the label holder on a party's features, by a party on labels. * above chance",
     )
+
+
+def _short(finding: Finding) -> str:
+    found, mark = finding.success, "*" if finding.succeeded else ""
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f}){mark}"

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from colonnade.defences.contract import Defence, Guard
+from colonnade.defences.derivative_game import DerivativeGame
 from colonnade.disclosures import Disclosure, source_of_secrets
 from colonnade.effects import Commit, Recall
 from colonnade.errors import ConfigurationError
@@ -30,8 +31,8 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
-from colonnade.privacy import UNLIMITED, Budget, Gaussian, Spending, check_budget
-from colonnade.uplinks import Moment
+from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, RowUses, Spending, check_budget
+from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
 __all__ = ["GaussianDerivatives"]
@@ -119,10 +120,18 @@ class GaussianDerivatives(Defence):
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy."""
-        return told([self._spent(uses)], self.limit, OWN)
+        return told(RowUses.of([self._spent(uses)]), self.limit, OWN)
+
+    def unlimited(self) -> GaussianDerivatives:
+        """Return it without a budget."""
+        return replace(self, budget=None)
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """Return that of a row whose derivative turns around."""
+        return (DerivativeGame(self, self.bound, self.mechanism.event(), layout),)
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what protects labels, and from what it does not."""
@@ -179,11 +188,11 @@ class _Guard(Guard):
             kind="labels_spent",
         )
 
-    async def prepare(self) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
         self._source = self._secrets.begin(self._name, notes.incarnation)
-        self._account.begin(notes.records)
+        self._account.begin(notes.records, timetable)
 
     async def enter(self, rows: Rows, moment: Moment) -> None:
         await Commit(self._account.enter(rows, moment))

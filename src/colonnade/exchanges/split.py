@@ -15,6 +15,7 @@ from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Direct, Link
 from colonnade.local_updates import LocalStep
+from colonnade.privacy import Game
 from colonnade.roles.split import DERIVATIVE, SKIPPED, SplitLabelHolder, SplitParty
 from colonnade.wire import Purpose
 
@@ -74,6 +75,16 @@ class Split(Exchange):
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """As the defence answers."""
         return {} if self.defence is None else self.defence.spending(layout, uses)
+
+    def unlimited(self) -> Split:
+        """Return it with a defence without a budget, where it has one."""
+        if self.defence is None:
+            return self
+        return replace(self, defence=self.defence.unlimited())
+
+    def games(self, layout: Layout) -> tuple[Game, ...]:
+        """As the defence answers."""
+        return () if self.defence is None else self.defence.games(layout)
 
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return a derivative for each party, or the word that there is none."""

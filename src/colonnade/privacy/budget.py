@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf, isinf
 
 from colonnade.errors import ConfigurationError
-from colonnade.privacy.accountant import Spending
-from colonnade.privacy.events import Event
+from colonnade.privacy.accountant import Spending, check_delta
+from colonnade.privacy.events import Event, is_number
 
 __all__ = ["UNLIMITED", "Budget", "check_budget"]
 
@@ -48,16 +48,12 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        if not self.epsilon >= 0:
+        if not (is_number(self.epsilon) and self.epsilon >= 0):
             raise ConfigurationError(
-                f"epsilon is {self.epsilon}, but a budget says how much may be disclosed: give a "
+                f"epsilon is {self.epsilon!r}, but a budget says how much may be disclosed: give a "
                 "number of at least 0"
             )
-        if not 0 <= self.delta < 1:
-            raise ConfigurationError(
-                f"delta is {self.delta}, but it is the probability with which epsilon may be "
-                "exceeded: give a number from 0 to below 1"
-            )
+        check_delta(self.delta)
 
     def affords(self, spent: Spending) -> bool:
         """Return whether so much is proven to stay within the budget."""

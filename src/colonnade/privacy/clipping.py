@@ -9,6 +9,7 @@ from torch import Tensor
 
 from colonnade.privacy.bounds import check_bound, matrix, refuse_nonfinite
 from colonnade.privacy.events import Event, Unprotected
+from colonnade.privacy.games import Game
 from colonnade.secure.keystream import Keystream
 
 __all__ = ["Clipped", "clipped"]
@@ -80,6 +81,10 @@ class Clipped:
     def event(self, terms: int = 1) -> Event:
         """Return that what is seen is not protected."""
         return Unprotected()
+
+    def games(self) -> tuple[Game, ...]:
+        """Return none: nothing is claimed."""
+        return ()
 
     def __str__(self) -> str:
         return f"clipped to the norm {self.bound:g}, without noise"

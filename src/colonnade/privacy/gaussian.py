@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
-from colonnade.privacy.bounds import check_bound, check_range
+from colonnade.privacy.bounds import check_bound, check_normal, check_range
 from colonnade.privacy.clipping import clipped
+from colonnade.privacy.games import Game
+from colonnade.privacy.gaussian_game import GaussianGame
 from colonnade.privacy.gaussian_noise import GaussianNoise, gaussian_multiplier
 from colonnade.privacy.normal import rounded_normal
 from colonnade.secure.keystream import Keystream
@@ -32,7 +32,7 @@ class Gaussian:
     Two rows of norm C are at most 2 C apart, so the sensitivity is 2 C and the deviation of the
     noise ``multiplier`` sensitivities; the mechanism is (alpha, alpha / (2 multiplier^2))-Renyi
     private for every alpha. Clipping is r -> r min(1, C / ||r||); rows within the bound keep their
-    values, and gradients flow through it. The noise is a constant.
+    values. No gradient flows through what is released; see ``clipped``.
 
     Parameters
     ----------
@@ -65,6 +65,7 @@ class Gaussian:
 
     Examples
     --------
+    >>> import torch
     >>> mechanism = Gaussian(bound=1.0, multiplier=0.5)
     >>> mechanism.perturb(torch.tensor([[3.0, 4.0]]), Keystream(bytes(16)))
     tensor([[1.3254, 2.3502]])
@@ -76,6 +77,7 @@ class Gaussian:
     def __post_init__(self) -> None:
         check_bound(self.bound)
         check_range("multiplier", self.multiplier, 1e-6, 1e6)
+        check_normal("the deviation of the noise, 2 * bound * multiplier,", self.deviation)
 
     @classmethod
     def calibrated(cls, bound: float, epsilon: float, delta: float, uses: int = 1) -> Self:
@@ -122,36 +124,23 @@ class Gaussian:
         Diverged
             If a value is not finite.
         """
-        short = clipped(x, self.bound)
+        short = clipped(x.detach(), self.bound)
         step = 2.0 ** (math.floor(math.log2(self.deviation)) - _FINENESS)
         drawn = rounded_normal(x.numel(), self.deviation / step, noise)
-        whole = short.detach().div(step).trunc_()
+        whole = short.div_(step).trunc_()
         whole += drawn.view(x.shape).to(x.device)
-        released: Tensor = _Released.apply(short, whole.mul_(step))  # type: ignore[no-untyped-call]
-        return released
+        return whole.mul_(step).float()
 
     def event(self, terms: int = 1) -> GaussianNoise:
         """Return what one use of a row is for who sees so many parties' values of it, each."""
         return GaussianNoise(self.multiplier, terms)
+
+    def games(self) -> tuple[Game, ...]:
+        """Return that of a row that goes from one end of the bound to the other."""
+        return (GaussianGame(self),)
 
     def __str__(self) -> str:
         return (
             f"clipped to the norm {self.bound:g}, with Gaussian noise of the standard deviation "
             f"{self.deviation:.4g} on each component"
         )
-
-
-class _Released(torch.autograd.Function):
-    """The second of two values, in float32, with the gradient of the first.
-
-    What is released must not be ``clipped + (released - clipped)``: that would round to a number
-    that tells of ``clipped``.
-    """
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, clipped: Tensor, released: Tensor) -> Tensor:
-        return released.float()
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, *gradients: Any) -> tuple[Tensor, None]:
-        return gradients[0].double(), None

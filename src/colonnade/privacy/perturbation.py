@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from colonnade.privacy.events import Event
+from colonnade.privacy.games import Game
 from colonnade.secure.keystream import Keystream
 
 __all__ = ["Perturbation"]
@@ -39,3 +40,6 @@ class Perturbation(Protocol):
 
         ``Unprotected()`` where nothing bounds what it discloses.
         """
+
+    def games(self) -> tuple[Game, ...]:
+        """Return games that try whether it keeps what its event says; none if that is nothing."""

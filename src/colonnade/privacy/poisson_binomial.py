@@ -20,7 +20,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.kernels.binomial import binomial, chances
 from colonnade.privacy.accountant import Spending, check_delta
 from colonnade.privacy.binomial_sum import BinomialSum
-from colonnade.privacy.bounds import check_bound, check_range, check_whole, within
+from colonnade.privacy.bounds import check_bound, check_normal, check_range, check_whole, within
 from colonnade.privacy.summand import check_total
 from colonnade.secure.keystream import Keystream
 
@@ -82,6 +82,8 @@ class PoissonBinomial:
         check_whole("trials", self.trials, 1, 65535)
         check_range("beta", self.beta, 0, 0.25)
         check_bound(self.bound)
+        unit = self.bound / (self.beta * self.trials)
+        check_normal("what a coin counts for, bound / (beta * trials),", unit)
 
     @classmethod
     def calibrated(

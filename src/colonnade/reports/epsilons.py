@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from colonnade.runs import Run
 
 __all__ = ["epsilon_columns", "epsilon_facts", "epsilon_line", "epsilon_notes", "human_epsilon"]
+
+_UPWARDS = Context(prec=3, rounding=ROUND_CEILING)
 
 _TOWARDS = {
     "epsilon": "epsilon towards the label holder",
@@ -21,12 +25,16 @@ _TOWARDS = {
 def human_epsilon(value: float | None) -> str:
     """Return an epsilon with three significant digits or more; a word where there is none.
 
-    >>> human_epsilon(0.01234), human_epsilon(3689.6), human_epsilon(None)
-    ('0.0123', '3690', 'no bound')
+    It is rounded up, as it is an upper bound.
+
+    >>> human_epsilon(0.01234), human_epsilon(3689.2), human_epsilon(14.3), human_epsilon(None)
+    ('0.0124', '3690', '14.3', 'no bound')
     """
     if value is None:
         return "no bound"
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    if value >= 100:
+        return f"{math.ceil(value)}"
+    return f"{float(_UPWARDS.create_decimal(repr(float(value)))):.3g}"
 
 
 _OF_LABELS = {"epsilon": "epsilon of labels towards the parties"}
@@ -51,7 +59,7 @@ def _facts(
         return []
     facts = [(said, human_epsilon(loss[key])) for key, said in names.items() if key in loss]
     if loss.get("budget") is not None:
-        facts[0] = facts[0][0], f"{facts[0][1]} of {human_epsilon(loss['budget'])}"
+        facts[0] = facts[0][0], f"{facts[0][1]} of {loss['budget']:g}"
     uses = f"{loss['delta']:g}, with {loss['uses_of_a_row']:,} uses of a row"
     return [*facts, (f"delta{of}", uses)]
 

@@ -41,6 +41,11 @@ from colonnade.runs import Run
 __all__ = ["write_comparison", "write_page", "write_sheets"]
 
 
+_UNITS = (
+    "Bytes are lengths of bodies that were sent; seconds are modelled or measured, as each says."
+)
+
+
 class _Fact(NamedTuple):
     name: str
     value: str
@@ -160,8 +165,12 @@ def write_sheets(
     figures: Sequence[Figure],
     notes: Sequence[str],
     reproduce: str,
+    first: int = 1,
+    units: str = _UNITS,
 ) -> None:
     """Write a page of tables and figures, with notes and the command that makes it again.
+
+    So many tables come first, before figures and notes; the last line says what units are.
 
     Raises
     ------
@@ -175,18 +184,19 @@ def write_sheets(
         title=title,
         lead=lead,
         numbers=[],
-        first_tables=sheets[:1],
+        first_tables=sheets[:first],
         figures=figures,
         network=[],
         protection=[],
         warnings=notes,
-        tables=sheets[1:],
+        tables=sheets[first:],
         reproduce=reproduce,
         configurations=[],
+        units=units,
     )
 
 
-def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
+def _write(path: Path, *, figures: Sequence[Figure], units: str = _UNITS, **content: Any) -> None:
     check_output(path, PAGE)
     drawn = [
         {
@@ -205,8 +215,7 @@ def _write(path: Path, *, figures: Sequence[Figure], **content: Any) -> None:
         version=__version__,
         plotly=get_plotlyjs() if drawn else "",
         figures=drawn,
-        footer=f"{SIGNATURE}. Bytes are lengths of bodies that were sent; "
-        "seconds are modelled or measured, as each says.",
+        footer=f"{SIGNATURE}. {units}".rstrip(),
         **content,
     )
     path.write_text(html, encoding="utf-8")
@@ -293,7 +302,7 @@ def _epsilon(summary: Mapping[str, Any]) -> list[_Fact]:
         if loss := summary.get(account):
             note = f"towards {to}, delta {loss['delta']:g}"
             if loss["budget"] is not None:
-                note += f", budget {human_epsilon(loss['budget'])}"
+                note += f", budget {loss['budget']:g}"
             facts.append(_Fact(name, human_epsilon(loss["epsilon"]), note))
     return facts
 

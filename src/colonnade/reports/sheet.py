@@ -77,7 +77,8 @@ class Sheet:
         )
         for index, name in enumerate(self.head):
             justify = "left" if index in self.text else "right"
-            table.add_column(name, justify=justify, no_wrap=index not in wrap)  # type: ignore[arg-type]  # rich's literals
+            overflow = "fold" if index in wrap else "ellipsis"  # a long word takes more lines
+            table.add_column(name, justify=justify, no_wrap=index not in wrap, overflow=overflow)  # type: ignore[arg-type]  # rich's literals
         for row in self.rows:
             table.add_row(*row)
         return table

@@ -33,6 +33,7 @@ from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Processes, Replay, Simulate
 from colonnade.effects import Boundary, Ready, Work
 from colonnade.errors import PrivacyWarning
+from colonnade.evaluation import HeldOut
 from colonnade.federation import Federation
 from colonnade.layout import Layout
 from colonnade.ledger import Entry
@@ -438,7 +439,7 @@ class _SendingParty:
 
     async def run(self) -> None:
         rows: Rows = np.arange(9, dtype=np.int64)
-        await self._uploader.prepare([rows])
+        await self._uploader.prepare(HeldOut("tried", [rows]))
         await Boundary(0)
         await self._uploader.upload(Learner(self._party.bottom), rows, Moment(0))
         self._uploader.delivered()
@@ -465,7 +466,7 @@ class _KeepingHolder:
 
     async def run(self) -> None:
         rows: Rows = np.arange(9, dtype=np.int64)
-        await self._collector.prepare([rows])
+        await self._collector.prepare(HeldOut("tried", [rows]))
         await Boundary(0)
         expect = self._collector.expect(Moment(0))
         assert set(expect.sources) <= set(self._layout.parties)

@@ -8,9 +8,8 @@ Secure sums are those of ``secure.double_masking``, so a party that is lost spoi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.disclosures import (
@@ -31,18 +30,22 @@ from colonnade.privacy import (
     Budget,
     Event,
     Game,
+    RowUses,
     Spending,
     SumGame,
     Summand,
     check_budget,
+    is_bounded,
     warm_up,
 )
-from colonnade.secure import Sums, bits_for, checked_identity
+from colonnade.secure import MOST_HOLDERS, Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
+    CONFIRMATION,
+    CONFIRMATIONS,
     KEY,
     KEYS,
     OFFER,
@@ -69,7 +72,8 @@ class Masked(Uplink):
         The same for rows that are not trained on, by default the mechanism of training.
     threshold
         How many parties a sum has at least; by default more than half of them. So many may be asked
-        to reveal shares, and if fewer are there, a round is aborted.
+        to reveal shares, and if fewer are there, a round is aborted; a straggler policy that waits
+        for fewer waits for so many.
     identities
         By party, its public identity in hexadecimal digits, which the other parties check. Without
         them a label holder that put keys of its own in place of theirs would not be noticed.
@@ -80,7 +84,7 @@ class Masked(Uplink):
     Raises
     ------
     ConfigurationError
-        If the threshold is below 2, or an identity is none.
+        If the threshold is no whole number from 2 on, or an identity is none.
 
     Examples
     --------
@@ -97,6 +101,10 @@ class Masked(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        if self.threshold is not None and not isinstance(self.threshold, int):
+            raise ConfigurationError(
+                f"threshold is {self.threshold!r}, but it counts parties: say a whole number"
+            )
         if self.threshold is not None and self.threshold < 2:
             raise ConfigurationError(
                 f"threshold is {self.threshold}, but a sum of one party's embeddings is that "
@@ -152,7 +160,7 @@ class Masked(Uplink):
         """Return what so many uses of a row will cost, if all parties are there each time."""
         everybody = len(layout.parties)
         rows = [Spending({self._event(layout, p, everybody): count}) for p, count in uses.items()]
-        return told(rows, self._limit)
+        return told(RowUses.of(rows), self._limit)
 
     def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
         """Return keys and offers, which precede, and the messages of a sum."""
@@ -173,6 +181,12 @@ class Masked(Uplink):
                 Flow(*down, REQUEST, purpose, request, 0, 0, 0),
                 Flow(*up, ANSWER, purpose, FixedSize(sums.answer_bytes), 0, 0, 0),
             ]
+            if purpose is Purpose.TRAINING:  # all else waits for everybody
+                one, all_of_them = sums.confirmation_bytes, sums.confirmations_bytes
+                flows += [
+                    Flow(*up, CONFIRMATION, purpose, FixedSize(one), 0, 0, 0),
+                    Flow(*down, CONFIRMATIONS, purpose, FixedSize(all_of_them), 0, 0, 0),
+                ]
         return tuple(flows)
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
@@ -230,6 +244,10 @@ class Masked(Uplink):
         learned.append(NOT_COVERED)
         return tuple(learned)
 
+    def unlimited(self) -> Masked:
+        """Return it without a budget."""
+        return replace(self, budget=None)
+
     def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
         """Make the half of ``party``, whose bottom keeps rows apart where sums are private."""
         if any(self._is_private(layout, p) for p in (Purpose.TRAINING, Purpose.EVALUATION)):
@@ -266,6 +284,10 @@ class Masked(Uplink):
                 f"a secure sum of {len(parties)} parties cannot have {threshold} or more: say a "
                 f"threshold from 2 to {len(parties)}"
             )
+        if len(parties) > MOST_HOLDERS:
+            raise ConfigurationError(
+                f"a secure sum of {len(parties)} parties cannot be: it has {MOST_HOLDERS} at most"
+            )
         strangers = sorted(set(self.identities) - set(parties))
         if strangers:
             raise ConfigurationError(
@@ -283,8 +305,7 @@ class Masked(Uplink):
         return self._through(purpose).event(terms, self._width(layout))
 
     def _is_private(self, layout: Layout, purpose: Purpose) -> bool:
-        once = Spending({self._event(layout, purpose, len(layout.parties)): 1})
-        return math.isfinite(once.epsilon_by_renyi(self._limit.delta).renyi)
+        return is_bounded(self._event(layout, purpose, len(layout.parties)), self._limit.delta)
 
     @property
     def _limit(self) -> Budget:
@@ -296,7 +317,7 @@ class Masked(Uplink):
 
 @dataclass(frozen=True)
 class Uploads:
-    """The format of masked messages: a word for each component, behind an offer."""
+    """The format of masked messages: a word for each component, behind offer and signature."""
 
     sums: Sums
     mechanism: Summand

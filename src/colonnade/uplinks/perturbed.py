@@ -8,8 +8,7 @@ more of a row than they do.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,21 +28,23 @@ from colonnade.privacy import (
     Budget,
     Event,
     Game,
-    GaussianGame,
     Perturbation,
+    RowUses,
     Spending,
     check_budget,
     clipped,
+    is_bounded,
 )
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import EACH_PARTY, OWN, Account, told
+from colonnade.uplinks.account import EACH_PARTY, Account, told
 from colonnade.uplinks.contract import (
     Collected,
     Collector,
     Embedder,
     Moment,
     Relayable,
+    Timetable,
     Uplink,
     Uploader,
 )
@@ -129,16 +130,12 @@ class Perturbed(Uplink):
         """Return what so many uses of a row will cost."""
         parties = len(layout.parties)
         rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
-        return told(rows, self.limit, EACH_PARTY)
+        return told(RowUses.of(rows), self.limit, EACH_PARTY)
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
-        """Return a game of one party's row, for each mechanism that adds noise."""
-        tried = {
-            noise: None
-            for noise in map(self.of, (Purpose.TRAINING, Purpose.EVALUATION))
-            if _is_private(noise)
-        }
-        return tuple(GaussianGame(noise) for noise in tried)
+        """Return those of one party's noise, of training and of other rows."""
+        tried = dict.fromkeys(map(self.of, (Purpose.TRAINING, Purpose.EVALUATION)))
+        return tuple(game for noise in tried for game in noise.games())
 
     def peers(self, layout: Layout, party: str) -> tuple[str, ...]:
         """As of the uplink beneath."""
@@ -157,7 +154,7 @@ class Perturbed(Uplink):
         said = [self._through_noise(each) for each in self.through.disclosures(layout)]
         held_out = self.of(Purpose.EVALUATION)
         if held_out != self.noise:
-            bare = not _is_private(held_out)
+            bare = not self._is_private(held_out)
             said.append(
                 Disclosure(
                     HELD_OUT,
@@ -166,7 +163,7 @@ class Perturbed(Uplink):
                     sees="embeddings without noise that are evaluated or predicted" if bare else "",
                 )
             )
-        if self._is_private:
+        if self._adds_noise:
             said.append(source_of_secrets(layout.simulated))
         said.append(NOT_COVERED)
         return tuple(said)
@@ -175,7 +172,7 @@ class Perturbed(Uplink):
         if seen.what != "embeddings":
             return seen
         statement = f"{self.noise}, drawn by each party; {seen.statement}"
-        if not _is_private(self.noise):
+        if not self._is_private(self.noise):
             return replace(seen, statement=statement)
         mechanism = f"each party's embeddings {self.noise}"
         return Disclosure(seen.what, statement, mechanism=mechanism)
@@ -188,6 +185,10 @@ class Perturbed(Uplink):
         """Return it with the links of the uplink beneath changed."""
         return replace(self, through=self.through.with_links(change))
 
+    def unlimited(self) -> Perturbed:
+        """Return it without a budget, nor one beneath."""
+        return replace(self, through=self.through.unlimited(), budget=None)
+
     def of_new_rows(self) -> Perturbed:
         """Return the uplink with what is done to held-out rows alone."""
         noise = self.of(Purpose.PREDICTION)
@@ -195,7 +196,7 @@ class Perturbed(Uplink):
 
     def uploader(self, layout: Layout, party: Party) -> _Uploader:
         """Make the half of ``party``, whose bottom keeps rows apart where there is noise."""
-        if self._is_private:
+        if self._adds_noise:
             check_rows_apart(
                 f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
             )
@@ -216,18 +217,17 @@ class Perturbed(Uplink):
             return self.noise
         return self.held_out
 
+    def _is_private(self, noise: Perturbation) -> bool:
+        return is_bounded(noise.event(), self.limit.delta)
+
     @property
-    def _is_private(self) -> bool:
+    def _adds_noise(self) -> bool:
         """Whether there is noise for any purpose."""
-        return any(map(_is_private, (self.noise, self.of(Purpose.EVALUATION))))
+        return any(map(self._is_private, (self.noise, self.of(Purpose.EVALUATION))))
 
     def event(self, purpose: Purpose, parties: int = 1) -> Event:
         """Return what one use of a row is for who sees so many parties' embeddings of it."""
         return self.of(purpose).event(parties)
-
-
-def _is_private(noise: Perturbation) -> bool:
-    return math.isfinite(float(noise.event().renyi([2.0])[0]))
 
 
 class _Clipping:
@@ -273,27 +273,31 @@ class _Noisy:
 
 
 class _Uploader:
-    """The party's half: what the half beneath is given has noise already."""
+    """The party's half: what the half beneath is given has noise already.
+
+    What it says of a whole sample is as if the others had sent as often.
+    """
 
     def __init__(self, made_for: Perturbed, layout: Layout, party: Party) -> None:
         self._of = made_for.of
         self._beneath: Uploader = made_for.through.uploader(layout, party)
         self._name = party.name
         self._secrets = layout.secrets_for(party.name, party.secrets)
+        parties = len(layout.parties)
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: made_for.event(purpose),
+            lambda purpose, terms: made_for.event(purpose, parties),
             made_for.limit,
             layout.simulated,
-            views=OWN,
+            views=EACH_PARTY,
         )
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
         self._source = self._secrets.begin(self._name, notes.incarnation)
-        self._account.begin(notes.records)
-        await self._beneath.prepare(row_sets)
+        self._account.begin(notes.records, timetable)
+        await self._beneath.prepare(timetable)
 
     async def upload(
         self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
@@ -316,6 +320,9 @@ class _Uploader:
     def report(self) -> Mapping[str, float]:
         return {**self._beneath.report(), **self._account.report()}
 
+    def spent(self) -> Mapping[str, Any]:
+        return {**self._beneath.spent(), **self._account.spent()}
+
     def state_dict(self) -> dict[str, Any]:
         return {"account": self._account.state_dict(), "beneath": self._beneath.state_dict()}
 
@@ -328,7 +335,7 @@ class _Collector:
     """The label holder's half: the half beneath, and an account of what it was shown.
 
     Each party keeps one of its own, which is exact. This one enters what it begins to wait for, so
-    it lacks what a party had sent ahead when a crash undid that.
+    it lacks what a party had sent ahead when a crash undid that; see ``most_told``.
     """
 
     def __init__(self, made_for: Perturbed, layout: Layout, beneath: Collector) -> None:
@@ -342,10 +349,10 @@ class _Collector:
             views=EACH_PARTY,
         )
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now."""
-        self._account.begin((await Recall()).records)
-        await self._beneath.prepare(row_sets)
+        self._account.begin((await Recall()).records, timetable)
+        await self._beneath.prepare(timetable)
 
     def expect(self, moment: Moment) -> Expect:
         return self._beneath.expect(moment)

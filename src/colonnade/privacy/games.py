@@ -24,7 +24,6 @@ from math import inf
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
@@ -32,13 +31,12 @@ from colonnade.errors import ConfigurationError
 from colonnade.privacy.accountant import Spending, check_delta
 from colonnade.privacy.bounds import check_range
 from colonnade.privacy.events import Event
-from colonnade.privacy.perturbation import Perturbation
-from colonnade.privacy.summand import Summand
 from colonnade.secure.keystream import Keystream
 
-__all__ = ["NEAR", "Game", "GaussianGame", "Played", "SumGame", "epsilon_at_least", "play"]
+__all__ = ["NEAR", "Game", "Played", "check_games", "epsilon_at_least", "play"]
 
 _FEWEST = 100  # games of a world
+_MOST = 10_000_000  # which take some 10 seconds and a gigabyte
 _THRESHOLDS = 1000
 _CAUTION = (
     0.01  # a threshold is chosen as if so little error were allowed, so not by luck at an end
@@ -55,73 +53,15 @@ class Game(Protocol):
         """What is tried, as it is used."""
 
     @property
+    def protects(self) -> str:
+        """What it is that two worlds differ in, such as embeddings, or labels."""
+
+    @property
     def claim(self) -> Event:
         """What one play is said to disclose."""
 
     def outcomes(self, changed: bool, games: int, noise: Keystream) -> NDArray[np.float64]:
         """Play one world, the changed one or the other, so many times; return what is seen."""
-
-
-@dataclass(frozen=True)
-class SumGame:
-    """Counts of several parties are summed; whose value changes goes from one extreme to the other.
-
-    The others' values are known to who guesses, and at an extreme, where their coins hide least.
-
-    Parameters
-    ----------
-    mechanism
-        How values become the numbers that are summed.
-    terms
-        Parties whose numbers are in a sum.
-
-    Examples
-    --------
-    >>> from colonnade.privacy import PoissonBinomial
-    >>> SumGame(PoissonBinomial(trials=16, beta=0.1), terms=4).claim
-    BinomialSum(trials=16, beta=0.1, terms=4, components=1, adjacency='party')
-    """
-
-    mechanism: Summand
-    terms: int
-
-    @property
-    def claim(self) -> Event:
-        """See ``Game``."""
-        return self.mechanism.event(self.terms, 1)
-
-    def outcomes(self, changed: bool, games: int, noise: Keystream) -> NDArray[np.float64]:
-        """See ``Game``."""
-        most = torch.full((games, 1), self.mechanism.bound)
-        total = np.zeros((games, 1), dtype=np.int64)
-        for party in range(self.terms):
-            value = -most if changed and not party else most
-            total += self.mechanism.counts(value, noise)
-        return total[:, 0].astype(np.float64)
-
-
-@dataclass(frozen=True)
-class GaussianGame:
-    """A value with Gaussian noise; it goes from one end of the bound to the other.
-
-    Parameters
-    ----------
-    mechanism
-        How noise is added.
-    """
-
-    mechanism: Perturbation
-
-    @property
-    def claim(self) -> Event:
-        """See ``Game``."""
-        return self.mechanism.event()
-
-    def outcomes(self, changed: bool, games: int, noise: Keystream) -> NDArray[np.float64]:
-        """See ``Game``."""
-        most = torch.full((games, 1), self.mechanism.bound)
-        seen = self.mechanism.perturb(-most if changed else most, noise)
-        return seen[:, 0].double().numpy()
 
 
 @dataclass(frozen=True)
@@ -145,7 +85,7 @@ class Played:
 
     Examples
     --------
-    >>> from colonnade.privacy import Gaussian
+    >>> from colonnade.privacy import Gaussian, GaussianGame
     >>> played = Played(GaussianGame(Gaussian(1.0, 2.0)), 1e-2, 2.0, 1.6, 100_000, 0.95)
     >>> played.holds, played.tightness
     (True, 0.8)
@@ -202,7 +142,7 @@ def play(
 
     Examples
     --------
-    >>> from colonnade.privacy import PoissonBinomial
+    >>> from colonnade.privacy import PoissonBinomial, SumGame
     >>> game = SumGame(PoissonBinomial(trials=16, beta=0.1), terms=4)
     >>> for played in play(game, Keystream(bytes(16))):
     ...     print(f"delta {played.delta}: at least {played.bound:.2f}, at most {played.claim:.2f}")
@@ -211,7 +151,8 @@ def play(
     """
     for delta in deltas:
         check_delta(delta)
-    here, there = (game.outcomes(changed, _checked(games), noise) for changed in (False, True))
+    check_games(games)
+    here, there = (game.outcomes(changed, games, noise) for changed in (False, True))
     each = 1 - (1 - confidence) / len(deltas)
     spent = Spending({game.claim: 1})
     return tuple(
@@ -252,7 +193,7 @@ def epsilon_at_least(
     check_delta(delta)
     check_range("confidence", confidence, 0.5, 1 - 1e-9)
     worlds = [np.asarray(world, dtype=np.float64) for world in (here, there)]
-    halves = [_checked(len(world)) // 2 for world in worlds]
+    halves = [check_games(len(world)) // 2 for world in worlds]
     chosen = [np.sort(world[:half]) for world, half in zip(worlds, halves, strict=True)]
     tested = [np.sort(world[half:]) for world, half in zip(worlds, halves, strict=True)]
     thresholds = np.unique(np.concatenate(chosen))
@@ -302,9 +243,21 @@ def _at_most(count: NDArray[Any], games: int, error: float) -> NDArray[np.float6
     return 1 - _at_least(games - count, games, error)
 
 
-def _checked(games: int) -> int:
+def check_games(games: int) -> int:
+    """Return how often a world is played, if that bounds something and ends.
+
+    Raises
+    ------
+    ConfigurationError
+        If these are too few, or too many.
+    """
     if games < _FEWEST:
         raise ConfigurationError(
             f"{games} games of a world bound nothing: play {_FEWEST} or more, best 100000"
+        )
+    if games > _MOST:
+        raise ConfigurationError(
+            f"{games} games of a world are more than are kept in memory: play {_MOST} at most, "
+            "best 100000"
         )
     return games
