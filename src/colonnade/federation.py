@@ -290,6 +290,7 @@ class Federation:
         disclosures = method.disclosures(agreement.layout)
         network = driver.network
         parties = agreement.layout.parties
+        # The label holder's account is told first: it counts where parties tell as much.
         loss = self._spent([roles[holder], *roles.values()], "spent")
         of_labels = self._spent([roles[holder]], "spent_of_labels")
         summary = summarise(

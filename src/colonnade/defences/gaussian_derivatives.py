@@ -31,15 +31,7 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
-from colonnade.privacy import (
-    UNLIMITED,
-    Budget,
-    Game,
-    Gaussian,
-    RowUses,
-    Spending,
-    check_budget,
-)
+from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, RowUses, Spending, check_budget
 from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
