@@ -46,13 +46,14 @@ clean:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "colonnade needs Python 3.11 or newer; say PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
 
-# Not compiled at once: of torch, scipy and the rest most modules are never imported.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) -e .
 	touch $@
 
+# Of torch, scipy and the rest most modules are never imported: those that are, are compiled then.
+unexport PYTHONDONTWRITEBYTECODE
 .venv/installed-for-tests: pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) -e '.[test]'
+	$(INSTALL) --no-compile -e '.[test]'
 	touch .venv/installed $@

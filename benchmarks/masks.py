@@ -25,6 +25,7 @@ from colonnade.secure import (
     Keystream,
     Seal,
     Secrets,
+    Source,
     Total,
     announce,
     announced,
@@ -41,21 +42,21 @@ COUNT, REPEATS = 4096 * 256, 31
 SUMS = 64  # whose secrets travel in one message
 
 
-def streams(secrets: Secrets, number: int) -> list[Keystream]:
-    return [secrets.keystream("benchmark", part=part) for part in range(number)]
+def streams(source: Source, number: int) -> list[Keystream]:
+    return [source.keystream("benchmark", part=part) for part in range(number)]
 
 
-def masking(secrets: Secrets, bits: int, parties: int = 4) -> None:
-    values = np.frombuffer(secrets.keystream("values").bytes(COUNT), dtype=np.uint8)
+def masking(source: Source, bits: int, parties: int = 4) -> None:
+    values = np.frombuffer(source.keystream("values").bytes(COUNT), dtype=np.uint8)
     words = words_of(values & min(255, 2**bits - 1), bits)
     other, body = words.copy(), masked_body(words, bits)
 
     def fill() -> None:
-        for stream in streams(secrets, parties):
+        for stream in streams(source, parties):
             stream.fill(other)
 
     def masked() -> None:
-        own, one, two, three = streams(secrets, parties)
+        own, one, two, three = streams(source, parties)
         mask(words, [own, one], [two, three])
 
     def packed() -> None:
@@ -70,7 +71,7 @@ def masking(secrets: Secrets, bits: int, parties: int = 4) -> None:
 
     def unmasked() -> None:
         total = added()
-        total.unmask(streams(secrets, parties))
+        total.unmask(streams(source, parties))
         total.values  # noqa: B018  # it is computed
 
     contenders: dict[str, Callable[[], object]] = {
@@ -89,24 +90,24 @@ def masking(secrets: Secrets, bits: int, parties: int = 4) -> None:
     print("".join(cells), f"{word_type(bits).name:>8} {len(body):>10,}", flush=True)
 
 
-def agreeing(secrets: Secrets, parties: int, threshold: int) -> None:
+def agreeing(source: Source, parties: int, threshold: int) -> None:
     """Print what a party and the label holder do for one sum of so many."""
-    identity = Identity.of(secrets)
+    identity = Identity(source.identity)
     session = context("session", "a run", "bank", 0)
-    keys = [AgreementKey(secrets.key("agree", part=part, size=32)) for part in range(parties)]
+    keys = [AgreementKey(source.key("agree", part=part, size=32)) for part in range(parties)]
     mine, others = keys[0], keys[1:]
     hello = announce(identity, mine.public, session)
-    seal = Seal(secrets.key("seal", size=SEAL_KEY_BYTES))
-    owned = secrets.keystream("secrets").bytes(48 * SUMS)
+    seal = Seal(source.key("seal", size=SEAL_KEY_BYTES))
+    owned = source.keystream("secrets").bytes(48 * SUMS)
     # Recovered in one sum: the seeds of all but one party, and the mask key of that one.
-    seeds = share(owned[:16] * (parties - 1), parties, threshold, secrets.keystream("noise"))
-    lost = share(secrets.key("agree", part=0, size=32), parties, threshold, secrets.keystream("n"))
+    seeds = share(owned[:16] * (parties - 1), parties, threshold, source.keystream("noise"))
+    lost = share(source.key("agree", part=0, size=32), parties, threshold, source.keystream("n"))
     bodies = [
         seal.seal(body, session) for body in share(owned, parties, threshold, Keystream(bytes(16)))
     ]
 
     def start() -> None:
-        AgreementKey(secrets.key("agree", part=0, size=32))
+        AgreementKey(source.key("agree", part=0, size=32))
         announce(identity, mine.public, session)
         for other in others:
             announced(hello, identity.public, session, "bank")
@@ -114,12 +115,12 @@ def agreeing(secrets: Secrets, parties: int, threshold: int) -> None:
                 Seal(mine.shared(other.public, use, "bank", SEAL_KEY_BYTES))
 
     def agree() -> None:
-        AgreementKey(secrets.key("agree", part=0, size=32))
+        AgreementKey(source.key("agree", part=0, size=32))
         for other in others:
             Keystream(mine.shared(other.public, session, "bank"))
 
     def deal() -> None:
-        share(owned, parties, threshold, secrets.keystream("shares"))
+        share(owned, parties, threshold, source.keystream("shares"))
 
     def open_all() -> None:
         for body in bodies[1:]:
@@ -163,14 +164,13 @@ def main() -> None:
     # A process that had a larger array, as any that loaded a table, gets its memory back from its
     # own heap; another pays the system for every page of every message.
     np.ones(2**24, dtype=np.uint8)
-    secrets = Secrets.seeded(7, "bank")
-    secrets.begin(incarnation=0)
+    source = Secrets.insecure(7).begin("bank", incarnation=0)
     names = ("4 keystreams", "mask", "mask, pack", "add 4", "add 4, unmask")
     print("bits    copy" + "".join(f"{name:>22}" for name in names) + "    type       body")
     for bits in (1, 7, 8, 12, 16, 20, 32):
-        masking(secrets, bits)
+        masking(source, bits)
     for parties, threshold in ((4, 3), (28, 19)):
-        agreeing(secrets, parties, threshold)
+        agreeing(source, parties, threshold)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs reaching local_reports networks_told outputs",
+    "checks prediction export runs reaching local_reports networks_told predictions_told outputs",
     "reports methods datasets objectives streamed",
     "federation",
     "planning assembly partners progress convergence audits",
@@ -113,6 +113,7 @@ SECRET = {"secure", "privacy"}
 
 ROOTS = {
     "colonnade.layout": "gives an organisation that brings none a root of its own",
+    "colonnade.testing.mechanisms": "tries mechanisms with noise that is the same each time",
 }
 """Modules outside of these rooms that make root secrets."""
 
@@ -374,7 +375,8 @@ def mixes_seed_and_secrets(module: Module) -> list[str]:
     if module.room == "testing":
         makers = set()  # a kit gives what it tries the streams that it chooses
     if module.name not in ROOTS:
-        makers |= {f"colonnade.secure.{name}" for name in ("Secrets", "secrets.Secrets")}
+        roots = ("Secrets", "secrets.Secrets", "Source", "secrets.Source")
+        makers |= {f"colonnade.secure.{name}" for name in roots}
     return found + [
         f"{ast.unparse(call.func)}: ask the organisation's Secrets"
         for name, call in module.calls

@@ -46,6 +46,10 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
         "budget": {"epsilon": 5, "delta": 1e-5},
     },
     ("mechanisms", "poisson_binomial"): {"trials": 4, "beta": 0.1},
+    ("mechanisms", "calibrated"): {
+        **{"epsilon": 5.0, "delta": 1e-5, "uses": 3},
+        **{"parties": 2, "width": 4, "trials": 4},
+    },
     ("budgets", "differential_privacy"): {"epsilon": 5, "delta": 1e-5},
     ("uplinks", "perturbed"): {"noise": {"noise": "gaussian", "bound": 1.0, "multiplier": 2.0}},
     ("noises", "gaussian"): {"bound": 1.0, "multiplier": 2.0},

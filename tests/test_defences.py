@@ -17,6 +17,7 @@ from colonnade.config.parse import parse_config
 from colonnade.defences import Bare, GaussianDerivatives
 from colonnade.effects import Notes
 from colonnade.errors import BudgetExhausted, ConfigurationError
+from colonnade.evaluation import HeldOut
 from colonnade.exchanges import Asynchronous, Split
 from colonnade.journals import Journal
 from colonnade.layout import Layout
@@ -26,6 +27,8 @@ from colonnade.method import Method
 from colonnade.models import Mean, Sum
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Budget, Gaussian, GaussianNoise, Spending
+from colonnade.reports import human_epsilon, write_page
+from colonnade.reports.epsilons import epsilon_columns
 from colonnade.secure import Secrets
 from colonnade.testing.methods import METHOD_CHECKS, MethodSubject, small_federation
 from colonnade.uplinks import Moment, Perturbed
@@ -91,12 +94,11 @@ LABELS = torch.zeros(ROWS, dtype=torch.int64)
 ROWS_OF_BATCH = np.arange(BATCH, dtype=np.int64)
 
 
-def guard(defence=LOUD, top=None, root=b"r", notes=None, layout=LAYOUT, secrets=None):
-    holder = LabelHolder(
-        "insurer", LABELS, top or nn.Linear(8, 2), secrets=secrets or Secrets(root * 32)
-    )
+def guard(defence=LOUD, top=None, root=b"r", notes=None, layout=LAYOUT, secrets=None, loss=None):
+    secrets = secrets or (None if layout.simulated else Secrets(root * 32))
+    holder = LabelHolder("insurer", LABELS, top or nn.Linear(8, 2), loss, secrets=secrets)
     made = defence.guard(layout, holder)
-    played(made.prepare(), notes)
+    played(made.prepare(HeldOut("all", [ROWS_OF_BATCH])), notes)
     return made
 
 
@@ -144,7 +146,7 @@ def test_a_label_moves_what_is_sent_by_less_than_the_sensitivity():
 def test_parties_that_share_a_derivative_are_sent_one():
     (shared, _) = derivatives().values()
     seeded = replace(LAYOUT, simulated=True)
-    one, other = (guard(secrets=seeded.secrets_of("insurer")) for _ in range(2))
+    one, other = (guard(layout=seeded) for _ in range(2))
     sent = one.protected({"bank": shared, "shop": shared}, Moment(0))
     assert sent["bank"] is sent["shop"]
     assert torch.equal(sent["bank"], other.protected({"bank": shared}, Moment(0))["bank"])
@@ -162,10 +164,7 @@ def test_no_noise_is_drawn_twice():
         for other in drawn[:place]:
             assert float((one - other).std()) > 1.3 * LOUD.mechanism.deviation
     seeded = replace(LAYOUT, simulated=True)
-    first, again = (
-        guard(layout=seeded, secrets=seeded.secrets_of("insurer"), notes=Notes(start))
-        for start in (0, 1)
-    )
+    first, again = (guard(layout=seeded, notes=Notes(start)) for start in (0, 1))
     one, other = (half.protected(exact, Moment(0)) for half in (first, again))
     assert torch.equal(together(one), together(other))
 
@@ -289,12 +288,19 @@ def test_a_calibrated_defence_has_the_epsilon_that_was_asked_for():
     assert made.spending(LAYOUT, 7)["epsilon"] <= 2.0
 
 
-def test_the_summary_says_what_protects_labels_and_what_is_not_covered():
+def test_the_summary_says_what_protects_labels_and_what_is_not_covered(tmp_path):
     run = small_federation(METHOD).train(METHOD, LONG)
     told = run.summary["privacy"]
     assert "clipped to the norm 0.5, with Gaussian noise" in told["mechanism"]
     assert "for all parties together" in told["labels"]
     assert "leaves in the top model" in told["labels, not covered"]
+    epsilon = human_epsilon(run.summary["privacy_loss_of_labels"]["epsilon"])
+    write_page(run, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"<span>epsilon of labels</span><b>{epsilon}</b>" in page
+    assert "<dt>Delta of labels</dt>" in page
+    assert "Epsilon against rounds" in page
+    assert "epsilon, labels" in epsilon_columns({"defended": run})
     plain = small_federation(Method("plain")).train(Method("plain"), LONG)
     assert "derivatives and predictions still tell" in plain.summary["privacy"]["labels"]
 
@@ -326,7 +332,7 @@ def test_a_budget_ends_training_before_it_is_exceeded():
     assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
     assert run.history["label_epsilon"][-1] == pytest.approx(by_hand(2), rel=1e-9)
     none = replace(METHOD, exchange=Split(defence=replace(LOUD, budget=Budget(0.01, 1e-5))))
-    with pytest.raises(ConfigurationError, match=r"Split\(.* cannot afford one round"):
+    with pytest.raises(ConfigurationError, match=r"for labels cannot afford .* there is 0\.01"):
         small_federation(none).train(none, LONG)
     half = guard(replace(LOUD, budget=enough))
     played(half.enter(ROWS_OF_BATCH, Moment(0)))
@@ -335,14 +341,39 @@ def test_a_budget_ends_training_before_it_is_exceeded():
         played(half.enter(ROWS_OF_BATCH, Moment(2)))
 
 
+def test_seeded_noise_is_for_declared_simulations():
+    with pytest.raises(ConfigurationError, match="'insurer' are made of a seed"):
+        guard(secrets=Secrets.insecure(3))
+    with pytest.raises(ConfigurationError, match="'insurer' has secrets of its own"):
+        guard(layout=replace(LAYOUT, simulated=True), secrets=Secrets(b"r" * 32))
+
+
 def test_a_top_model_that_mixes_rows_is_refused():
     mixing = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     with pytest.raises(ConfigurationError, match="the top model has batch normalisation"):
         guard(top=mixing)
+    guard(top=nn.Sequential(nn.Linear(8, 4), nn.GroupNorm(2, 4), nn.Linear(4, 2)))
     with pytest.raises(ConfigurationError, match="bound must be a positive"):
         GaussianDerivatives(-1.0, 1.0)
     with pytest.raises(ConfigurationError, match="multiplier must be a number above"):
         GaussianDerivatives(1.0, 0.0)
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss, nn.NLLLoss])
+def test_class_weights_that_are_made_up_for_over_a_batch_are_refused(loss):
+    """The mean is divided by the weights of the batch's labels: see the derivative of row 0."""
+    weights = torch.tensor([1.0, 9.0])
+    scores = torch.zeros(2, 2, requires_grad=True)
+    first = []
+    for labels in ([0, 0], [0, 1]):
+        (slope,) = torch.autograd.grad(loss(weights)(scores, torch.tensor(labels)), scores)
+        first.append(slope[0])
+    assert not torch.allclose(*first)
+    for bad in (loss(weights), loss(ignore_index=1)):
+        with pytest.raises(ConfigurationError, match=r"class weights .* leave class_weights"):
+            guard(loss=bad)
+    for good in (loss(), loss(weights, reduction="sum"), nn.functional.cross_entropy):
+        guard(loss=good)
 
 
 def test_files_say_all_of_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable
@@ -19,6 +20,8 @@ from colonnade.secure import (
     Sums,
     double_masking,
     masks,
+    recover,
+    verify,
     words_of,
 )
 
@@ -34,9 +37,8 @@ class Sum:
         self.holder = SumHolder(self.sums, HOLDER, incarnation)
         self.parties = {}
         for name in self.names:
-            secrets = Secrets.seeded(5, name)
-            secrets.begin(incarnation)
-            self.parties[name] = SumParty(self.sums, name, HOLDER, secrets, incarnation)
+            source = Secrets.insecure(5).begin(name, incarnation)
+            self.parties[name] = SumParty(self.sums, name, HOLDER, source, incarnation)
         self.uploads, self.answers, self.requests = {}, {}, {}
 
     def start(self, gone: Iterable[str] = ()) -> None:
@@ -48,7 +50,7 @@ class Sum:
         self.holder.offers({name: self.parties[name].offer() for name in here})
         self.requests = self.holder.requests()
         for name in here:
-            self.parties[name].answer(self.requests[name])
+            self.parties[name].hear(self.requests[name])
         self.holder.advance()
 
     def upload(self, values: dict[str, np.ndarray]) -> None:
@@ -65,15 +67,27 @@ class Sum:
 
     def reveal(self, lost: Iterable[str] = ()) -> np.ndarray:
         """Let everybody answer but those that are lost, and return the sum."""
-        self.answers = {}
-        for name in self.names:
-            if name not in lost:
-                answer, _ = self.parties[name].answer(self.requests[name])
-                if answer is not None:
-                    self.answers[name] = answer
+        self.ask(lost)
         total = self.holder.total(self.answers)
         self.holder.advance()
         return total
+
+    def ask(self, lost: Iterable[str] = ()) -> None:
+        """Let everybody answer but those that are lost; contributors confirm where one is."""
+        here = [name for name in self.names if name not in lost]
+        heard = {name: self.parties[name].hear(self.requests[name]) for name in here}
+        self.answers = {name: due.answer for name, due in heard.items() if due.answer is not None}
+        signed = {n: due.confirmation for n, due in heard.items() if due.confirmation is not None}
+        if signed:
+            told = self.holder.confirmations(signed)
+            self.answers = {name: self.parties[name].confirmed(told) for name in signed}
+
+    def request(self, to: str, contributors: Iterable[str], members: Iterable[str]) -> bytes:
+        """Return what a label holder might tell one party, and another one otherwise."""
+        holder, members = self.holder, tuple(members)
+        body = holder._tag(HOLDER, holder._number)
+        body += self.sums.marked(contributors) + self.sums.marked(members)
+        return body + (holder._offered_to(to, members) if to in members else b"")
 
 
 def drawn(seed: int, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -93,8 +107,11 @@ STAGES = ("stays", "after keys", "after shares", "after masks")
     ("parties", "threshold"),
     [(m, t) for m in range(2, 6) for t in range(2, m + 1)] + [(6, 4), (6, 5), (6, 6)],
 )
-def test_a_sum_is_that_of_those_who_uploaded_whoever_is_lost_when(parties, threshold, incarnation):
+def test_a_sum_is_that_of_those_who_uploaded_whoever_is_lost_when(
+    parties, threshold, incarnation, monkeypatch
+):
     """Every pattern of up to M - threshold parties lost at every stage, also after a resume."""
+    monkeypatch.setattr(double_masking, "verify", functools.cache(verify))  # each party does
     for lost in _lost(parties, parties - threshold):
         _add(parties, threshold, incarnation, lost)
 
@@ -156,6 +173,8 @@ def test_fewer_than_the_threshold_is_an_abort_that_asks_nobody():
     with pytest.raises(TooFewSurvivors, match="only party_0, party_1 uploaded to sum 0") as found:
         sums.upload(values)
     assert "party_2, party_3 did not" in str(found.value)
+    with pytest.raises(TooFewSurvivors, match="nobody uploaded to sum 0, and the"):
+        sums.upload({})
     sums = Sum(4, 3)
     sums.start()
     sums.upload(drawn(1, sums.names))
@@ -198,11 +217,12 @@ def test_a_party_reveals_one_secret_of_each_member_and_only_once():
     sums.start()
     sums.upload(drawn(2, sums.names))
     party, request = sums.parties["party_0"], sums.requests["party_0"]
-    answer, contributors = party.answer(request)
+    contributors, answer, confirmation = party.hear(request)
     assert len(answer) == sums.sums.answer_bytes
+    assert confirmation is None  # nobody is lost
     assert contributors == sums.names
     with pytest.raises(RemoteProtocolError, match="another sum than number 1"):
-        party.answer(request)  # the label holder asks again, as it might with other contributors
+        party.hear(request)  # the label holder asks again, as it might with other contributors
 
 
 def test_a_label_holder_that_names_too_few_or_strangers_is_refused():
@@ -215,7 +235,117 @@ def test_a_label_holder_that_names_too_few_or_strangers_is_refused():
         start = double_masking.TAG_BYTES
         request[start : start + marks] = sums.sums.marked(named)
         with pytest.raises(RemoteProtocolError, match=wrong):
-            sums.parties["party_0"].answer(bytes(request))
+            sums.parties["party_0"].hear(bytes(request))
+
+
+# A label holder that lies
+
+
+def told_apart(contributors=None, members=None, threshold=3):
+    """Return sums of five whose label holder tells each party what it likes, and their words."""
+    sums = Sum(5, threshold)
+    names = sums.names
+    keys = sums.holder.meet({name: party.key() for name, party in sums.parties.items()})
+    for party in sums.parties.values():
+        party.meet(keys)
+    sums.holder.offers({name: party.offer() for name, party in sums.parties.items()})
+    for name, party in sums.parties.items():
+        party.hear(sums.request(name, (), (members or {}).get(name, names)))
+    sums.holder.advance()
+    sums.listed = {name: party.members for name, party in sums.parties.items()}
+    values = drawn(4, names)
+    sums.upload(values)
+    for name in names:
+        told = (contributors or {}).get(name, sums.parties[name].members)
+        sums.requests[name] = sums.request(name, told, names)
+    return sums, values
+
+
+def of(sums, letters):
+    """Return the parties that letters stand for: "ac" is the first and the third."""
+    return tuple(sums.names["abcde".index(letter)] for letter in letters)
+
+
+NAMES = Sum(5, 3)
+
+
+def test_who_is_told_of_fewer_members_than_the_threshold_refuses():
+    lists = {"party_0": ("party_0",)}
+    with pytest.raises(
+        RemoteProtocolError, match="names only party_0 as members of sum 0, where 3"
+    ):
+        told_apart(members=lists)
+
+
+@pytest.mark.parametrize("told", ["abd abe abc abd abe", "abc abd abc abd abe"])
+def test_parties_that_are_told_of_other_contributors_reveal_nothing(told):
+    """Such sets of three would tell the words of two; no three are the same."""
+    lists = dict(zip(NAMES.names, (of(NAMES, each) for each in told.split()), strict=True))
+    sums, _ = told_apart(lists)
+    heard = {name: party.hear(sums.requests[name]) for name, party in sums.parties.items()}
+    assert all(due.answer is None for due in heard.values())
+    confirming = {n: due.confirmation for n, due in heard.items() if due.confirmation is not None}
+    for name in confirming:
+        for chosen in itertools.combinations(confirming, 3):
+            sums.holder._uploads = {n: sums.uploads[n] for n in heard[name].contributors}
+            told = sums.holder.confirmations({n: confirming[n] for n in chosen})
+            with pytest.raises(RemoteProtocolError, match="did not sign the members and contr"):
+                sums.parties[name].confirmed(told)
+
+
+def test_who_uploaded_for_other_members_is_not_revealed():
+    """All but one confirm that it contributed, and would give its masks with its members away."""
+    lists = {"party_0": of(NAMES, "abc")}
+    told = dict.fromkeys(NAMES.names, of(NAMES, "ade")) | {"party_0": of(NAMES, "abc")}
+    sums, _ = told_apart(told, lists)
+    confirming = {name: sums.parties[name].hear(sums.requests[name]) for name in of(sums, "de")}
+    confirming = {name: due.confirmation for name, due in confirming.items()}
+    sums.holder._uploads = {name: sums.uploads[name] for name in of(sums, "ade")}
+    sums.holder._sums = Sums(sums.names, 2, BITS)  # it lies; two are too few, though
+    with pytest.raises(RemoteProtocolError, match="has confirmations of 2 for sum 0, where 3"):
+        sums.parties["party_3"].confirmed(sums.holder.confirmations(confirming))
+    told = dict.fromkeys(NAMES.names, of(NAMES, "acde")) | {"party_0": of(NAMES, "abc")}
+    sums, _ = told_apart(told, lists)
+    confirming = {name: sums.parties[name].hear(sums.requests[name]) for name in of(sums, "cde")}
+    confirming = {name: due.confirmation for name, due in confirming.items()}
+    sums.holder._uploads = {name: sums.uploads[name] for name in of(sums, "acde")}
+    for name in confirming:
+        with pytest.raises(RemoteProtocolError, match="'party_0' did not sign the members"):
+            sums.parties[name].confirmed(sums.holder.confirmations(confirming))
+
+
+def test_masks_of_parties_that_were_told_of_other_members_do_not_vanish():
+    """All reveal, since all of their members contributed: own masks are known, and no others."""
+    alone, _ = told_apart(members={"party_0": of(NAMES, "abc")})
+    same, values = told_apart(members=dict.fromkeys(of(NAMES, "abc"), of(NAMES, "abc")))
+    for sums in (alone, same):
+        sums.answers = {n: p.hear(sums.requests[n]).answer for n, p in sums.parties.items()}
+        assert None not in sums.answers.values()
+    three = of(NAMES, "abc")
+    own = {name: masks_off(same, name) for name in three}
+    assert np.array_equal(plain(own, three), plain(values, three))  # which they were told of
+    own = {name: masks_off(alone, name) for name in NAMES.names}
+    for count in range(1, 6):
+        for chosen in itertools.combinations(NAMES.names, count):
+            assert not np.array_equal(plain(own, chosen), plain(values, chosen)), chosen
+
+
+def masks_off(sums, name):
+    """Return an upload without its own mask, from what was revealed of that."""
+    total = masks.Total(WORDS, BITS)
+    total.add(sums.uploads[name][sums.sums.head_bytes :], name)
+    shares = {}
+    for other, answer in sums.answers.items():
+        members = sums.listed[other]
+        if name in members:
+            start = double_masking.TAG_BYTES + 32 * members.index(name)
+            shares[sums.sums.holder_number(other)] = answer[start : start + 32]
+    secret = recover(shares, sums.sums.threshold, 32, "a self mask")
+    total.unmask(added=[sums.holder._self_mask(secret)])
+    return total.values.astype(np.int64)
+
+
+# What uploads tell
 
 
 def _uploads(value: int, seed: int, parties: int, bits: int, count: int) -> np.ndarray:
@@ -224,21 +354,20 @@ def _uploads(value: int, seed: int, parties: int, bits: int, count: int) -> np.n
     sums = Sums(names, 2, bits)
     ends = {}
     for name in names:
-        secrets = Secrets.seeded(seed, name)
-        secrets.begin(0)
-        ends[name] = SumParty(sums, name, HOLDER, secrets, 0)
+        source = Secrets.insecure(seed).begin(name, 0)
+        ends[name] = SumParty(sums, name, HOLDER, source, 0)
     holder = SumHolder(sums, HOLDER, 0)
     keys = holder.meet({name: end.key() for name, end in ends.items()})
     for end in ends.values():
         end.meet(keys)
     holder.offers({name: end.offer() for name, end in ends.items()})
     for name, request in holder.requests().items():
-        ends[name].answer(request)
+        ends[name].hear(request)
     told = []
     for place, name in enumerate(names):
         mine = np.full(count, value if place == 0 else 1)
         total = masks.Total(count, bits)
-        total.add(ends[name].upload(words_of(mine, bits))[sums.offer_bytes :], name)
+        total.add(ends[name].upload(words_of(mine, bits))[sums.head_bytes :], name)
         told.append(total.values)
     return np.array(told)
 
@@ -336,7 +465,7 @@ def test_what_belongs_elsewhere_is_refused_by_name():
         with pytest.raises(RemoteProtocolError, match=what):
             sums.holder.uploads(wrong, WORDS)
     with pytest.raises(RemoteProtocolError, match="'holder' sent a request that belongs to"):
-        sums.parties["party_1"].answer(sums.requests["party_1"])
+        sums.parties["party_1"].hear(sums.requests["party_1"])
 
 
 def test_another_start_is_another_session():
@@ -353,11 +482,11 @@ def test_a_wrong_share_is_noticed_where_it_decides():
     sums.start()
     values = drawn(1, sums.names)
     sums.upload({name: values[name] for name in sums.names[1:]})
-    answers = {n: sums.parties[n].answer(sums.requests[n])[0] for n in sums.names[1:]}
-    changed = bytearray(answers["party_1"])
+    sums.ask(lost=["party_0"])
+    changed = bytearray(sums.answers["party_1"])
     changed[double_masking.TAG_BYTES + 9] ^= 1
     with pytest.raises(RemoteProtocolError, match="the mask key of 'party_0'"):
-        sums.holder.total(answers | {"party_1": bytes(changed)})
+        sums.holder.total(sums.answers | {"party_1": bytes(changed)})
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -365,10 +494,9 @@ def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinne
     identities = {}
     if pinned:
         for name in ("party_0", "party_1", "party_2"):
-            identities[name] = Identity.of(Secrets.seeded(5, name)).public
+            identities[name] = Identity.of(Secrets.insecure(5), name).public
     sums = Sum(3, 2, identities=identities)
-    false = Secrets.seeded(99, "party_1")
-    false.begin(0)
+    false = Secrets.insecure(99).begin("party_1", 0)
     told = {name: party.key() for name, party in sums.parties.items()}
     told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
     keys = sums.holder.meet(told)
@@ -379,10 +507,17 @@ def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinne
         sums.parties["party_0"].meet(keys)
 
 
+@pytest.mark.parametrize("start", [-7, 2**53])
+def test_a_start_that_cannot_be_is_the_label_holders_fault(start):
+    sums = Sum(3, 2, 0)
+    sums.holder = SumHolder(sums.sums, HOLDER, start)
+    with pytest.raises(RemoteProtocolError, match=f"'holder' says that it was started {start}"):
+        sums.start()
+
+
 def test_a_partys_own_key_cannot_be_exchanged():
     sums = Sum(3, 2)
-    false = Secrets.seeded(99, "party_1")
-    false.begin(0)
+    false = Secrets.insecure(99).begin("party_1", 0)
     told = {name: party.key() for name, party in sums.parties.items()}
     told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
     with pytest.raises(RemoteProtocolError, match="another key of 'party_1' than it sent"):
@@ -400,7 +535,7 @@ def test_bytes_of_anybody_are_refused_without_harm():
     takers = [
         (keys, sums.parties["party_1"].meet),
         (upload, lambda body: sums.holder.uploads({"party_0": body}, WORDS)),
-        (request, sums.parties["party_1"].answer),
+        (request, sums.parties["party_1"].hear),
     ]
     for body, take in takers:
         broken = [body[:size] for size in range(0, len(body), 7)]

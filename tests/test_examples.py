@@ -88,7 +88,8 @@ def test_a_configuration_runs(path, tmp_path, monkeypatch, capsys):
     config = load_config(path)
     if config.data.name != "mnist5k":
         needs(config.data.name)
-    command = ["colonnade", "run", str(path), "--set", "training.epochs=1", "--quiet"]
+    quick = ("--set", "training.epochs=1", "--set", "training.batch_size=500")
+    command = ["colonnade", "run", str(path), *quick, "--quiet"]
     monkeypatch.setattr("sys.argv", [*command, "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit) as left:
         cli.main()

@@ -37,6 +37,7 @@ from colonnade.models import (
     Sparse,
     Sum,
     mlp,
+    parameter_vector,
     take,
 )
 from colonnade.streams import StreamKey, work_seed
@@ -749,6 +750,20 @@ def test_a_step_clears_what_it_used():
         learner.step()
         assert learner.module.weight.item() == expected
         assert learner.module.weight.grad is None
+
+
+@pytest.mark.parametrize(
+    "module",
+    [nn.Identity(), nn.BatchNorm1d(2, affine=False), nn.Linear(2, 2).requires_grad_(False)],
+)
+def test_what_has_nothing_to_train_takes_no_step(module):
+    learner, inputs = Learner(module, torch.optim.Adam), torch.ones(3, 2)
+    before = parameter_vector(module)
+    learner(inputs, training=True).sum().backward()
+    learner.step()
+    assert torch.equal(parameter_vector(module), before)
+    assert inputs.grad is None
+    assert not inputs.requires_grad
 
 
 def test_evaluation_has_no_gradient_and_no_dropout():

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import colonnade as cn
+from colonnade.channels import Channel, Network
+from colonnade.costs import Modelled
+from colonnade.drivers import Assignment, Simulate
+from colonnade.effects import Boundary, Commit, Notes, Recall, Send, Work
 from colonnade.errors import BudgetExhausted, ConfigurationError
 from colonnade.journals import Journal
-from colonnade.models import Mean, Sum
-from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses
+from colonnade.layout import Layout
+from colonnade.models import Learner, Mean, Sum
+from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
+from colonnade.stragglers import Wait
 from colonnade.testing.methods import (
     METHOD_CHECKS,
     MethodSubject,
     small_federation,
 )
-from colonnade.uplinks import Masked
-from toy_deadline import Deadline, Stale
+from colonnade.uplinks import Masked, Moment
+from colonnade.wire import Purpose
+from toy_deadline import Deadline, Fastest, Stale
 
 
 def bounded(method: Any, holder_has_features: bool = True) -> cn.Federation:
@@ -78,10 +88,9 @@ SUBJECTS = {
         noise=0.5,
     ),
     "deadline": MethodSubject(
-        cn.Method("pbm", Sum(), NOISY, stragglers=Deadline(0.5)),
+        cn.Method("exact", Sum(), EXACT, stragglers=Deadline(0.5)),
         federation=bounded,
         timed=True,
-        noise=0.5,
         steps=False,
     ),
 }
@@ -100,6 +109,11 @@ def test_what_it_cannot_live_with_is_refused_with_the_reason() -> None:
         cn.Method("x", Sum(), NOISY, stragglers=Stale(1.0))
     with pytest.raises(ConfigurationError, match="threshold is 1"):
         Masked(NOISY.mechanism, threshold=1)
+    with pytest.raises(ConfigurationError, match=r"threshold is 2\.5, but it counts parties"):
+        Masked(NOISY.mechanism, threshold=2.5)  # type: ignore[arg-type]
+    many = tuple(f"party_{i}" for i in range(256))
+    with pytest.raises(ConfigurationError, match="of 256 parties cannot be: it has 255 at most"):
+        NOISY.disclosures(Layout(many, "holder", dict.fromkeys(many, 4), 9, 0))
     with pytest.raises(ConfigurationError, match="'bank' is 'xyz', but a public identity is 64"):
         Masked(NOISY.mechanism, identities={"bank": "xyz"})
     method = cn.Method("x", Sum(), replace(NOISY, threshold=4))
@@ -122,6 +136,49 @@ def test_an_embedding_beyond_the_bound_is_refused() -> None:
 class Doubled(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return 4 * x
+
+
+# Who is late
+
+SOON = Modelled({"encode": 2.0}, otherwise=0.001)
+
+
+@pytest.mark.parametrize("policy", [Fastest(1), Fastest(2), Deadline(0.3)], ids=str)
+def test_what_suffices_is_told_by_those_who_can_upload(policy: Any) -> None:
+    """Neither a small quorum nor who offers, which takes no encoding, ends a round too early."""
+    method = cn.Method("late", Sum(), replace(NOISY, threshold=2), stragglers=policy)
+    lines = {
+        ("party_1", "holder"): Channel(latency=0.6),
+        ("party_2", "holder"): Channel(latency=0.01),
+    }
+    driver = Simulate(Network(pairs=lines), SOON)
+    training = replace(TRAINING, epochs=1, evaluate_every=100)
+    run = bounded(method).train(method, training, driver, report=False)
+    sent = [(e.sender, e.kind) for e in run.ledger if e.purpose is Purpose.TRAINING]
+    assert ("party_1", "offer") in sent
+    planned = cn.plan(bounded(method), method, training, driver)
+    assert planned.rounds == run.summary["rounds"]
+    assert not planned.exact
+
+
+@pytest.mark.parametrize("watched", [1, 100])
+def test_an_evaluation_is_of_the_whole_model_whoever_was_late(watched: int) -> None:
+    method = cn.Method("late", Sum(), EXACT, stragglers=Deadline(0.1))
+    line = {("party_1", "holder"): Channel(latency=0.4)}
+    training = replace(TRAINING, epochs=1, evaluate_every=watched)
+    federation = bounded(method)
+    run = federation.train(
+        method, training, Simulate(Network(pairs=line), Modelled(otherwise=0.001)), report=False
+    )
+    assert "skipped" in {entry.kind for entry in run.ledger}
+    members = [*federation.parties, federation.label_holder.as_party()]
+    rows = torch.from_numpy(federation.test_rows)
+    scores = run.predict({member.name: member.features[rows] for member in members}).scores
+    true = torch.nn.functional.cross_entropy(scores, federation.label_holder.labels[rows])
+    assert run.summary["test"]["log_loss"] == pytest.approx(float(true), abs=1e-6)
+    evaluated = [e for e in run.ledger if e.purpose is Purpose.EVALUATION and e.kind == "offer"]
+    assert len(evaluated) == 3 * len({e.round for e in evaluated})  # of everybody, and once
+    assert not [e for e in run.ledger if e.discarded and e.purpose is Purpose.EVALUATION]
 
 
 # What is spent, and what a crash repeats
@@ -208,9 +265,159 @@ def test_what_a_crash_repeated_counts_towards_the_budget(tmp_path: Path) -> None
     without_newest_checkpoint(tmp_path / "run")
     with pytest.raises(BudgetExhausted, match="what was repeated after a crash counts twice"):
         bounded(limited).train(limited, TRAINING, out=tmp_path / "run", resume=True)
+    larger = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(2 * epsilon, 1e-5)))
+    run = bounded(larger).train(larger, TRAINING, out=tmp_path / "run", resume=True)
+    assert (run.summary["rounds"], run.summary["completed"]) == (12, True)
+    assert epsilon < run.summary["privacy_loss"]["epsilon"] <= 2 * epsilon
 
 
-def test_what_is_spent_is_committed_before_it_leaves(tmp_path: Path) -> None:
+# The two halves, by themselves
+
+
+class Half:
+    """A role that plays a course with a half of an uplink, and keeps what it committed and sent."""
+
+    def __init__(self, name: str, peers: Any, half: Any, course: Any, notes: Any) -> None:
+        self.name, self.peers, self.half = name, peers, half
+        self.course, self.notes = course, notes
+        self.round = 0
+        self.acts: list[Any] = []
+        self.got: Any = None
+
+    async def run(self) -> None:
+        await _Noted(self.half.prepare([ROWS]), [], self.notes)
+        await Boundary(0)
+        self.got = await _Noted(self.course(self.half), self.acts)
+        self.round = 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def said(self) -> list[str]:
+        """Return what it did, in order: records by what is in them, messages by their kind."""
+        told = [
+            " ".join(sorted(act.record)) if isinstance(act, Commit) else act.kind
+            for act in self.acts
+        ]
+        return [what for what, _ in groupby(told)]  # the label holder tells every party
+
+    def spent(self) -> list[list[int]]:
+        records = [act.record for act in self.acts if isinstance(act, Commit)]
+        return [record["spent"] for record in records if "spent" in record]
+
+
+class _Noted:
+    def __init__(self, course: Any, acts: list[Any], notes: Any = None) -> None:
+        self.course, self.acts, self.notes = course, acts, notes
+
+    def __await__(self) -> Any:
+        course, answer = self.course.__await__(), None
+        while True:
+            try:
+                effect = course.send(answer)
+            except StopIteration as end:
+                return end.value
+            if isinstance(effect, Commit | Send):
+                self.acts.append(effect)
+            asked = isinstance(effect, Recall) and self.notes
+            answer = self.notes if asked else (yield effect)
+
+
+ROWS = np.arange(9)
+EVALUATION = Moment(1, Purpose.EVALUATION)
+
+
+def halves(
+    uplink: Masked,
+    *moments: Moment,
+    stragglers: Any = None,
+    late: float = 0.0,
+    slow: float = 0.0,
+    notes: Any = None,
+) -> dict[str, Half]:
+    """Let the halves play some moments; return the roles by name.
+
+    All that ``party_1`` sends takes so many seconds more, or its first embedding alone; ``party_0``
+    remembers ``notes``.
+    """
+    method = cn.Method("halves", Sum(), uplink, stragglers=stragglers or Wait())
+    federation = bounded(method)
+    layout = federation.agreement(method, cn.Training(epochs=1, batch_size=9)).layout
+
+    async def uploading(party: Any, half: Any) -> list[torch.Tensor]:
+        sent = []
+        if party.name == "party_1":
+            await Work("dawdling", lambda: None, 0)
+        for moment in moments:
+            await half.upload(Learner(party.bottom), ROWS, moment)
+            sent.append(half.delivered())
+        return sent
+
+    async def collecting(half: Any) -> list[Any]:
+        return [await half.collect(ROWS, moment) for moment in moments]
+
+    roles = [
+        Half(
+            party.name,
+            ("holder",),
+            uplink.uploader(layout, party),
+            partial(uploading, party),
+            notes if party.name == "party_0" else None,
+        )
+        for party in federation.parties
+    ]
+    collector = uplink.collector(layout, Sum(), method.stragglers)
+    roles.append(Half("holder", layout.parties, collector, collecting, None))
+    network = Network(pairs={("party_1", "holder"): Channel(latency=late)})
+    costs = Modelled({"dawdling": slow}, otherwise=0.001)
+    Simulate(network, costs).run(roles, Assignment(seed=5))
+    return {role.name: role for role in roles}
+
+
+def test_what_is_spent_is_committed_before_it_leaves() -> None:
+    roles = halves(PRIVATE.uplink, Moment(0))
+    sending = ["uploaded", "masked_embedding", "revealed spent"]
+    assert roles["party_0"].said() == [*sending, "answer"]
+    assert roles["holder"].said() == ["spent", "request"]
+    for name in ("party_0", "holder"):
+        assert roles[name].spent() == [[0, 0, 0, 3]]
+    roles = halves(PRIVATE.uplink, Moment(0), stragglers=Deadline(0.1), slow=5.0)
+    assert roles["party_0"].said() == [*sending, "confirmation", "answer"]
+    assert roles["party_1"].said() == sending
+    assert roles["holder"].said() == ["spent", "request", "confirmations"]
+
+
+@pytest.mark.parametrize("how", [{"late": 5.0}, {"slow": 5.0}], ids=["before", "after its offer"])
+def test_survivors_stand_for_all_in_estimate_and_account(how: Any) -> None:
+    """And the next evaluation is of everybody."""
+    roles = halves(PRIVATE.uplink, Moment(0), EVALUATION, stragglers=Deadline(0.1), **how)
+    trained, evaluated = roles["holder"].got
+    assert trained.present == ("party_0", "party_2")
+    alone = [roles[name].got[0] for name in trained.present]
+    assert torch.allclose(trained.fuse(None), torch.stack(alone).sum(0), atol=1e-4)
+    assert evaluated.present == ("party_0", "party_1", "party_2")
+    for role in roles.values():
+        assert role.spent() == [[0, 0, 0, 2], [1, int(Purpose.EVALUATION), 0, 3]]
+
+
+def test_an_upload_of_which_nothing_more_is_known_counts_with_the_threshold() -> None:
+    unsettled = Notes(1, ({"uploaded": [0, 0, 0]},))
+    half = halves(PRIVATE.uplink, Moment(0), notes=unsettled)["party_0"].half
+    fewest, now = (BinomialSum(4, 0.1, terms=terms, components=4) for terms in (2, 3))
+    assert half.report()["epsilon"] == Spending({fewest: 1, now: 1}).epsilon(1e-5).value
+
+
+def test_no_coins_are_drawn_twice() -> None:
+    """Not by another piece or round: the sums of the same embeddings are others."""
+    pieces = [replace(EVALUATION, round=round, part=part) for round in (1, 2) for part in (0, 1)]
+    sums = [collected.fuse(None) for collected in halves(NOISY, *pieces)["holder"].got]
+    exact = [collected.fuse(None) for collected in halves(EXACT, *pieces)["holder"].got]
+    for place, one in enumerate(sums):
+        assert torch.equal(exact[0], exact[place])
+        assert not any(torch.equal(one, other) for other in sums[:place])
+
+
+def test_what_was_done_in_a_run_is_in_its_journals(tmp_path: Path) -> None:
     bounded(PRIVATE).train(PRIVATE, TRAINING, out=tmp_path / "run")
     for name in ("party_0", "holder"):
         journal = Journal(tmp_path / "run" / "journal", name)
@@ -221,7 +428,4 @@ def test_what_is_spent_is_committed_before_it_leaves(tmp_path: Path) -> None:
         if name == "party_0":
             uploaded = [record["uploaded"] for record in records if "uploaded" in record]
             assert [[*entry[:3]] for entry in spent] == uploaded
-            assert records.index({"uploaded": uploaded[0]}) < next(
-                place for place, record in enumerate(records) if "spent" in record
-            )
             assert all(len(r["revealed"]) == 3 for r in records if "revealed" in r)

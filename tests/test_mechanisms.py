@@ -28,7 +28,7 @@ from colonnade.errors import (
     RemoteProtocolError,
 )
 from colonnade.kernels.binomial import DIGITS, HALF, binomial, chances
-from colonnade.privacy import FixedPoint, Gaussian, PoissonBinomial, Summand
+from colonnade.privacy import FixedPoint, Gaussian, PoissonBinomial, Spending, Summand
 from colonnade.privacy import normal as normals
 from colonnade.secure import Keystream
 
@@ -546,3 +546,18 @@ def test_rows_that_are_not_finite_are_refused_by_name():
         Gaussian(1.0, 1.0).perturb(torch.tensor([[0.0, math.nan]]), stream("refused"))
     with pytest.raises(LocalProtocolError, match="takes a matrix"):
         Gaussian(1.0, 1.0).perturb(torch.zeros(3), stream("refused"))
+
+
+def test_a_calibrated_mechanism_is_the_loudest_that_keeps_to_its_epsilon():
+    asked = {"epsilon": 2.0, "delta": 1e-5, "uses": 5, "parties": 3, "width": 4, "trials": 4}
+    found = PoissonBinomial.calibrated(**asked, bound=2.0)
+    assert (found.trials, found.bound) == (4, 2.0)
+    louder = PoissonBinomial(4, found.beta + 1e-5)
+    quiet, loud = (
+        Spending({each.event(3, 4): 5}).epsilon_by_renyi(1e-5).renyi for each in (found, louder)
+    )
+    assert quiet <= 2.0 < loud
+    assert Spending({found.event(3, 4): 5}).epsilon(1e-5).value <= 2.0
+    assert PoissonBinomial.calibrated(**(asked | {"epsilon": 1e3})).beta == 0.25
+    with pytest.raises(ConfigurationError, match="no beta is small enough for 5 uses"):
+        PoissonBinomial.calibrated(**(asked | {"epsilon": 0.0}))

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.models import Lstm, Mvcnn, ResNet18
+from colonnade.models import Lstm, Mvcnn, ResNet18, group_norm
 
 
 def parameters(model: nn.Module) -> int:
@@ -124,6 +124,16 @@ def test_statistics_are_state_and_make_predictions_repeat() -> None:
     copy.load_state_dict(model.state_dict())
     assert torch.equal(copy(x), model(x))
     torch.testing.assert_close(model(x)[:1], model(x[:1]))
+
+
+def test_with_norms_of_groups_a_row_does_not_hang_on_its_batch() -> None:
+    x = torch.rand(8, 3, 16, 16)
+    for norm, apart in ((group_norm, True), (nn.BatchNorm2d, False)):
+        model = ResNet18(outputs=2, width=4, norm=norm)
+        assert torch.allclose(model(x)[:1], model(x[:1]), atol=1e-5) is apart
+    grouped, usual = ResNet18(outputs=10, norm=group_norm), ResNet18(outputs=10)
+    assert parameters(grouped) == parameters(usual)
+    assert not [m for m in grouped.modules() if isinstance(m, nn.BatchNorm2d)]
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 16), (2, 1, 16, 16), (2, 768), (2, 3, 0, 4)])

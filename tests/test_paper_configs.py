@@ -224,6 +224,7 @@ def test_rows_for_validation_are_not_set_aside_twice(tmp_path: Path) -> None:
 
 BOTTOMS: list[Any] = [
     {"model": "resnet18", "outputs": 7, "width": 2},
+    {"model": "resnet18", "outputs": 7, "width": 2, "norm": "group"},
     {"model": "mvcnn", "outputs": 7, "grid": 2},
     {"model": "lstm", "hidden": 3, "outputs": 7, "layers": 2, "dropout": 0.5},
     {"model": "lstm", "hidden": 7},

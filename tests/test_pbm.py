@@ -15,23 +15,27 @@ from torch import nn
 
 from colonnade import cli
 from colonnade.config import json_schema, parse_config
+from colonnade.console import plan_tables
 from colonnade.costs import Modelled
+from colonnade.defences import GaussianDerivatives
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import Purpose
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import ConfigurationError, PrivacyWarning, RemoteProtocolError
 from colonnade.estimators import VerticalClassifier
 from colonnade.exchanges import Asynchronous, Relay
 from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.local_updates import Workset
 from colonnade.method import Method
-from colonnade.methods import pbm_vfl, svfl
+from colonnade.methods import pbm_vfl, svfl, wait_dp
 from colonnade.models import Bounded, Concat, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
+from colonnade.partners import partner_values
 from colonnade.planning import plan
 from colonnade.planning.stretch import traffic
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
-from colonnade.reports import comparison_table, epsilon_line, write_page
+from colonnade.reports import comparison_tables, epsilon_line, write_page
+from colonnade.reports.figures import comparison_figures
 from colonnade.runs import load_run
 from colonnade.secure import Identity, Secrets
 from colonnade.stragglers import Wait
@@ -154,11 +158,10 @@ def test_the_summary_s_epsilon_is_that_of_an_account_by_hand(validation):
     federation, training = problem(validation), replace(TRAINING, evaluate_every=3)
     run = federation.train(NOISY, training)
     uses, loss = by_hand(federation, NOISY, training), run.summary["privacy_loss"]
-    front = uses.most_spent()
     assert loss["epsilon"] == uses.epsilon(DELTA).value > 0
     assert loss["bound"] == uses.epsilon(DELTA).by
-    towards_a_party = max(spent.seen_by(1).epsilon(DELTA).value for spent in front)
-    whole = max(spent.under("sample").epsilon(DELTA).value for spent in front)
+    towards_a_party = uses.largest(DELTA, view=lambda spent: spent.seen_by(1))[1].value
+    whole = uses.largest(DELTA, view=lambda spent: spent.under("sample"))[1].value
     assert loss["epsilon_towards_a_party"] == towards_a_party > loss["epsilon"]
     assert loss["epsilon_of_a_whole_sample"] == whole > towards_a_party
     assert (loss["delta"], loss["budget"]) == (DELTA, None)
@@ -211,9 +214,70 @@ def test_a_budget_ends_training_before_it_would_be_exceeded(evaluate_every):
     assert "the budget of privacy affords" in str(costs.warnings)
 
 
-def test_a_budget_that_affords_no_round_is_refused():
-    with pytest.raises(ConfigurationError, match=r"cannot afford one round.*raise its budget"):
-        problem().train(pbm_vfl(budget=Budget(0.1, DELTA)), TRAINING)
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (
+            pbm_vfl(4, 0.05, budget=Budget(0.1, DELTA)),
+            r"that costs epsilon 1\.55 at delta 1e-05, and there is 0\.1; raise it, .*smaller beta",
+        ),
+        (
+            pbm_vfl(4, 0.05, budget=Budget(9, DELTA), held_out=FixedPoint()),
+            "its evaluation, which is without noise.*leave `held_out` of the uplink out, evaluate",
+        ),
+        (
+            Method("exact", Sum(), Masked(FixedPoint(), budget=Budget(9, DELTA))),
+            "without noise, so that nothing bounds its epsilon: take a mechanism with noise",
+        ),
+    ],
+)
+def test_a_budget_that_affords_no_round_is_refused(method, said):
+    with pytest.raises(ConfigurationError, match=f"cannot afford one round of training.*{said}"):
+        plan(problem(), method, TRAINING)
+
+
+@pytest.mark.parametrize("make", [pbm_vfl, wait_dp, partial(GaussianDerivatives, 1.0, 1.0)])
+@pytest.mark.parametrize("budget", [10, {"epsilon": 10, "delta": 1e-5}])
+def test_a_budget_is_a_budget(make, budget):
+    with pytest.raises(ConfigurationError, match=r"say budget=Budget\(epsilon=10, delta=1e-5\)"):
+        make(budget=budget)
+
+
+def test_a_method_by_its_name_says_which_value_it_is():
+    x = pl.DataFrame({"a": range(40)})
+    tables, labels = {"bank": x, "shop": x}, [i % 2 for i in range(40)]
+    with pytest.raises(ConfigurationError, match=r"say colonnade\.methods\.pbm_vfl\(\)"):
+        VerticalClassifier(aligned=True, method="pbm_vfl").fit(tables, labels)
+    for use in (problem().train, partial(plan, problem())):
+        with pytest.raises(ConfigurationError, match="a method is a value"):
+            use(pbm_vfl)
+
+
+def test_partner_values_tell_that_runs_on_the_same_rows_add_up():
+    run = problem().train(NOISY, replace(TRAINING, epochs=1))
+    with pytest.warns(PrivacyWarning, match="3 runs showed noisy embeddings of the same rows"):
+        partner_values(lambda partner, seed: run, ["bank", "shop"])
+
+
+def test_what_is_refused_names_the_party():
+    x, labels = torch.full((20, 2), 9.0), torch.zeros(20).long()
+    shop = Party("shop", x, nn.Linear(2, 2))
+    bank = Party("bank", x, nn.Sequential(nn.Linear(2, 2), nn.Tanh()))
+    holder = LabelHolder("insurer", labels, nn.Linear(2, 2))
+    with pytest.raises(ConfigurationError, match="at shop: an embedding has the component"):
+        Federation([bank, shop], holder).train(pbm_vfl())
+    with pytest.raises(ConfigurationError, match=r"here is bank alone.*take wait_dp"):
+        Federation([bank], holder).train(pbm_vfl())
+
+
+def test_protections_of_features_and_labels_are_settings_of_one_method():
+    defence, budget = GaussianDerivatives(1.0, 2.0), Budget(30.0, DELTA)
+    for method in (
+        pbm_vfl(4, 0.05, budget=budget, defence=defence),
+        pbm_vfl(4, 0.05, local_steps=2, overlap=True, budget=budget, defence=defence),
+        wait_dp(budget=budget, defence=defence),
+    ):
+        assert (method.exchange.defence, method.uplink.budget) == (defence, budget)
 
 
 def test_where_rows_are_evaluated_by_exact_sums_nothing_bounds_it():
@@ -233,7 +297,9 @@ def test_a_summary_says_where_secrets_come_from():
         problem().train(NOISY, replace(TRAINING, secrets=source)) for source in ("seed", "system")
     )
     assert "nothing is secret from who knows the seed" in simulated.summary["privacy"]["secrets"]
-    assert "whoever knows the seed sees every embedding" in str(simulated.summary["warnings"])
+    assert "whoever knows the seed sees all that masks and noise hide" in str(
+        simulated.summary["warnings"]
+    )
     assert "no other run repeats this one" in real.summary["privacy"]["secrets"]
     again = problem().train(NOISY, TRAINING)
     assert again.history.drop("seconds").equals(simulated.history.drop("seconds"))
@@ -257,8 +323,10 @@ def test_predictions_spend_too():
     run = federation.train(NOISY, TRAINING)
     features = {party.name: party.features for party in federation.parties}
     once = Spending({BinomialSum(4, 0.05, 3, WIDTH): 1}).epsilon(DELTA).value
-    found = run.predict(features)
+    with pytest.warns(PrivacyWarning, match=rf"epsilon {once:.3g} at delta 1e-05 for each row"):
+        found = run.predict(features)
     assert found.privacy_loss["epsilon"] == once
+    assert "budget" not in found.privacy_loss
     assert found.scores.shape == (ROWS, 2)
     assert {e.kind for e in found.ledger if e.purpose is Purpose.PREDICTION} >= {"masked_embedding"}
     assert not torch.equal(found.scores, run.predict(features).scores)  # its noise is never again
@@ -266,15 +334,33 @@ def test_predictions_spend_too():
     assert plain.predict(features).privacy_loss is None
 
 
+def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_budget():
+    event, federation = BinomialSum(4, 0.05, 3, WIDTH), problem()
+    three = Spending({event: 3}).epsilon(DELTA).value
+    method = pbm_vfl(4, 0.05, budget=Budget(three, DELTA))
+    run = federation.train(method, replace(TRAINING, epochs=1))
+    features = {party.name: party.features[:2] for party in federation.parties}
+    with pytest.warns(PrivacyWarning, match="ends that alone: keep what was predicted"):
+        run.predict(features)
+    run = replace(run, record=None)  # as an estimator keeps it
+    run.predict(features)
+    assert run.predict(features).privacy_loss_of_all["epsilon"] == three
+    with pytest.warns(PrivacyWarning, match="all 4 predictions of this run is at epsilon"):
+        run.predict(features)
+    run.predict(features)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
 def test_pinned_identities_hold_for_predictions_and_plans():
     secrets = {name: Secrets.system() for name in ("bank", "shop", "spa")}
-    pinned = {name: Identity.of(each).public.hex() for name, each in secrets.items()}
+    pinned = {name: Identity.of(each, name).public.hex() for name, each in secrets.items()}
     federation, training = problem(secrets=secrets), replace(TRAINING, secrets="system")
     method = pbm_vfl(4, 0.05, identities=pinned)
     run = federation.train(method, training, DRIVER)
-    assert "exchanges keys" not in str(run.summary["warnings"])
+    assert "keys of its own" not in str(run.summary["warnings"])
     assert len(run.predict({p.name: p.features for p in federation.parties}).scores) == ROWS
-    assert plan(federation, method, training, DRIVER).bytes_up == run.summary["bytes_up"]
+    planned = plan(federation, method, training, DRIVER)
+    assert planned.bytes_up == run.summary["bytes_up"]
     strangers = problem(secrets={name: Secrets.system() for name in secrets})
     with pytest.raises(RemoteProtocolError, match="not signed by the identity that is pinned"):
         strangers.train(method, training, DRIVER)
@@ -287,6 +373,20 @@ def test_a_resumed_run_has_the_same_epsilon(tmp_path):
     resumed = federation.train(NOISY, TRAINING, DRIVER, out=tmp_path / "run", resume=True)
     assert resumed.summary["privacy_loss"] == whole.summary["privacy_loss"]
     assert resumed.history.drop("seconds").equals(whole.history.drop("seconds"))
+
+
+def test_an_epsilon_that_promises_nothing_is_told_before_and_after():
+    federation, loud = problem(), pbm_vfl(16, 0.25)
+    planned = plan(federation, loud, TRAINING)
+    narrow = Console(width=66, record=True)
+    narrow.print(plan_tables(planned)[0])
+    assert "…" not in narrow.export_text()  # the names of kinds are long
+    warned = f"epsilon of embeddings is {planned.privacy_loss['epsilon']:,.0f} at delta 1e-05"
+    assert any(text.startswith(warned) for text in planned.warnings)
+    told = federation.train(loud, TRAINING).summary["warnings"]
+    assert any(text.startswith(warned) and "no promise in practice" in text for text in told)
+    assert any("pin the others by `identities`" in text for text in told)
+    assert not any("promise" in text for text in plan(federation, NOISY, TRAINING).warnings)
 
 
 # --- where it is shown --------------------------------------------------------------------------
@@ -303,11 +403,18 @@ def test_epsilon_is_in_tables_and_on_the_page(tmp_path):
     federation = problem()
     private = federation.train(NOISY, TRAINING, DRIVER, out=tmp_path / "run")
     plain = federation.train(svfl(fusion=Sum()), TRAINING, DRIVER)
-    assert "epsilon" not in text_of(comparison_table({"plain": plain}))
-    together = text_of(comparison_table({"plain": plain, "private": private}))
+    assert "epsilon" not in text_of(*comparison_tables({"plain": plain}))
+    together = text_of(*comparison_tables({"plain": plain, "private": private}))
     epsilon = f"{private.summary['privacy_loss']['epsilon']:.3g}"
-    assert "epsilon" in together
     assert epsilon in together
+    assert "epsilon, a party" in together
+    assert together.count("no bound") == 2
+    assert "epsilon at delta 1e-05" in together
+    runs = {"plain": plain, "private": private}
+    (frontier,) = (f for f in comparison_figures(runs) if f.title == "Quality against epsilon")
+    bare, noisy = (trace.x[0] for trace in frontier.plot.data)
+    assert bare > noisy == private.summary["privacy_loss"]["epsilon"]
+    assert frontier.plot.layout.xaxis.ticktext[-1] == "no bound"
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "Epsilon against rounds" in page
     assert "Epsilon of a whole sample" in page
@@ -418,7 +525,7 @@ def test_commands_run_plan_resume_and_compare(tmp_path, monkeypatch, capsys):
 # --- estimators and exports ---------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:training ran out")
+@pytest.mark.filterwarnings("ignore:training ran out", "ignore:this prediction showed")
 def test_an_estimator_learns_by_noisy_sums(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 6))
@@ -449,5 +556,5 @@ def test_partner_values_of_two_parties_are_refused_with_the_reason():
         for i, name in enumerate(("bank", "shop"))
     }
     model = VerticalClassifier(aligned=True, method=NOISY, epochs=2, hidden=(4,))
-    with pytest.raises(ConfigurationError, match="one party has nobody to hide among"):
+    with pytest.raises(ConfigurationError, match="here is shop alone"):
         model.partner_values(tables, x.sum(axis=1) > 0)

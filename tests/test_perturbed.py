@@ -14,8 +14,11 @@ from torch import nn
 import colonnade as cn
 from colonnade.codecs import Scalar, TopK
 from colonnade.config.parse import parse_config
+from colonnade.defences import GaussianDerivatives
+from colonnade.disclosures import privacy_statement, privacy_warnings
 from colonnade.effects import Notes, Purpose
 from colonnade.errors import BudgetExhausted, ConfigurationError, LocalProtocolError
+from colonnade.evaluation import HeldOut
 from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.layout import Layout
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
@@ -24,10 +27,20 @@ from colonnade.method import Method
 from colonnade.methods import wait_dp
 from colonnade.models import Learner, Mean, Sum
 from colonnade.organisations import Party
-from colonnade.privacy import Budget, Clipped, Gaussian, GaussianNoise, Spending, clipped
+from colonnade.privacy import (
+    Budget,
+    Clipped,
+    FixedPoint,
+    Gaussian,
+    GaussianNoise,
+    PoissonBinomial,
+    Spending,
+    clipped,
+)
+from colonnade.reports import comparison_table
 from colonnade.secure import Secrets
 from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
-from colonnade.uplinks import Moment, Perturbed, Plain
+from colonnade.uplinks import Masked, Moment, Perturbed, Plain
 from toy_course import committed, played, sent
 from toy_deadline import Deadline, Stale
 from toy_masked import Masked as ToyMasked
@@ -100,14 +113,15 @@ LAYOUT = Layout(("bank", "shop"), "insurer", {"bank": WIDTH, "shop": WIDTH}, ROW
 FEATURES = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(1))
 FEATURES *= torch.linspace(0.1, 3, ROWS)[:, None]  # rows within the bound, and beyond it
 EVERYBODY = np.arange(ROWS, dtype=np.int64)
+PBM = PoissonBinomial(trials=4, beta=0.1)
 TEST, NEW = Purpose.EVALUATION, Purpose.PREDICTION
 
 
 def uploader(uplink=NOISY, root=b"r", notes=None, name="bank", layout=LAYOUT, secrets=None):
     """A party's half that has begun, with secrets of its own."""
-    secrets = secrets or Secrets(root * 32)
+    secrets = secrets or (None if layout.simulated else Secrets(root * 32))
     half = uplink.uploader(layout, Party(name, FEATURES, nn.Identity(), secrets=secrets))
-    played(half.prepare([EVERYBODY]), notes)
+    played(half.prepare(HeldOut("all", [EVERYBODY])), notes)
     return half
 
 
@@ -173,7 +187,7 @@ def test_no_exact_value_leaves():
         exact, acts = played(half.upload(Learner(nn.Identity()), EVERYBODY, moment))
         told = values(sent(acts))
         bodies.append(told)
-        for kept in (exact, FEATURES, clipped(FEATURES, 2.0).float()):
+        for kept in (exact.detach(), FEATURES, clipped(FEATURES, 2.0).float()):
             assert float((told - kept).norm(dim=1).min()) > 0.2 * GAUSSIAN.deviation
     for place, one in enumerate(bodies):
         for other in bodies[:place]:
@@ -205,12 +219,37 @@ def test_a_simulation_has_the_same_noise_at_every_start_and_a_real_run_has_not()
     seeded = replace(LAYOUT, simulated=True)
 
     def first(layout, start):
-        own = None if layout.simulated else Secrets(b"r" * 32)
-        secrets = layout.secrets_of("bank") if own is None else own
-        return released(uploader(layout=layout, secrets=secrets, notes=Notes(start)))
+        return released(uploader(layout=layout, notes=Notes(start)))
 
     assert torch.equal(first(seeded, 0), first(seeded, 1))
     assert not torch.equal(first(LAYOUT, 0), first(LAYOUT, 1))
+
+
+def test_who_shares_a_root_draws_apart():
+    """Two parties with one object, and two runs that a party takes part in at a time."""
+    one = Secrets.system()
+    halves = [uploader(name=name, secrets=one) for name in ("bank", "shop", "bank")]
+    drawn = [released(half) for half in halves]
+    for place, other in enumerate(drawn):
+        for mine in drawn[:place]:
+            assert float((mine - other).std()) > 1.3 * GAUSSIAN.deviation
+
+
+def test_seeded_noise_is_for_declared_simulations_in_training_and_prediction():
+    federation = small_federation(METHOD)
+    seeded = Secrets.insecure(5)
+    parties = [replace(party, secrets=seeded) for party in federation.parties]
+    given = cn.Federation(
+        parties, federation.label_holder, federation.train_rows, federation.test_rows
+    )
+    with pytest.raises(ConfigurationError, match="'party_0' are made of a seed"):
+        given.train(METHOD, replace(TRAINING, secrets="system"))
+    run = given.train(METHOD, TRAINING)  # a declared simulation of this seed
+    rows = {p.name: p.features[:3] for p in [*parties, federation.label_holder.as_party()]}
+    assert not torch.equal(run.predict(rows).scores, run.predict(rows).scores)
+    careless = replace(run.predictor, secrets={"party_0": seeded})
+    with pytest.raises(ConfigurationError, match="'party_0' are made of a seed"):
+        careless(rows)
 
 
 def test_what_is_spent_is_committed_before_it_leaves():
@@ -226,8 +265,8 @@ def test_codes_are_made_of_noisy_values_alone():
     loud = torch.arange(WIDTH).float()
     bodies = []
     for saliency in (None, loud, -loud.flip(0)):
-        same = replace(LAYOUT, simulated=True).secrets_of("bank")
-        fresh = uploader(Perturbed(GAUSSIAN, Plain(link)), secrets=same)
+        same = replace(LAYOUT, simulated=True)
+        fresh = uploader(Perturbed(GAUSSIAN, Plain(link)), layout=same)
         course = fresh.upload(Learner(nn.Identity()), EVERYBODY, Moment(0), saliency)
         bodies += sent(played(course)[1])
     assert len(set(bodies)) == 1
@@ -246,7 +285,7 @@ class TwiceUploader:
     def __init__(self, party):
         self.party = party
 
-    async def prepare(self, row_sets):
+    async def prepare(self, timetable):
         pass
 
     async def upload(self, bottom, rows, moment, saliency=None):
@@ -288,6 +327,30 @@ def test_what_it_cannot_live_with_is_refused_with_the_reason():
             make()
 
 
+class Frozen(nn.Sequential):
+    """Its norm keeps to the statistics that it came with, also where the rest is trained."""
+
+    def train(self, mode=True):
+        return super().train(False)
+
+
+@pytest.mark.parametrize(
+    "uplink", [NOISY, Perturbed(Clipped(1.0), held_out=Gaussian(1.0, 1.0)), Masked(PBM)], ids=str
+)
+def test_a_bottom_that_mixes_rows_is_refused_where_an_account_of_rows_is_kept(uplink):
+    def make(*layers, kind=nn.Sequential, through=uplink):
+        bottom = kind(nn.Linear(WIDTH, WIDTH), *layers)
+        return through.uploader(LAYOUT, Party("bank", FEATURES, bottom))
+
+    for mixing in (nn.BatchNorm1d(WIDTH), nn.BatchNorm1d(WIDTH, track_running_stats=False)):
+        with pytest.raises(ConfigurationError, match=r"'bank' has batch norm.* \(1\).*GroupNorm"):
+            make(mixing)
+    make(nn.LayerNorm(WIDTH), nn.GroupNorm(2, WIDTH))
+    make(nn.BatchNorm1d(WIDTH), kind=Frozen)
+    for bare in (Plain(), Perturbed(Clipped(1.0)), Masked(FixedPoint(16))):
+        make(nn.BatchNorm1d(WIDTH), through=bare)
+
+
 def test_a_plan_and_new_rows_see_the_links_beneath():
     uplink = Perturbed(GAUSSIAN, Plain(Direct(Scalar(4))), held_out=Clipped(2.0))
     changed = uplink.with_links(lambda link: Direct(Scalar(2)))
@@ -308,7 +371,28 @@ def test_the_summary_says_what_protects_embeddings_and_what_is_not_covered():
     assert said in told["mechanism"]
     assert said in told["embeddings"]
     assert "shapes the embeddings of other rows" in told["not covered"]
+    assert "labels" not in told["not covered"]  # of which their exchange tells, with a defence
     assert not any("embedding" in warning for warning in run.summary["warnings"])
+
+
+def test_noise_of_a_simulation_protects_nothing_and_every_table_says_so():
+    labels = Split(defence=GaussianDerivatives(1.0, 1.0))
+    said = []
+    for method in (Method("x", Sum(), NOISY), Method("y", exchange=labels)):
+        run = small_federation(method).train(method, TRAINING)
+        said.append(run.summary["privacy"]["secrets"])
+        assert "whoever knows the seed sees all that" in str(run.summary["warnings"])
+        assert f"one: {said[-1]}" in comparison_table({"one": run}).caption
+    both = Method("x", Sum(), NOISY, labels)
+    real, declared = (
+        both.disclosures(replace(LAYOUT, simulated=simulated)) for simulated in (False, True)
+    )
+    assert said == 2 * [privacy_statement(declared)["secrets"]]  # said once of both
+    assert str(privacy_warnings(declared)).count("whoever knows") == 1
+    assert "each organisation's own source" in privacy_statement(real)["secrets"]
+    assert not privacy_warnings(real)
+    bare = Method("z", Sum(), Perturbed(Clipped(2.0)))
+    assert "secrets" not in privacy_statement(bare.disclosures(LAYOUT))
 
 
 def test_rows_that_are_seen_without_noise_are_warned_of():
@@ -354,7 +438,7 @@ def test_epsilon_is_that_of_every_release_of_the_row_that_had_most():
 
 def test_the_account_of_a_run_tells_of_one_party_and_of_all():
     collector = NOISY.collector(LAYOUT, Sum(), cn.Wait())
-    played(collector.prepare([EVERYBODY]))
+    played(collector.prepare(HeldOut("all", [EVERYBODY])))
     collector._account.enter(EVERYBODY, Moment(0))
     spent = collector.spent()
     once = Spending({GaussianNoise(0.05): 1}).epsilon(1e-5).value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -16,10 +17,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, chisquare
 
-from colonnade.errors import LocalProtocolError, RemoteProtocolError
+from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.kernels import gf256
 from colonnade.kernels.packing import pack_numbers
 from colonnade.kernels.words import pack_words, packed_bytes, unpack_words, word_type
+from colonnade.layout import Layout
 from colonnade.secure import (
     ANNOUNCEMENT_BYTES,
     SEAL_BYTES,
@@ -208,11 +210,59 @@ def test_a_keystream_is_aes_of_a_counter_from_zero():
 
 
 def test_an_identity_lasts_and_is_its_owners_own():
-    bank, shop = Secrets.seeded(7, "bank"), Secrets.seeded(7, "shop")
-    bank.begin(incarnation=0)
-    first = Identity.of(bank).public
-    bank.begin(incarnation=1)
-    assert Identity.of(bank).public == first != Identity.of(shop).public
+    for secrets in (Secrets.insecure(7), Secrets(key_of(7, 32))):
+        starts = [secrets.begin("bank", incarnation) for incarnation in (0, 1)]
+        public = {Identity(source.identity).public for source in starts}
+        assert public == {Identity.of(secrets, "bank").public}
+        assert Identity.of(secrets, "shop").public not in public  # with the same root
+
+
+def drawn(source) -> list[bytes]:
+    noise = source.noise("embedding", 3).bytes(16)
+    return [source.key("mask", 3), source.keystream("shares", 3).bytes(16), noise]
+
+
+def test_who_shares_a_root_or_a_number_draws_apart():
+    """Two organisations, two runs of one of them at a time, and two starts of a run."""
+    secrets = Secrets(key_of(7, 32))
+    starts = [("bank", 0), ("shop", 0), ("bank", 0), ("bank", 1)]
+    sources = [secrets.begin(name, incarnation) for name, incarnation in starts]
+    once = [drawn(source) for source in sources]
+    assert len({body for bodies in once for body in bodies}) == 12
+    assert [drawn(source) for source in sources] == once  # whoever began after it
+
+
+def test_a_simulation_repeats_and_keeps_organisations_apart():
+    once, again = ([Secrets.insecure(7).begin(name, 0) for name in ("a", "b")] for _ in range(2))
+    assert [drawn(source) for source in once] == [drawn(source) for source in again]
+    one, other = map(drawn, once)
+    assert not set(one) & set(other)
+    resumed = drawn(Secrets.insecure(7).begin("a", 1))
+    assert resumed[-1] == one[-1]  # noise alone
+    assert not set(resumed[:-1]) & set(one)
+
+
+def test_roots_are_not_shown_and_have_one_length():
+    secrets = Secrets(b"r" * 32)
+    assert "rrr" not in f"{secrets} {secrets.begin('bank', 0)}"
+    with pytest.raises(LocalProtocolError, match="32 bytes, not 31"):
+        Secrets(bytes(31))
+
+
+LAYOUT = Layout(("bank",), "insurer", {"bank": 3}, 10, seed=5)
+
+
+def test_a_seed_is_for_declared_simulations_and_for_nothing_else():
+    simulated, own = replace(LAYOUT, simulated=True), Secrets(key_of(7, 32))
+    assert LAYOUT.secrets_for("bank", own) == own
+    assert LAYOUT.secrets_for("bank") != LAYOUT.secrets_for("bank")
+    for brought in (None, Secrets.insecure(5)):
+        assert simulated.secrets_for("bank", brought) == Secrets.insecure(5)
+    with pytest.raises(ConfigurationError, match="'bank' are made of a seed"):
+        LAYOUT.secrets_for("bank", Secrets.insecure(5))
+    for brought in (own, Secrets.insecure(6)):
+        with pytest.raises(ConfigurationError, match="'bank' has secrets of its own"):
+            simulated.secrets_for("bank", brought)
 
 
 def session(whose: str = "bank", run: str = "a run", start: int = 0) -> bytes:
@@ -671,10 +721,9 @@ class Member:
     def __init__(self, names, me, threshold, slot, start=3):
         self.me, self.names, self.threshold, self.slot = me, names, threshold, slot
         self.start = start
-        self.secrets = Secrets.seeded(7, names[me])
-        self.secrets.begin(incarnation=start)
+        self.secrets = Secrets.insecure(7).begin(names[me], incarnation=start)
         self.name = names[me]
-        self.identity = Identity.of(self.secrets)
+        self.identity = Identity(self.secrets.identity)
         self.static = AgreementKey(self.secrets.key("agreement", size=32))
         self.mask_secret = self.secrets.key("mask key", slot, size=32)
         self.seed = self.secrets.key("own mask", slot)

@@ -10,12 +10,13 @@ import torch
 from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Replay, Simulate
+from colonnade.effects import Expect, Since
 from colonnade.method import Method
 from colonnade.models import Concat, Mean, Sum
-from colonnade.stragglers import Wait
+from colonnade.stragglers import Wait, sufficing
 from colonnade.testing.methods import TRAINING, small_federation
 from colonnade.wire import Purpose
-from toy_deadline import Deadline, Stale
+from toy_deadline import Deadline, Fastest, Stale
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -134,6 +135,17 @@ def test_an_evaluation_is_of_the_whole_model_whoever_was_late():
         true = float(torch.nn.functional.cross_entropy(scores, labels))
         assert run.summary["test"]["log_loss"] == pytest.approx(true, abs=1e-6)
         assert not [e for e in run.ledger if e.discarded and e.purpose is not Purpose.TRAINING]
+
+
+def test_an_uplink_says_how_many_it_needs_at_least():
+    everything = Expect("embedding", 3, ("a", "b", "c", "d"))
+    assert sufficing(Wait(), everything, 3) == everything
+    assert sufficing(Fastest(2), everything, 3) == everything._replace(quorum=3)
+    assert sufficing(Fastest(4), everything, 3) == everything._replace(quorum=4)
+    assert sufficing(Deadline(0.5), everything, 3) == everything._replace(
+        quorum=3, within=0.5, since=Since.FIRST_ARRIVAL
+    )
+    assert sufficing(Fastest(1), everything, 9) == everything._replace(quorum=4)
 
 
 def test_a_stand_in_is_the_last_that_was_seen():

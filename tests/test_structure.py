@@ -46,11 +46,13 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @each_module
-def test_a_module_keeps_the_laws(module, law):
-    found = law(module)
-    assert not found, f"{law.__doc__.splitlines()[0]} {module.name}: {'; '.join(found)}"
+def test_a_module_keeps_the_laws(module):
+    found = {law: law(module) for law in LAWS}
+    broken = [
+        f"{law.__doc__.splitlines()[0]} {'; '.join(told)}" for law, told in found.items() if told
+    ]
+    assert not broken, f"{module.name}: {' '.join(broken)}"
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -139,7 +141,8 @@ PLANTED = {
         ("colonnade.privacy.planted", "import torch\ndef f(g):\n    torch.randn(3, generator=g)"),
         ("colonnade.defences.planted", "from colonnade.kernels.philox import permutation"),
         (ROLE, "from colonnade.secure import Keystream\nKeystream(bytes(16))"),
-        (ROLE, "from colonnade.secure import Secrets\nSecrets.seeded(7, 'bank')"),
+        (ROLE, "from colonnade.secure import Secrets\nSecrets.insecure(7)"),
+        (ROLE, "from colonnade.secure import Source\nSource('bank', 0, False, b'', b'')"),
         (ROLE, "from colonnade.secure.secrets import Secrets as S\nS(bytes(32))"),
     ],
     laws.touches_files: [

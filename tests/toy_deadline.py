@@ -24,6 +24,21 @@ class Deadline:
         return LeftOut()
 
 
+@dataclass(frozen=True)
+class Fastest:
+    """The first so many make a round; whoever comes later is left out."""
+
+    count: int
+    drops = True
+    leaves_out = True
+
+    def expect(self, everything):
+        return everything._replace(quorum=min(self.count, len(everything.sources)))
+
+    def absences(self, layout):
+        return LeftOut()
+
+
 class LeftOut:
     def filled(self, arrived, rows):
         return dict(arrived)

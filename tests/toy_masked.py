@@ -97,7 +97,7 @@ class MaskedUploader:
         self.party = party
         self.keys = {}
 
-    async def prepare(self, row_sets):
+    async def prepare(self, timetable):
         layout, start = self.layout, (await Recall()).incarnation
         key = StreamKey(layout.seed, self.party.name, "key", start)  # no mask is used twice
         own = key.words()[0].to_bytes(BYTES, "little")
@@ -138,6 +138,9 @@ class MaskedUploader:
         generator = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
         return generator.integers(2**64, size=shape, dtype=np.uint64)
 
+    def spent(self):
+        return {}
+
     def delivered(self):
         return torch.from_numpy(self.sent.view(np.int64) / SCALE).float()
 
@@ -156,7 +159,7 @@ class MaskedCollector:
         self.layout = layout
         self.fusion = fusion
 
-    async def prepare(self, row_sets):
+    async def prepare(self, timetable):
         start = (await Recall()).incarnation
         got = await Receive(Expect(KEY, start, self.layout.parties, Purpose.SETUP))
         keys = b"".join(message.body for message in got)

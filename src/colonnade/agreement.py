@@ -35,7 +35,7 @@ from colonnade.organisations import LabelHolder, Loss, Party
 from colonnade.privacy import Game
 from colonnade.stragglers import Stragglers
 from colonnade.training import Training
-from colonnade.uplinks import Uplink
+from colonnade.uplinks import Moment, Uplink
 
 __all__ = [
     "Agreement",
@@ -165,6 +165,10 @@ class Exchange(Protocol):
         """Return the exchange with each of its links changed."""
         return self
 
+    def unlimited(self) -> Exchange:
+        """Return the exchange without a budget: what a run must share with one that goes on."""
+        return self
+
     @abstractmethod
     def party(self, agreement: Agreement, seat: PartySeat) -> PartyRole:
         """Return the role of the party in ``seat``."""
@@ -254,10 +258,7 @@ class Agreement:
         rounds = self.wanted.rounds
         affordable = bisect_left(range(rounds), True, key=lambda done: not self._affords(done + 1))
         if not affordable:
-            raise ConfigurationError(
-                f"{self._stingy} cannot afford one round of training with an evaluation "
-                "after it: raise its budget, or let it add more noise"
-            )
+            raise ConfigurationError(self._why_no_round())
         return self.wanted.until(affordable)
 
     def _affords(self, rounds: int) -> bool:
@@ -268,11 +269,34 @@ class Agreement:
             uplink.affords(self.layout, purpose, most) for purpose, most in uses.items()
         )
 
-    @property
-    def _stingy(self) -> Uplink | Exchange:
-        """Whose budget does not suffice for a round."""
-        exchange = self.method.exchange
-        return self.method.uplink if exchange.affords(self.layout, 1) else exchange
+    def _why_no_round(self) -> str:
+        """Return whose budget does not suffice for a round, what one costs, and what to do."""
+        uplink, exchange, uses = self.method.uplink, self.method.exchange, self.uses(1)
+        if not exchange.affords(self.layout, 1):
+            cost = _cost(exchange.spending(self.layout, 1))
+            return (
+                f"the budget for labels cannot afford one round of training{cost}; raise the "
+                "budget of the defence, or let it add more noise"
+            )
+        for purpose, most in uses.items():
+            told = uplink.spending(self.layout, {purpose: most})
+            if not uplink.affords(self.layout, purpose, most) and told.get("epsilon", 0) is None:
+                if purpose is Purpose.TRAINING:
+                    return (
+                        "the budget cannot afford one round of training, which shows embeddings "
+                        "or their sums without noise, so that nothing bounds its epsilon: take a "
+                        "mechanism with noise, or leave the budget out"
+                    )
+                return (
+                    "the budget cannot afford one round of training with its evaluation, which is "
+                    "without noise, so that nothing bounds its epsilon: leave `held_out` of the "
+                    "uplink out, evaluate no rows, or leave the budget out"
+                )
+        return (
+            "the budget cannot afford one round of training with its evaluation"
+            f"{_cost(uplink.spending(self.layout, uses))}; raise it, let the uplink add more noise "
+            "(a smaller beta or fewer trials, a larger multiplier), or take narrower embeddings"
+        )
 
     def uses(self, rounds: int) -> dict[Purpose, int]:
         """Return how often a row is sent in so many rounds, at most, by what for."""
@@ -326,6 +350,14 @@ class Agreement:
     def row_sets(self) -> tuple[Rows, ...]:
         """The rows to train, to validate and to test on."""
         return self.train_rows, self.validation_rows, self.test_rows
+
+    def rows_at(self, moment: Moment) -> Rows:
+        """Return the rows whose embeddings travel at a moment of training."""
+        if moment.purpose is Purpose.TRAINING:
+            return self.batches.rows(moment.round)
+        watched, final = self._held_out()
+        held_out = final if final and moment.part >= final.first_part else watched
+        return held_out.rows_at(moment)
 
     def flows(self) -> tuple[Flow, ...]:
         """Return every message that will travel."""
@@ -400,3 +432,11 @@ class HolderSeat:
 
     own: LabelHolder
     metrics: tuple[Metric, ...] = ()
+
+
+def _cost(spent: Mapping[str, Any]) -> str:
+    """Return what something costs, and what there is, where an account tells it."""
+    if not spent or spent["epsilon"] is None:
+        return ""
+    budget = "" if spent["budget"] is None else f", and there is {spent['budget']:g}"
+    return f": that costs epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}{budget}"

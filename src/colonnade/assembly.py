@@ -178,15 +178,18 @@ class ResNet18Bottom:
         The width of the embedding.
     width
         Channels of the first two blocks.
+    norm
+        Makes the norm of so many channels, by default ``nn.BatchNorm2d``.
     """
 
     outputs: int
     width: int = 64
+    norm: Callable[[int], nn.Module] = nn.BatchNorm2d
 
     def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
         """Return a bottom model for pictures ``[rows, channels, height, width]``."""
         channels, _, _ = _axes("resnet18", features, "channels", "height", "width")
-        return ResNet18(self.outputs, channels, self.width)
+        return ResNet18(self.outputs, channels, self.width, self.norm)
 
 
 @dataclass(frozen=True)

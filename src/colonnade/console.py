@@ -60,6 +60,8 @@ def _traffic(plan: Plan) -> Table:
             "~" + human_bytes(row["body_bytes"] / row["messages"]),
             sign + human_bytes(row["body_bytes"]),
         )
+    for column in table.columns[:3]:  # names, which in a narrow window are not cut
+        column.no_wrap, column.overflow = False, "fold"
     if not plan.exact:
         table.caption = f"at most, because {' and '.join(plan.why_bound)}"
         table.caption_justify = "left"

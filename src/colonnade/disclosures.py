@@ -6,20 +6,26 @@ Privacy statement and warnings are derived from these and from nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "HELD_OUT",
     "NOT_COVERED",
+    "SECRETS",
     "Disclosure",
     "privacy_statement",
     "privacy_warnings",
+    "promise_warnings",
     "source_of_secrets",
 ]
 
 HELD_OUT = "held-out embeddings"
 """What is disclosed of embeddings that are evaluated or predicted, where it is told apart."""
+
+SECRETS = "secrets"
+"""Where keys, masks and noise come from, where something is hidden by any."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +59,30 @@ class Disclosure:
 
 NOT_COVERED = Disclosure(
     "not covered",
-    "what derivatives and predictions tell of labels; the trained models; what a row leaves in its "
-    "party's bottom model, which shapes the embeddings of other rows",
+    "predictions, which add to it; the trained models; what a row leaves in its party's bottom "
+    "model, which shapes the embeddings of other rows",
 )
-"""What an account of embeddings' uses says nothing of."""
+"""What an account of embeddings' uses says nothing of; of labels their exchange tells."""
 
 
 def source_of_secrets(simulated: bool) -> Disclosure:
     """Return where keys, masks and private noise come from, and what that means.
+
+    Each part that hides something by them says this; of several it is told once.
 
     >>> source_of_secrets(simulated=True).to
     'whoever knows the seed'
     """
     if simulated:
         return Disclosure(
-            "secrets",
+            SECRETS,
             "a declared simulation: keys, masks and noise come from the run's seed, so it repeats "
             "to the bit, and nothing is secret from who knows the seed",
             to="whoever knows the seed",
-            sees="every embedding, without masks and noise",
+            sees="all that masks and noise hide",
         )
     return Disclosure(
-        "secrets",
+        SECRETS,
         "keys, masks and noise come from each organisation's own source, so no other run repeats "
         "this one",
     )
@@ -88,7 +96,7 @@ def privacy_statement(disclosures: Sequence[Disclosure]) -> dict[str, str]:
     """
     mechanisms = dict.fromkeys(d.mechanism for d in disclosures if d.mechanism)
     statements: dict[str, list[str]] = {}
-    for disclosure in disclosures:
+    for disclosure in dict.fromkeys(disclosures):
         statements.setdefault(disclosure.what, []).append(disclosure.statement)
     return {"mechanism": ", ".join(mechanisms) or "none"} | {
         what: "; ".join(said) for what, said in statements.items()
@@ -103,7 +111,7 @@ def privacy_warnings(disclosures: Sequence[Disclosure]) -> list[str]:
     ['no protection is on: every party sees the labels']
     """
     seen: dict[str, list[str]] = {}
-    for disclosure in disclosures:
+    for disclosure in dict.fromkeys(disclosures):
         if disclosure.sees:
             seen.setdefault(disclosure.to, []).append(disclosure.sees)
     if not seen:
@@ -113,6 +121,33 @@ def privacy_warnings(disclosures: Sequence[Disclosure]) -> list[str]:
     exposed = any(d.sees and d.what == "embeddings" for d in disclosures)
     tail = "; from embeddings features can in part be reconstructed" if exposed else ""
     return [f"{off}: {sights}{tail}"]
+
+
+_PROMISE = 10.0  # exp(10) is 22,000: by so much may an outcome be more likely
+
+
+def promise_warnings(
+    loss: Mapping[str, Any] | None, of_labels: Mapping[str, Any] | None
+) -> list[str]:
+    """Return that an epsilon is too large to promise anything, where it is.
+
+    Parameters
+    ----------
+    loss, of_labels
+        The accounts of embeddings and of labels, as a summary has them.
+
+    Examples
+    --------
+    >>> promise_warnings({"epsilon": 2643.0, "delta": 1e-5}, None)[0].partition(":")[0]
+    'epsilon of embeddings is 2,643 at delta 1e-05'
+    """
+    return [
+        f"epsilon of {what} is {told['epsilon']:,.0f} at delta {told['delta']:g}: above about "
+        f"{_PROMISE:g} it is no promise in practice; more noise, fewer epochs or evaluations, or a "
+        "budget make it smaller"
+        for what, told in (("embeddings", loss), ("labels", of_labels))
+        if told and (told["epsilon"] or 0.0) > _PROMISE
+    ]
 
 
 def _listed(things: Sequence[str]) -> str:

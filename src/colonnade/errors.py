@@ -18,7 +18,8 @@
     └── Aborted                 thrown into a role because another one failed
 
 A message says what was found, what was expected, where, and what to do. What can be used, and
-should be known of, is told by a ``DataWarning``.
+should be known of, is told by a ``DataWarning``; what is disclosed of rows beyond a budget, by a
+``PrivacyWarning``.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ __all__ = [
     "Diverged",
     "InvalidInput",
     "LocalProtocolError",
+    "PrivacyWarning",
     "ProtocolError",
     "RemoteProtocolError",
     "RoleFailed",
@@ -60,6 +62,10 @@ class DataError(InvalidInput):
 
 class DataWarning(UserWarning):
     """What is not wrong with tables, and yet should be known before a model of them is used."""
+
+
+class PrivacyWarning(UserWarning):
+    """What is disclosed of rows and no budget holds for."""
 
 
 class ProtocolError(ColonnadeError):

@@ -42,6 +42,15 @@ class HeldOut:
         """All row numbers."""
         return np.concatenate(self.pieces)
 
+    @property
+    def row_sets(self) -> tuple[Rows, ...]:
+        """All row numbers, as one set."""
+        return (self.rows,)
+
+    def rows_at(self, moment: Moment) -> Rows:
+        """Return the piece that travels at a moment."""
+        return self.pieces[moment.part - self.first_part]
+
     def moments(self, round: int, purpose: Purpose) -> list[tuple[Rows, Moment]]:
         """Return each piece with its place in the protocol."""
         return [

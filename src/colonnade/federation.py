@@ -34,13 +34,18 @@ from colonnade.checks import (
     shown,
 )
 from colonnade.descriptions import bytes_of, described
-from colonnade.disclosures import Disclosure, privacy_statement, privacy_warnings
+from colonnade.disclosures import (
+    Disclosure,
+    privacy_statement,
+    privacy_warnings,
+    promise_warnings,
+)
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.method import Method
+from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Features, check_gradients, parameter_count
@@ -50,6 +55,7 @@ from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
 from colonnade.runs import Run, RunFolder, history_frame, others_history_frame, summarise
 from colonnade.training import Training, Watcher
+from colonnade.uplinks.account import most_told
 
 __all__ = ["Federation"]
 
@@ -178,7 +184,7 @@ class Federation:
         Diverged
             If the loss stops being a finite number.
         """
-        method = method or svfl()
+        method = svfl() if method is None else checked_method(method)
         training = (training or Training()).for_rows(len(self.train_rows))
         driver = driver or Simulate()
         watcher = watcher or Watcher()
@@ -197,7 +203,9 @@ class Federation:
         store = checkpoint = None
         if folder is not None:
             timing = driver.timing if method.timed else None
-            store = folder.store(self._fingerprint(description), timing)
+            # A larger budget is no other run: it lets one go on that has used up a smaller.
+            same = description | {"method": repr(method.unlimited())}
+            store = folder.store(self._fingerprint(same), timing)
             checkpoint = store.latest() if resume else None
             folder.begin(config or description, resume, checkpoint is not None)
         assignment = Assignment(
@@ -282,6 +290,9 @@ class Federation:
         disclosures = method.disclosures(agreement.layout)
         network = driver.network
         parties = agreement.layout.parties
+        # The label holder's account is told first: it counts where parties tell as much.
+        loss = self._spent([roles[holder], *roles.values()], "spent")
+        of_labels = self._spent([roles[holder]], "spent_of_labels")
         summary = summarise(
             record,
             history,
@@ -293,6 +304,7 @@ class Federation:
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
             warnings=[
                 *privacy_warnings(disclosures),
+                *promise_warnings(loss, of_labels),
                 *self.warnings,
                 *agreement.shortened(),
                 *_uncounted(record),
@@ -305,8 +317,8 @@ class Federation:
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,
                 "stopped_early": record.completed and record.round < agreement.batches.rounds,
-                "privacy_loss": self._spent(roles[holder], "spent", others),
-                "privacy_loss_of_labels": self._spent(roles[holder], "spent_of_labels"),
+                "privacy_loss": loss,
+                "privacy_loss_of_labels": of_labels,
                 "seed": training.seed,
                 "driver": driver.label,
                 "network": None if network is None else network_told(network, parties, holder),
@@ -327,17 +339,10 @@ class Federation:
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
 
     @staticmethod
-    def _spent(role: object, by: str, others: pl.DataFrame | None = None) -> dict[str, Any] | None:
-        """Return what an account says was spent, of uplink or defence; None where none is kept.
-
-        What left a party before a crash, and its label holder never came to, only the party knows:
-        of epsilon, the largest that anybody tells counts.
-        """
-        spent = getattr(role, by, None)
-        told = dict(spent()) if callable(spent) else {}
-        if others is not None and told.get("epsilon") is not None and "epsilon" in others.columns:
-            told["epsilon"] = max(told["epsilon"], *others["epsilon"].drop_nulls())
-        return told or None
+    def _spent(roles: Sequence[object], by: str) -> dict[str, Any] | None:
+        """Return what accounts say was spent, of uplink or defence; None where none is kept."""
+        asked = (getattr(role, by, None) for role in roles)
+        return most_told([told() for told in asked if callable(told)]) or None
 
     def headcount(self) -> dict[str, Any]:
         """Return how many rows there are of each kind, and which people were left out."""
@@ -365,7 +370,7 @@ class Federation:
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
             {o.name: _blank(o.features) for o in self._holders()},
             training.seed,
-            {o.name: o.secrets for o in self.parties if o.secrets is not None},
+            {o.name: o.secrets for o in self.parties if o.secrets and not o.secrets.simulated},
         )
 
     def _describe(
@@ -420,6 +425,15 @@ class Federation:
             raise ConfigurationError(
                 f"{what} must be row numbers from 0 to {self.rows - 1}, the rows of the labels, "
                 f"but number {wrong[0]} of them is {array[wrong[0]]}"
+            )
+        marked = np.zeros(self.rows, dtype=np.bool_)
+        marked[array] = True
+        if np.count_nonzero(marked) < len(array):
+            named, times = np.unique(array, return_counts=True)
+            raise ConfigurationError(
+                f"{what} has row {named[times > 1][0]} more than once, and {np.sum(times > 1)} "
+                "such rows in all: what is disclosed is counted by a use of each row an epoch, so "
+                "name each row once (numpy.unique)"
             )
         return array.astype(np.int64)
 

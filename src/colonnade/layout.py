@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from colonnade.errors import ConfigurationError
 from colonnade.secure import Secrets
 
 __all__ = ["Layout"]
@@ -49,9 +50,36 @@ class Layout:
         """The widths of the parties alone."""
         return {party: self.widths[party] for party in self.parties}
 
-    def secrets_of(self, name: str) -> Secrets:
-        """Return new secrets for an organisation: from its system, or a simulation's seed."""
-        return Secrets.seeded(self.seed, name) if self.simulated else Secrets.system()
+    def secrets_for(self, name: str, own: Secrets | None = None) -> Secrets:
+        """Return what an organisation draws from: its own, or new ones from system or seed.
+
+        Parameters
+        ----------
+        name
+            Whose they are.
+        own
+            What it was given, if anything.
+
+        Raises
+        ------
+        ConfigurationError
+            If they are made of a seed and the run is not declared a simulation, or the reverse.
+        """
+        seeded = Secrets.insecure(self.seed)
+        if own is None:
+            return seeded if self.simulated else Secrets.system()
+        if own.simulated and not self.simulated:
+            raise ConfigurationError(
+                f"the secrets of {name!r} are made of a seed, from which anybody can draw its "
+                "masks and noise, and this is not declared a simulation: give it Secrets.system(), "
+                'or none, or declare one with Training(secrets="seed")'
+            )
+        if self.simulated and own != seeded:
+            raise ConfigurationError(
+                f"{name!r} has secrets of its own, and this run is declared a simulation, in which "
+                'all come from its seed: leave them out, or train with Training(secrets="system")'
+            )
+        return own
 
     @property
     def own_width(self) -> int | None:

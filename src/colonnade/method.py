@@ -18,7 +18,7 @@ from colonnade.models import Concat, Fusion
 from colonnade.stragglers import Stragglers, Wait
 from colonnade.uplinks import Plain, Uplink
 
-__all__ = ["Method"]
+__all__ = ["Method", "checked_method"]
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,37 @@ class Method:
             exchange=self.exchange.with_links(change),
         )
 
+    def unlimited(self) -> Method:
+        """Return the method without budgets: what a run must share with one that goes on."""
+        return replace(self, uplink=self.uplink.unlimited(), exchange=self.exchange.unlimited())
+
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return who learns what: all that uplink and exchange say."""
         return (*self.exchange.disclosures(layout), *self.uplink.disclosures(layout))
+
+
+def checked_method(value: object) -> Method:
+    """Return a method as it is.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is none, such as the name of one.
+
+    Examples
+    --------
+    >>> checked_method("pbm_vfl")
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: method is 'pbm_vfl', but a method is a value: say \
+colonnade.methods.pbm_vfl()
+    """
+    if isinstance(value, Method):
+        return value
+    name = getattr(value, "__name__", value)
+    known = name if isinstance(name, str) and name.isidentifier() else "svfl"
+    raise ConfigurationError(
+        f"method is {value!r}, but a method is a value: say colonnade.methods.{known}()"
+    )
 
 
 def _takes_fewer(fusion: Fusion) -> bool:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from colonnade.agreement import Exchange
 from colonnade.codecs import Codec, Entropy, Float, LargeRows, LowRank, Scalar
+from colonnade.defences import Defence
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
@@ -357,6 +358,7 @@ def pbm_vfl(
     derivative_codec: Codec | None = None,
     identities: Mapping[str, str] | None = None,
     overlap: bool = False,
+    defence: Defence | None = None,
 ) -> Method:
     r"""PBM-VFL: the label holder learns noisy sums of embeddings, and an account says what of them.
 
@@ -372,8 +374,8 @@ def pbm_vfl(
     .. math:: \hat h = \frac{C}{\beta b} \Bigl(\sum_{m=1}^{M} q_m - \frac{b M}{2}\Bigr)
 
     in place of the sum of embeddings. One derivative goes to all parties; labels stay private. The
-    summary's ``privacy_loss`` is the exact epsilon, evaluations included, as ``plan`` says it
-    before training. The secure sum is Bonawitz et al.'s (2017), so a party that is lost spoils
+    summary's ``privacy_loss`` bounds epsilon by computation, evaluations included, as ``plan`` says
+    it before training. The secure sum is Bonawitz et al.'s (2017), so a party that is lost spoils
     none. What epsilon does not cover is in ``docs/privacy.md``.
 
     Bottom models have to keep within the bound, as one that ends in tanh does for 1: in a file,
@@ -406,6 +408,8 @@ def pbm_vfl(
         By party, its public identity in hexadecimal digits; see ``Masked``.
     overlap
         Whether further steps are taken while messages are under way, as many as there is time for.
+    defence
+        Of labels: what becomes of derivatives before they leave the label holder.
 
     Raises
     ------
@@ -423,14 +427,16 @@ def pbm_vfl(
     uplink = Masked(mechanism, held_out, threshold, identities or {}, budget)
     down = Direct(derivative_codec or Float())
     if not overlap:
-        return Method("pbm_vfl", fusion or Sum(), uplink, Split(down), Consecutive(local_steps))
+        exchange = Split(down, defence=defence)
+        return Method("pbm_vfl", fusion or Sum(), uplink, exchange, Consecutive(local_steps))
     if local_steps < 2:
         raise ConfigurationError(
             f"overlap takes further steps while messages are under way, and local_steps is "
             f"{local_steps}: say 2 or more, or overlap=False"
         )
     further = Workset(1, local_steps - 1, None)
-    return Method("pbm_vfl", fusion or Sum(), uplink, Asynchronous(down), further)
+    exchange = Asynchronous(down, defence=defence)
+    return Method("pbm_vfl", fusion or Sum(), uplink, exchange, further)
 
 
 def wait_dp(
@@ -441,6 +447,9 @@ def wait_dp(
     derivative_codec: Codec | None = None,
     fusion: Fusion | None = None,
     uses: int = 1,
+    *,
+    budget: Budget | None = None,
+    defence: Defence | None = None,
 ) -> Method:
     """Wait-DP: embeddings clipped to a norm, with Gaussian noise of each party; all are waited for.
 
@@ -464,6 +473,11 @@ def wait_dp(
         By default ``Concat()``.
     uses
         How many releases the noise is calibrated for.
+    budget
+        What all releases of a row together may disclose: training ends before it would be exceeded.
+        By default there is no end, and epsilon is told for ``delta``.
+    defence
+        Of labels: what becomes of derivatives before they leave the label holder.
 
     Raises
     ------
@@ -476,11 +490,12 @@ def wait_dp(
     0.8919
     """
     noise = Gaussian.calibrated(bound, epsilon, delta, uses)
+    budget = budget or Budget(float("inf"), delta)
     return Method(
         "wait_dp",
         fusion or Concat(),
-        Perturbed(noise, Plain(Direct(codec or Float())), budget=Budget(float("inf"), delta)),
-        Split(Direct(derivative_codec or Float())),
+        Perturbed(noise, Plain(Direct(codec or Float())), budget=budget),
+        Split(Direct(derivative_codec or Float()), defence=defence),
     )
 
 

@@ -75,7 +75,8 @@ class Party:
         What made the features from its table, so that ``Run.predict`` can take tables too.
     secrets
         What it draws keys, masks and private noise from, where the method has any; its identity
-        comes from them. By default new ones for each run.
+        comes from them. By default new ones for each run. Those made of a seed are refused, but in
+        a declared simulation.
     """
 
     name: str

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import statistics
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, PrivacyWarning
 from colonnade.runs import Run
 
 __all__ = ["PartnerValue", "PartnerValues", "partner_values", "score"]
@@ -116,15 +117,27 @@ def partner_values(
     ------
     ConfigurationError
         If there are not two partners or more, or no seed.
+
+    Warns
+    -----
+    PrivacyWarning
+        If rows are protected by noise: the runs disclose them again and again.
     """
     if len(partners) < 2:
         raise ConfigurationError("with a single party there is nothing to train without it")
     if not seeds:
         raise ConfigurationError("partner values need a seed to train from")
     runs = {
-        (partner, seed): train(partner, seed) for seed in seeds for partner in (None, *partners)
-    }
+        (partner, seed): train(partner, seed) for seed in seeds for partner in (*partners, None)
+    }  # first those of fewer, which may be refused before anything was trained
     first = runs[None, seeds[0]].summary
+    if first.get("privacy_loss"):
+        warnings.warn(
+            f"{len(runs)} runs showed noisy embeddings of the same rows, and what they disclosed "
+            "adds up: no budget and no summary counts more than its own run",
+            PrivacyWarning,
+            stacklevel=2,
+        )
 
     def scores(partner: str | None) -> tuple[float, ...]:
         return tuple(score(runs[partner, seed]) for seed in seeds)

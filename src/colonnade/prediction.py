@@ -47,8 +47,11 @@ class Prediction:
     left_out
         For each table, how many of its rows are of people of whom another one has none.
     privacy_loss
-        What this disclosed of each row, as ``summary["privacy_loss"]`` says it of a run's; None
-        where the uplink keeps no account. What the same rows are predicted again adds to it.
+        What this disclosed of each row, as ``summary["privacy_loss"]`` says it of a run's, but
+        without a budget, which ends only training; None where the uplink keeps no account.
+    privacy_loss_of_all
+        The same of a row that was in this and all earlier predictions of the run; what training
+        disclosed of a row comes besides.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Prediction:
     ids: pl.Series | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     privacy_loss: Mapping[str, Any] | None = None
+    privacy_loss_of_all: Mapping[str, Any] | None = None
 
     def by_id(self, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
         """Return a frame of the ids and of these columns, a value for each row."""
@@ -139,7 +143,8 @@ class Predictor:
     seed
         Of the codecs' dither.
     secrets
-        Of parties that were given some, whose identities the others may know.
+        Of parties that were given some, whose identities the others may know. What is predicted is
+        never declared a simulation: the others draw from their systems.
     """
 
     label_holder: str
@@ -187,8 +192,8 @@ class Predictor:
         if rows_per_message < 1:
             raise ConfigurationError(f"rows_per_message must be 1 or more, not {rows_per_message}")
         new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
-        names = tuple(name for name in self.widths if name != self.label_holder)
-        layout = Layout(names, self.label_holder, self.widths, rows, self.seed)
+        layout = self._layout(rows)
+        names = layout.parties
         own = {name: self._with_models(name, columns) for name, columns in features.items()}
         holder = PredictLabelHolder(
             layout,
@@ -207,8 +212,17 @@ class Predictor:
         assignment = Assignment(seed=self.seed, max_body_bytes=largest_body(flows))
         record = (driver or Simulate()).run(roles, assignment)
         assert holder.predictions is not None
-        spent = dict(holder.spent()) or None
+        spent = _without_budget(holder.spent()) or None
         return Prediction(holder.predictions, record.ledger, privacy_loss=spent)
+
+    def cost(self, times: int) -> dict[str, Any]:
+        """Return what it discloses of a row to predict it so often; empty without an account."""
+        uses = {Purpose.PREDICTION: times}
+        return _without_budget(self.uplink.spending(self._layout(1), uses))
+
+    def _layout(self, rows: int) -> Layout:
+        names = tuple(name for name in self.widths if name != self.label_holder)
+        return Layout(names, self.label_holder, self.widths, rows, self.seed)
 
     def _features(self, tables: Mapping[str, Any]) -> dict[str, Features]:
         if set(tables) != set(self.widths):
@@ -239,6 +253,10 @@ class Predictor:
             device=self.devices.get(name, "cpu"),
             secrets=self.secrets.get(name),
         )
+
+
+def _without_budget(loss: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in loss.items() if name != "budget"}
 
 
 def _are_features(given: Any) -> bool:

@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from colonnade.outputs import (
     replacing,
 )
 from colonnade.prediction import Prediction, Predictor
+from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
 from colonnade.wire import Purpose
 
@@ -76,6 +77,8 @@ class Run:
     others_history
         What organisations other than the label holder reported, if they did: a row each, with
         ``organisation`` and ``seconds``.
+    predicted
+        How often it has predicted, where that disclosed something of rows.
     """
 
     summary: dict[str, Any]
@@ -87,6 +90,7 @@ class Run:
     folder: Path | None = None
     predictor: Predictor | None = None
     others_history: pl.DataFrame = field(default_factory=pl.DataFrame)
+    predicted: Predicted = field(default_factory=Predicted)
 
     def reported(self, column: str) -> pl.DataFrame:
         """Return all reports that have a value in a column, the label holder's and the others'.
@@ -136,13 +140,24 @@ class Run:
             If the run has no models, or an organisation is missing.
         DataError
             If rows or values do not fit.
+
+        Warns
+        -----
+        PrivacyWarning
+            If embeddings travelled with noise: what that cost of privacy. No budget holds for it.
         """
         if self.predictor is None:
             raise ConfigurationError(
                 f"the run in {self.folder} was read without its models: predict with the run that "
                 "training returned, or with the exported parts"
             )
-        return self.predictor(tables, driver, rows_per_message)
+        found = self.predictor(tables, driver, rows_per_message)
+        if found.privacy_loss is None:
+            return found
+        self.predicted.times += 1
+        whole = self.predictor.cost(self.predicted.times)
+        self.predicted.tell(found.privacy_loss, whole, self.summary["privacy_loss"])
+        return replace(found, privacy_loss_of_all=whole)
 
     def export(self, folder: str | Path, *, programs: bool = False) -> None:
         """Write each organisation's trained part into a folder of its own under ``folder``.
@@ -456,7 +471,7 @@ class RunFolder:
         check_outputs(self.path, PICTURES)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            text = yaml.safe_dump(dict(config), sort_keys=False)
+            text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
             self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
         except OSError as error:
             raise DataError(f"the folder {self.path} cannot be written: {error.strerror}") from None

@@ -246,14 +246,13 @@ def _played(
             notes.append(f"an epsilon of {what} is claimed, but no game tries it")
     if games:
         told("distinguishing games")
-    secrets = layout.secrets_of("audit")
-    secrets.begin(0)
+    source = layout.secrets_for("audit").begin("audit", incarnation=0)
     played: list[Played] = []
     for number, game in enumerate(games):
         delta = scope.delta
         if delta is None:
             delta = claims.get(game.protects, {}).get("delta", _USUAL_DELTA)
-        stream = secrets.keystream("game", part=number)
+        stream = source.keystream("game", part=number)
         played += play(game, stream, tuple(dict.fromkeys((delta, NEAR))), scope.games)
     return tuple(played)
 

@@ -84,7 +84,7 @@ class _Listener:
         self._uplink = uplink.collector(layout, fusion, Wait())
 
     async def run(self) -> None:
-        await self._uplink.prepare([self._new.rows])
+        await self._uplink.prepare(self._new)
         await Boundary(self.round)
         for rows, moment in self._new.moments(self.round, Purpose.PREDICTION):
             self.kept.append(await self._uplink.collect(rows, moment))

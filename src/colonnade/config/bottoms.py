@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal, TypeAlias
 
 import pydantic
 from pydantic import Field
+from torch import nn
 
 from colonnade import defaults
 from colonnade.assembly import Layers, LstmBottom, MvcnnBottom, ResNet18Bottom, WideAndDeepBottom
 from colonnade.config.sections import Chosen, Count, Share
+from colonnade.models import group_norm
 
 __all__ = [
     "LstmConfig",
@@ -55,16 +58,22 @@ class TopConfig(_Layers):
     )
 
 
+_NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm2d, "group": group_norm}
+
+
 class ResNet18Config(Chosen):
     """A residual network for small pictures; see ``ResNet18``."""
 
     model: Literal["resnet18"] = "resnet18"
     outputs: Count = Field(128, description="the width of the embedding")
     width: Count = Field(64, description="channels of the first two blocks")
+    norm: Literal["batch", "group"] = Field(
+        "batch", description="after each convolution; group keeps the rows of a batch apart"
+    )
 
     def build(self) -> ResNet18Bottom:
         """Return the bottom model without its inputs."""
-        return ResNet18Bottom(self.outputs, self.width)
+        return ResNet18Bottom(self.outputs, self.width, _NORMS[self.norm])
 
 
 class MvcnnConfig(Chosen):

@@ -180,7 +180,11 @@ GROUPS = {
             "mechanism",
             "mechanism",
             "how embeddings become whole numbers, whose sums a masked uplink shows",
-            {"poisson_binomial": PoissonBinomial, "fixed_point": FixedPoint},
+            {
+                "poisson_binomial": PoissonBinomial,
+                "calibrated": PoissonBinomial.calibrated,
+                "fixed_point": FixedPoint,
+            },
             (Summand,),
         ),
         Group(

@@ -18,7 +18,7 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Game
-from colonnade.uplinks import Moment
+from colonnade.uplinks import Moment, Timetable
 
 __all__ = ["Bare", "Defence", "Guard"]
 
@@ -29,7 +29,7 @@ class Guard(Protocol):
     One that inherits from this class lets derivatives go as they are, and accounts for nothing.
     """
 
-    async def prepare(self) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Do what must be done before derivatives leave; called at every start."""
         return
 
@@ -77,6 +77,10 @@ class Defence(Protocol):
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy."""
         ...
+
+    def unlimited(self) -> Defence:
+        """Return the defence without a budget."""
+        return self
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return games that try whether it keeps what the account says of labels."""

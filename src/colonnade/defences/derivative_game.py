@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import struct
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from colonnade.defences.contract import Defence, Guard
 from colonnade.effects import Notes, Recall, Work
+from colonnade.evaluation import HeldOut
 from colonnade.layout import Layout
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Event
@@ -22,7 +24,6 @@ __all__ = ["DerivativeGame"]
 _PARTIES = ("one", "two", "three", "four")
 _FAR = 1000.0  # bounds: how long a derivative is before it leaves
 _ROWS = 4096  # of a batch
-_SEED_BYTES = 7
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,12 @@ class DerivativeGame:
 
     def _guard(self, noise: Keystream) -> Guard:
         """Make a guard that draws from this noise, and let it begin."""
+        (seed,) = struct.unpack("<q", noise.bytes(8))
         holder = LabelHolder("audit", torch.zeros(2), nn.Identity())
-        layout = replace(
-            self.layout,
-            parties=_PARTIES,
-            label_holder=holder.name,
-            widths=dict.fromkeys(_PARTIES, 1),
-            seed=int.from_bytes(noise.bytes(_SEED_BYTES), "little"),
-            simulated=True,  # so that it is this seed that noise comes from
-        )
+        widths = dict.fromkeys(_PARTIES, 1)
+        layout = Layout(_PARTIES, "audit", widths, self.layout.rows, seed, simulated=True)
         guard = self.mechanism.guard(layout, holder)
-        course, answer = guard.prepare().__await__(), None
+        course, answer = guard.prepare(HeldOut("games")).__await__(), None
         while True:
             try:
                 effect = course.send(answer)

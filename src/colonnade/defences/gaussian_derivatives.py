@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -24,14 +24,15 @@ from torch import Tensor, nn
 
 from colonnade.defences.contract import Defence, Guard
 from colonnade.defences.derivative_game import DerivativeGame
-from colonnade.disclosures import Disclosure
+from colonnade.disclosures import Disclosure, source_of_secrets
 from colonnade.effects import Commit, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.organisations import LabelHolder
-from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, Spending
-from colonnade.uplinks import Moment
+from colonnade.models import check_rows_apart
+from colonnade.organisations import LabelHolder, Loss
+from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, RowUses, Spending, check_budget
+from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
 __all__ = ["GaussianDerivatives"]
@@ -61,7 +62,7 @@ class GaussianDerivatives(Defence):
     ------
     ConfigurationError
         If a number is out of range; when a role is cast, if the top model has batch normalisation,
-        by which a label reaches the derivatives of other rows of its batch.
+        or the loss class weights, by which a label reaches other rows' derivatives in its batch.
 
     Examples
     --------
@@ -76,6 +77,7 @@ class GaussianDerivatives(Defence):
 
     def __post_init__(self) -> None:
         _ = self.mechanism
+        check_budget(self.budget)
 
     @classmethod
     def calibrated(
@@ -118,7 +120,11 @@ class GaussianDerivatives(Defence):
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost of its label's privacy."""
-        return told([self._spent(uses)], self.limit, OWN)
+        return told(RowUses.of([self._spent(uses)]), self.limit, OWN)
+
+    def unlimited(self) -> GaussianDerivatives:
+        """Return it without a budget."""
+        return replace(self, budget=None)
 
     def _spent(self, uses: int) -> Spending:
         return Spending({self.mechanism.event(): uses})
@@ -142,20 +148,27 @@ class GaussianDerivatives(Defence):
                 "a loss that is no mean over rows; verdicts of early stopping; who sees "
                 "predictions or models",
             ),
+            source_of_secrets(layout.simulated),
         )
 
     def guard(self, layout: Layout, holder: LabelHolder) -> Guard:
         """Make the label holder's half."""
-        if any(isinstance(part, _ACROSS_ROWS) for part in holder.top.modules()):
-            raise ConfigurationError(
-                "the top model has batch normalisation, by which a label changes the derivatives "
-                "of other rows too, more than noise on its own row's hides: take another top "
-                "model, or no defence"
-            )
+        check_rows_apart("the top model", holder.top, "a label reaches the derivatives")
+        _check_mean(holder.objective())
         return _Guard(self, layout, holder)
 
 
-_ACROSS_ROWS = nn.modules.batchnorm._BatchNorm
+def _check_mean(loss: Loss) -> None:
+    """Refuse the losses of torch that divide by what the labels of the batch say."""
+    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or loss.reduction != "mean":
+        return
+    if loss.weight is not None or loss.ignore_index >= 0:
+        raise ConfigurationError(
+            "class weights (or ignored classes) are made up for over the batch, by which a label "
+            "reaches the derivatives of other rows, more than noise on its own hides: leave "
+            "class_weights out, or give a loss that is a mean over rows, such as lambda p, y: "
+            'cross_entropy(p, y, weights, reduction="none").mean()'
+        )
 
 
 class _Guard(Guard):
@@ -163,7 +176,8 @@ class _Guard(Guard):
 
     def __init__(self, defence: GaussianDerivatives, layout: Layout, holder: LabelHolder) -> None:
         self._mechanism = defence.mechanism
-        self._secrets = holder.secrets or layout.secrets_of(holder.name)
+        self._name = holder.name
+        self._secrets = layout.secrets_for(holder.name, holder.secrets)
         event = self._mechanism.event()
         self._account = Account(
             layout.rows,
@@ -174,11 +188,11 @@ class _Guard(Guard):
             kind="labels_spent",
         )
 
-    async def prepare(self) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
-        self._secrets.begin(notes.incarnation)
-        self._account.begin(notes.records)
+        self._source = self._secrets.begin(self._name, notes.incarnation)
+        self._account.begin(notes.records, timetable)
 
     async def enter(self, rows: Rows, moment: Moment) -> None:
         await Commit(self._account.enter(rows, moment))
@@ -190,7 +204,7 @@ class _Guard(Guard):
         together = torch.cat(list(different.values()), dim=1)
         batch = len(together)
         purpose = f"derivative/{moment.purpose.label}"
-        noise = self._secrets.noise(purpose, moment.round, moment.part)
+        noise = self._source.noise(purpose, moment.round, moment.part)
         noisy = self._mechanism.perturb(together * batch, noise).div_(batch)
         parts = torch.split(noisy, [each.shape[1] for each in different.values()], dim=1)
         sent = {key: part.contiguous() for key, part in zip(different, parts, strict=True)}

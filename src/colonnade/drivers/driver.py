@@ -389,7 +389,10 @@ def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         torch.cuda.manual_seed_all(words)
     start = time.thread_time_ns()
-    result = work.function()
+    try:
+        result = work.function()
+    except ConfigurationError as error:  # which a mechanism raises that does not know whose it is
+        raise ConfigurationError(f"at {role}: {error}") from error
     return result, time.thread_time_ns() - start
 
 

@@ -23,6 +23,7 @@ from colonnade.drivers import Driver
 from colonnade.errors import DataError
 from colonnade.estimators.given import Given, given, party_tables
 from colonnade.federation import Federation
+from colonnade.method import checked_method
 from colonnade.methods import Method
 from colonnade.metrics import Metric
 from colonnade.models import Concat, OptimiserFactory, SchedulerFactory
@@ -156,6 +157,13 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         absent
             What happens to people of whom some table has no row: "error", or "drop", which leaves
             them out and counts them in ``left_out``.
+
+        Warns
+        -----
+        PrivacyWarning
+            If embeddings travel with noise: each call, also by ``predict``, ``predict_proba`` and
+            ``score``, discloses more of its rows, and no budget holds for it. Take classes and
+            probabilities from what one call returns.
         """
         check_is_fitted(self)
         return self._predicted(party_tables(X, self.parties, self.id), absent)
@@ -262,7 +270,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             self._layers(),
             self.bottoms or {},
             self.top if isinstance(self.top, nn.Module) else self._layers(self.top),
-            fusion=self.method.fusion if self.method else Concat(),
+            fusion=Concat() if self.method is None else checked_method(self.method).fusion,
             optimiser=self.optimiser or partial(torch.optim.Adam, lr=self.learning_rate),
             scheduler=self.scheduler,
             device=self.device,

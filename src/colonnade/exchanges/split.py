@@ -76,6 +76,12 @@ class Split(Exchange):
         """As the defence answers."""
         return {} if self.defence is None else self.defence.spending(layout, uses)
 
+    def unlimited(self) -> Split:
+        """Return it with a defence without a budget, where it has one."""
+        if self.defence is None:
+            return self
+        return replace(self, defence=self.defence.unlimited())
+
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """As the defence answers."""
         return () if self.defence is None else self.defence.games(layout)

@@ -16,7 +16,8 @@ from colonnade.models.learner import (
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.mvcnn import Mvcnn
-from colonnade.models.resnet import ResNet18
+from colonnade.models.resnet import ResNet18, group_norm
+from colonnade.models.rows_apart import check_rows_apart
 from colonnade.models.sparse import Sparse
 from colonnade.models.tabular import Tabular
 from colonnade.models.wide_and_deep import WideAndDeep
@@ -41,6 +42,8 @@ __all__ = [
     "Tabular",
     "WideAndDeep",
     "check_gradients",
+    "check_rows_apart",
+    "group_norm",
     "mlp",
     "parameter_count",
     "parameter_vector",

@@ -123,6 +123,8 @@ class Learner:
                 output: Tensor = self.module(_moved(inputs, self.device)).cpu()
             else:
                 output = self.module(inputs)
+        if training and not output.requires_grad:  # nothing of it is trained, and nobody has to ask
+            output = output.detach().requires_grad_()
         return output
 
     @property

@@ -8,15 +8,32 @@ at stride 1 and no pool.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from colonnade.errors import ConfigurationError, DataError
 
-__all__ = ["ResNet18"]
+__all__ = ["ResNet18", "group_norm"]
+
+Norm = Callable[[int], nn.Module]
 
 _STAGES = 4
 _BLOCKS = 2  # of each stage
+_GROUPS = 32
+
+
+def group_norm(channels: int) -> nn.Module:
+    """Return a norm over each row's own channels, in 32 groups or as many as there can be.
+
+    Wu and He, "Group normalization", ECCV 2018.
+
+    >>> group_norm(64).num_groups, group_norm(6).num_groups
+    (32, 2)
+    """
+    return nn.GroupNorm(math.gcd(_GROUPS, channels), channels)
 
 
 class ResNet18(nn.Module):
@@ -26,9 +43,9 @@ class ResNet18(nn.Module):
 
         y = relu(x' + norm(conv(relu(norm(conv(x))))))
 
-    with convolutions of 3 x 3 and batch normalisation. Two blocks have 64 channels, two 128, two
-    256 and two 512. Where the channels double, height and width are halved, and x' is x after a
-    convolution of 1 x 1 and a norm; elsewhere x' is x.
+    with convolutions of 3 x 3 and, by default, batch normalisation. Two blocks have 64 channels,
+    two 128, two 256 and two 512. Where the channels double, height and width are halved, and x' is
+    x after a convolution of 1 x 1 and a norm; elsewhere x' is x.
 
     Batch normalisation counts means and variances while training. These are part of the model's
     state, and what is predicted for a row in training mode depends on the other rows of its batch.
@@ -41,6 +58,9 @@ class ResNet18(nn.Module):
         Channels of a picture.
     width
         Channels of the first two blocks.
+    norm
+        Makes the norm of so many channels: ``nn.BatchNorm2d``, or ``group_norm``, which keeps the
+        rows of a batch apart, as private mechanisms need it.
 
     Raises
     ------
@@ -57,7 +77,9 @@ class ResNet18(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, outputs: int, inputs: int = 3, width: int = 64) -> None:
+    def __init__(
+        self, outputs: int, inputs: int = 3, width: int = 64, norm: Norm = nn.BatchNorm2d
+    ) -> None:
         super().__init__()
         if min(outputs, inputs, width) < 1:
             raise ConfigurationError(
@@ -65,12 +87,12 @@ class ResNet18(nn.Module):
                 f"{outputs}, {inputs} and {width}"
             )
         self.inputs = inputs
-        self.stem = _convolution(inputs, width, size=3, stride=1)
-        blocks = [_Block(width, width, stride=1) for _ in range(_BLOCKS)]
+        self.stem = _convolution(inputs, width, 3, 1, norm)
+        blocks = [_Block(width, width, 1, norm) for _ in range(_BLOCKS)]
         for stage in range(1, _STAGES):
             channels = width * 2**stage
-            blocks.append(_Block(channels // 2, channels, stride=2))
-            blocks += [_Block(channels, channels, stride=1) for _ in range(1, _BLOCKS)]
+            blocks.append(_Block(channels // 2, channels, 2, norm))
+            blocks += [_Block(channels, channels, 1, norm) for _ in range(1, _BLOCKS)]
         self.blocks = nn.Sequential(*blocks)
         self.embed = nn.Linear(width * 2 ** (_STAGES - 1), outputs)
         for module in self.modules():
@@ -101,14 +123,12 @@ class ResNet18(nn.Module):
 
 
 class _Block(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        self.first = _convolution(inputs, outputs, size=3, stride=stride)
-        self.second = _convolution(outputs, outputs, size=3, stride=1)
+        self.first = _convolution(inputs, outputs, 3, stride, norm)
+        self.second = _convolution(outputs, outputs, 3, 1, norm)
         self.shortcut = (
-            nn.Identity()
-            if inputs == outputs
-            else _convolution(inputs, outputs, size=1, stride=stride)
+            nn.Identity() if inputs == outputs else _convolution(inputs, outputs, 1, stride, norm)
         )
 
     def forward(self, values: Tensor) -> Tensor:
@@ -116,9 +136,9 @@ class _Block(nn.Module):
         return relu(self.shortcut(values) + changed)
 
 
-def _convolution(inputs: int, outputs: int, size: int, stride: int) -> nn.Sequential:
+def _convolution(inputs: int, outputs: int, size: int, stride: int, norm: Norm) -> nn.Sequential:
     """Return a convolution that keeps the picture's size but for the stride, and its norm."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False),
-        nn.BatchNorm2d(outputs),
+        norm(outputs),
     )

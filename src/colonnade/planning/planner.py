@@ -22,10 +22,11 @@ import polars as pl
 
 from colonnade.channels import Network
 from colonnade.costs import CostModel, Measured, uses_measured
+from colonnade.disclosures import promise_warnings
 from colonnade.drivers import Driver, Simulate
 from colonnade.federation import Federation
 from colonnade.flows import Flow
-from colonnade.method import Method
+from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.planning.calibrate import calibrated
 from colonnade.planning.hollow import hollow_federation, sized
@@ -190,7 +191,7 @@ def plan(
     >>> costs.bytes_up, costs.exact
     (4800, True)
     """
-    method = method or svfl()
+    method = svfl() if method is None else checked_method(method)
     training = (training or Training()).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)
@@ -220,7 +221,9 @@ def plan(
         whole = played(epochs)
         sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
         epoch = seconds / epochs
-    uplink, layout = method.uplink, agreement.layout
+    layout, uses = agreement.layout, agreement.uses(in_all)
+    loss = method.uplink.spending(layout, uses)
+    of_labels = method.exchange.spending(layout, uses[Purpose.TRAINING])
     why = _why_bound(method, flows, training, -(-in_all // every))
     return Plan(
         method=method.name,
@@ -234,11 +237,13 @@ def plan(
         seconds_epoch=epoch,
         clock={"network": "modelled", "compute": costs.label},
         memory=memory_of(federation, agreement),
-        warnings=(*federation.warnings, *agreement.shortened()),
-        privacy_loss=uplink.spending(layout, agreement.uses(in_all)),
-        privacy_loss_of_labels=method.exchange.spending(
-            layout, agreement.uses(in_all)[Purpose.TRAINING]
+        warnings=(
+            *federation.warnings,
+            *agreement.shortened(),
+            *promise_warnings(loss, of_labels),
         ),
+        privacy_loss=loss,
+        privacy_loss_of_labels=of_labels,
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import floor, inf, isfinite, log2, sqrt
+from math import floor, hypot, inf, isfinite, log2, sqrt
 from types import MappingProxyType
 from typing import Literal
 
@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import ConfigurationError
-from colonnade.privacy.events import Adjacency, Event, checked_orders
+from colonnade.privacy.events import MOST_USES, Adjacency, Event, checked_orders, is_number
 from colonnade.privacy.gaussian_noise import gaussian_epsilon
 
-__all__ = ["ORDERS", "Epsilon", "Spending", "check_delta"]
+__all__ = ["ORDERS", "Epsilon", "Spending", "check_delta", "is_bounded"]
 
 ORDERS = tuple((1 + np.geomspace(0.011, 511, 64)).tolist())
 """Orders whose Renyi divergences are converted; near 1 for much that is spent, 512 for little."""
@@ -107,9 +107,11 @@ class Spending:
 
     def __post_init__(self) -> None:
         for event, count in self.uses.items():
-            if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 0:
+            whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
+            if not (whole and 0 <= count <= MOST_USES):
                 raise ConfigurationError(
-                    f"{event} was used {count!r} times: give a whole number, which is at least 0"
+                    f"{event} was used {count!r:.40} times: give a whole number, which is at least "
+                    "0 and below 2^64"
                 )
         kept = {event: int(count) for event, count in self.uses.items() if count}
         adjacencies = {event.adjacency for event in kept}
@@ -195,7 +197,7 @@ class Spending:
             sqrt(count) * event.distance for event, count in self if event.distance is not None
         ]
         if len(distances) == len(self.uses):
-            return gaussian_epsilon(sqrt(sum(distance**2 for distance in distances)), delta)
+            return gaussian_epsilon(hypot(*distances), delta)
         draws = sum(count * event.draws for event, count in self)
         spreads = [event.spread for event, _ in self if event.spread]
         rounding = _ROUNDING * draws
@@ -216,11 +218,21 @@ class Spending:
         return epsilon if isfinite(epsilon) else None
 
 
+def is_bounded(event: Event, delta: float) -> bool:
+    """Return whether anything bounds what one use discloses, by whichever of the bounds.
+
+    >>> from colonnade.privacy import GaussianNoise, Unprotected
+    >>> is_bounded(GaussianNoise(2.0), 1e-5), is_bounded(Unprotected(), 1e-5)
+    (True, False)
+    """
+    return isfinite(Spending({event: 1}).epsilon(delta).value)
+
+
 def check_delta(delta: float) -> None:
     """Refuse a delta that is no probability that something fails."""
-    if not 0 <= delta < 1:
+    if not (is_number(delta) and 0 <= delta < 1):
         raise ConfigurationError(
-            f"delta is {delta}, but it is the probability with which epsilon may be exceeded: "
+            f"delta is {delta!r}, but it is the probability with which epsilon may be exceeded: "
             "give a number from 0 to below 1, such as one over ten times the number of rows"
         )
 

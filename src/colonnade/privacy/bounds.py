@@ -11,14 +11,34 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, Diverged, LocalProtocolError
 from colonnade.kernels.scalar import extremes
+from colonnade.privacy.events import is_number
 
-__all__ = ["check_bound", "check_range", "check_whole", "matrix", "refuse_nonfinite", "within"]
+__all__ = [
+    "check_bound",
+    "check_normal",
+    "check_range",
+    "check_whole",
+    "matrix",
+    "refuse_nonfinite",
+    "within",
+]
+
+_FLOAT32 = np.finfo(np.float32)
 
 
 def check_bound(bound: float) -> None:
-    """Raise ``ConfigurationError`` unless a bound is a positive number."""
-    if not (_is_number(bound) and 0 < bound < math.inf):
-        raise ConfigurationError(f"bound must be a positive, finite number, not {bound!r}")
+    """Raise ``ConfigurationError`` unless a bound is a positive number that embeddings can have."""
+    check_normal("bound", bound)
+
+
+def check_normal(name: str, value: float) -> None:
+    """Raise ``ConfigurationError`` unless a positive number has all its digits in float32."""
+    low, high = (float(end) for end in (_FLOAT32.tiny, _FLOAT32.max))
+    if not (is_number(value) and low <= value <= high):
+        raise ConfigurationError(
+            f"{name} must be a positive, finite number, not {value!r:.40}: embeddings are float32, "
+            f"so give one from {low:.3g} to {high:.3g}"
+        )
 
 
 def check_whole(name: str, value: int, least: int, most: int) -> None:
@@ -31,7 +51,7 @@ def check_whole(name: str, value: int, least: int, most: int) -> None:
 
 def check_range(name: str, value: float, least: float, most: float) -> None:
     """Raise ``ConfigurationError`` unless a setting is above ``least``, and ``most`` or below."""
-    if not (_is_number(value) and least < value <= most):
+    if not (is_number(value) and least < value <= most):
         raise ConfigurationError(
             f"{name} must be a number above {least:g} and at most {most:g}, not {value!r}"
         )
@@ -86,7 +106,3 @@ def refuse_nonfinite(x: Tensor) -> None:
             f"component {column} of row {row} is {float(x[row, column])}, "
             "which cannot be protected; training has diverged, try a smaller learning rate"
         )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

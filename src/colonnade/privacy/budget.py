@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from math import inf, isinf
 
 from colonnade.errors import ConfigurationError
-from colonnade.privacy.accountant import Spending
-from colonnade.privacy.events import Event
+from colonnade.privacy.accountant import Spending, check_delta
+from colonnade.privacy.events import Event, is_number
 
-__all__ = ["UNLIMITED", "Budget"]
+__all__ = ["UNLIMITED", "Budget", "check_budget"]
 
 _MOST_USES = 1 << 40
 
 
 @dataclass(frozen=True)
 class Budget:
-    """No row may be used beyond (epsilon, delta)-differential privacy.
+    """Training may use no row beyond (epsilon, delta)-differential privacy.
+
+    Evaluations count with it. Predictions do not: a run cannot know whose rows it is given, so it
+    tells of each what it costs and lets it pass. Nor do other runs on the same rows.
 
     Parameters
     ----------
@@ -45,16 +48,12 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        if not self.epsilon >= 0:
+        if not (is_number(self.epsilon) and self.epsilon >= 0):
             raise ConfigurationError(
-                f"epsilon is {self.epsilon}, but a budget says how much may be disclosed: give a "
+                f"epsilon is {self.epsilon!r}, but a budget says how much may be disclosed: give a "
                 "number of at least 0"
             )
-        if not 0 <= self.delta < 1:
-            raise ConfigurationError(
-                f"delta is {self.delta}, but it is the probability with which epsilon may be "
-                "exceeded: give a number from 0 to below 1"
-            )
+        check_delta(self.delta)
 
     def affords(self, spent: Spending) -> bool:
         """Return whether so much is proven to stay within the budget."""
@@ -85,6 +84,15 @@ class Budget:
 
 UNLIMITED = Budget(inf, 1e-5)
 """What is spent where nobody set a limit, and the delta that epsilon is then told with."""
+
+
+def check_budget(budget: object) -> None:
+    """Raise ``ConfigurationError`` unless something is a budget, or None for none."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigurationError(
+            f"budget is {budget!r}, but it has an epsilon and a delta: say "
+            "budget=Budget(epsilon=10, delta=1e-5), of colonnade.privacy"
+        )
 
 
 def _most(affordable: Callable[[int], bool], known: int) -> int:

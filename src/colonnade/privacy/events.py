@@ -27,16 +27,21 @@ from numpy.typing import ArrayLike, NDArray
 from colonnade.errors import ConfigurationError
 
 __all__ = [
+    "MOST_USES",
     "Adjacency",
     "Event",
     "Unprotected",
     "check_adjacency",
     "check_counts",
     "checked_orders",
+    "is_number",
     "terms_left",
 ]
 
 Adjacency = Literal["party", "sample"]
+
+MOST_USES = (1 << 64) - 1
+"""How often a row may have been used, to be accounted for."""
 
 
 class Event(Protocol):
@@ -144,12 +149,17 @@ def check_adjacency(adjacency: str) -> None:
 
 
 def check_counts(what: dict[str, object]) -> None:
-    """Refuse what is not a whole number of at least 1."""
+    """Refuse what is not a whole number of at least 1, or is beyond counting."""
     for name, value in what.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_USES:
             raise ConfigurationError(
-                f"{name} is {value!r}: give a whole number, which is at least 1"
+                f"{name} is {value!r:.40}: give a whole number, which is at least 1 and below 2^64"
             )
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number, which may be none (nan) or without an end."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def checked_orders(orders: ArrayLike | Sequence[float]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from typing import Self
 
 from torch import Tensor
 
-from colonnade.privacy.bounds import check_bound, check_range
+from colonnade.privacy.bounds import check_bound, check_normal, check_range
 from colonnade.privacy.clipping import clipped
 from colonnade.privacy.games import Game
 from colonnade.privacy.gaussian_game import GaussianGame
@@ -77,6 +77,7 @@ class Gaussian:
     def __post_init__(self) -> None:
         check_bound(self.bound)
         check_range("multiplier", self.multiplier, 1e-6, 1e6)
+        check_normal("the deviation of the noise, 2 * bound * multiplier,", self.deviation)
 
     @classmethod
     def calibrated(cls, bound: float, epsilon: float, delta: float, uses: int = 1) -> Self:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import expm1, inf, isfinite, log, sqrt
+from math import expm1, inf, log, sqrt
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +29,7 @@ from colonnade.privacy.events import (
     check_adjacency,
     check_counts,
     checked_orders,
+    is_number,
     terms_left,
 )
 
@@ -71,9 +72,9 @@ class GaussianNoise:
     adjacency: Adjacency = "party"
 
     def __post_init__(self) -> None:
-        if not self.multiplier >= 0:
+        if not (is_number(self.multiplier) and self.multiplier >= 0):
             raise ConfigurationError(
-                f"multiplier is {self.multiplier}, but noise deviates by so many times the "
+                f"multiplier is {self.multiplier!r}, but noise deviates by so many times the "
                 "sensitivity: give a number, which is at least 0"
             )
         check_counts({"terms": self.terms})
@@ -103,7 +104,9 @@ class GaussianNoise:
         orders = checked_orders(orders)
         if not self.distance:
             return np.zeros(len(orders))
-        return orders * (self.distance * self.distance / 2)
+        curve, finite = np.full(len(orders), inf), np.isfinite(orders)
+        curve[finite] = orders[finite] * (self.distance * self.distance / 2)
+        return curve
 
     def losses(self, uses: int, interval: float) -> Any:
         """See ``Event``."""
@@ -174,9 +177,10 @@ def gaussian_multiplier(epsilon: float, delta: float, uses: int = 1) -> float:
     0.8919
     """
     check_counts({"uses": uses})
-    if not (epsilon >= 0 and isfinite(epsilon)) or not 0 < delta < 1:
+    numbers = is_number(epsilon) and is_number(delta)
+    if not (numbers and 0 <= epsilon < inf and 0 < delta < 1):
         raise ConfigurationError(
-            f"no noise is calibrated to epsilon = {epsilon} and delta = {delta}: give an "
+            f"no noise is calibrated to epsilon = {epsilon!r} and delta = {delta!r}: give an "
             "epsilon of at least 0 and a delta between 0 and 1"
         )
     goal = log(delta)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, isfinite, log, log1p
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import CheckpointError, LocalProtocolError
-from colonnade.privacy.accountant import Epsilon, Spending
-from colonnade.privacy.binomial_sum import BinomialSum
-from colonnade.privacy.events import Event, Unprotected
-from colonnade.privacy.gaussian_noise import GaussianNoise
+from colonnade.privacy.accountant import ORDERS, Epsilon, Spending, is_bounded
+from colonnade.privacy.events import Event
 
-__all__ = ["RowUses"]
+__all__ = ["RowUses", "View"]
 
-_EVENTS = {event.__name__: event for event in (BinomialSum, GaussianNoise, Unprotected)}
+View = Callable[[Spending], Spending]
+"""What was spent as somebody else sees it, or among other neighbours: use by use."""
+
 _WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
-_MOST_FRONT = 16
+_MOST_TRIED = 4
 
 
 class RowUses:
@@ -70,26 +70,6 @@ class RowUses:
         """Return what was spent on one row."""
         return Spending({event: int(counts[row]) for event, counts in self._counts.items()})
 
-    def most_spent(self, rows: ArrayLike | None = None) -> tuple[Spending, ...]:
-        """Return what was spent on the rows on which no other row's spending has as much of all.
-
-        There is one where some row was used most under every event. Else it depends on delta which
-        of them discloses most; every row's spending is contained in one of these.
-        """
-        events, counts = self._table(rows)
-        if not counts.size:
-            return (Spending(),)
-        most = counts.max(axis=1)
-        if (counts == most[:, None]).all(axis=0).any():
-            return (Spending(dict(zip(events, most.tolist(), strict=True))),)
-        columns = np.unique(counts, axis=1)
-        columns = columns[:, np.argsort(-columns.astype(np.float64).sum(axis=0), kind="stable")]
-        front: list[NDArray[Any]] = []
-        for column in columns.T:  # whatever contains another has the larger sum, and came before it
-            if not any((column <= other).all() for other in front):
-                front.append(column)
-        return tuple(Spending(dict(zip(events, found.tolist(), strict=True))) for found in front)
-
     def worst(self, rows: ArrayLike | None = None) -> Spending:
         """Return a spending that contains what was spent on each of these rows, or of all rows.
 
@@ -101,48 +81,100 @@ class RowUses:
         most = counts.max(axis=1).tolist() if counts.size else [0] * len(events)
         return Spending(dict(zip(events, most, strict=True)))
 
-    def epsilon(self, delta: float, rows: ArrayLike | None = None) -> Epsilon:
-        """Return the largest epsilon of these rows, or of all.
+    def largest(
+        self, delta: float, rows: ArrayLike | None = None, view: View = lambda spent: spent
+    ) -> tuple[Spending, Epsilon]:
+        """Return the spending of these rows, or of all, that discloses most, and its epsilon.
 
-        It is exact in the sense that some row has it, if at most 16 rows come into question; of
-        more, that of ``worst``.
+        Rows are tried in the order of what Renyi divergences bound, and most need not be: whose
+        bound is no larger than an epsilon that was found, and who was used no more than another
+        under every event. The epsilon is that of a row then. If more than 4 rows come into
+        question, what remains counts with its Renyi divergence, or with the most uses of each event
+        that any row had, whichever is less: an upper bound.
         """
-        front = self.most_spent(rows)
-        if len(front) > _MOST_FRONT:
-            return self.worst(rows).epsilon(delta)
-        return max((spent.epsilon(delta) for spent in front), key=lambda found: found.value)
+        events, counts = self._table(rows)
+        if not counts.size:
+            return Spending(), Spending().epsilon(delta)
+        most = counts.max(axis=1, keepdims=True)
+        alike = (counts == most).all(axis=0).any()
+        columns = most if alike else np.unique(counts, axis=1)
+
+        def seen(column: NDArray[Any]) -> Spending:
+            return view(Spending(dict(zip(events, column.tolist(), strict=True))))
+
+        bounds, orders = _bounds([view(Spending({event: 1})) for event in events], columns, delta)
+        tried: list[NDArray[Any]] = []
+        found: list[tuple[Spending, Epsilon]] = []
+        for place in np.argsort(-bounds, kind="stable"):
+            if found and bounds[place] <= max(each.value for _, each in found):
+                break
+            column = columns[:, place]
+            if any((column <= other).all() for other in tried):
+                continue
+            if len(tried) == _MOST_TRIED:
+                left = Epsilon(delta, float(bounds[place]), float(orders[place]))
+                found.append((seen(column), left))
+                together, largest = seen(most[:, 0]), max(each.value for _, each in found)
+                if (bound := together.epsilon(delta)).value <= largest:
+                    return together, bound
+                break
+            tried.append(column)
+            found.append((seen(column), seen(column).epsilon(delta)))
+        return max(found, key=lambda each: each[1].value)
+
+    def epsilon(self, delta: float, rows: ArrayLike | None = None) -> Epsilon:
+        """Return the largest epsilon of these rows, or of all; see ``largest``."""
+        return self.largest(delta, rows)[1]
+
+    def bounded(self, delta: float) -> RowUses:
+        """Return the uses of those rows alone of which something bounds what was disclosed."""
+        open_ended = [
+            counts for event, counts in self._counts.items() if not is_bounded(event, delta)
+        ]
+        kept = ~np.any([counts > 0 for counts in open_ended], axis=0)
+        return self.of_rows(np.flatnonzero(kept)) if open_ended else self
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What rows were used under, in the order in which each came first."""
+        return tuple(self._counts)
+
+    @classmethod
+    def of(cls, spendings: Sequence[Spending]) -> Self:
+        """Return a table in which there is a row for each of these."""
+        uses = cls(len(spendings))
+        for event in dict.fromkeys(event for spent in spendings for event, _ in spent):
+            counts = [spent.uses.get(event, 0) for spent in spendings]
+            uses._counts[event] = np.array(counts, dtype=np.uint64)
+        return uses
+
+    def of_rows(self, rows: ArrayLike) -> RowUses:
+        """Return a table of these rows alone, which are its first, second and so on."""
+        places = self._places(rows)
+        some = RowUses(len(places))
+        some._counts = {event: counts[places] for event, counts in self._counts.items()}
+        return some
 
     def state_dict(self) -> dict[str, Any]:
-        """Return events, as names and fields, and the counts of each."""
-        return {
-            "rows": self.rows,
-            "events": [_told(event) for event in self._counts],
-            "counts": [counts.copy() for counts in self._counts.values()],
-        }
+        """Return the counts of each event, in the order of ``events``."""
+        counts = [counts.copy() for counts in self._counts.values()]
+        return {"rows": self.rows, "counts": counts}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what another table of uses had, of as many rows.
+    def load_state_dict(self, state: Mapping[str, Any], events: Sequence[Event]) -> None:
+        """Take up what another table of uses had, of as many rows and under these events.
 
         Raises
         ------
         CheckpointError
-            If it is of other rows, or has an event that is not known.
+            If it is of other rows.
         """
         if state["rows"] != self.rows:
             raise CheckpointError(
                 f"saved uses are of {state['rows']} rows, but this table has {self.rows}: resume "
                 "with the data that the run began with"
             )
-        counts: dict[Event, NDArray[Any]] = {}
-        for told, saved in zip(state["events"], state["counts"], strict=True):
-            made = _EVENTS.get(told["event"])
-            if made is None:
-                raise CheckpointError(
-                    f"saved uses are of {told['event']}, which this version does not account for: "
-                    "resume with the version that the run began with"
-                )
-            counts[made(**{name: told[name] for name in told if name != "event"})] = np.array(saved)
-        self._counts = counts
+        saved = [np.array(counts) for counts in state["counts"]]
+        self._counts = dict(zip(events, saved, strict=True))
 
     def _places(self, rows: ArrayLike) -> NDArray[np.int64]:
         places = np.asarray(rows)
@@ -163,7 +195,24 @@ class RowUses:
         return events, np.array(found) if found else np.zeros((0, 0), dtype=np.uint8)
 
 
-def _told(event: Any) -> dict[str, Any]:
-    """Return an event as its name and its fields."""
-    told = {field.name: getattr(event, field.name) for field in fields(event)}
-    return {"event": type(event).__name__, **told}
+def _bounds(
+    once: Sequence[Spending], columns: NDArray[Any], delta: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a bound on the epsilon of each column of counts, and the order that gives it.
+
+    It is that of ``Spending.epsilon_by_renyi`` for all columns at once, or slightly more.
+    """
+    counts = columns.astype(np.float64)
+    curves = np.array([each.renyi([*ORDERS, inf]) for each in once])
+    bounds, best = np.full(columns.shape[1], inf), np.full(columns.shape[1], inf)
+    for order, curve in zip([*ORDERS, inf], curves.T, strict=True):
+        if isfinite(order) and not delta:
+            continue
+        known = np.isfinite(curve)
+        total = curve[known] @ counts[known]
+        if isfinite(order):
+            total += log1p(-1 / order) - log(delta * order) / (order - 1)
+        total[counts[~known].any(axis=0)] = inf
+        better = total < bounds
+        bounds[better], best[better] = total[better], order
+    return np.maximum(bounds, 0.0), best

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from math import ceil, floor, log10
 
 import plotly.graph_objects as go
 import polars as pl
@@ -90,7 +91,7 @@ def comparison_figures(runs: Mapping[str, Run]) -> list[Figure]:
     figures = [
         *_of_each(groups.values(), order, _against_epochs, _against_bytes, _against_time),
         *_of_each((classes, numbers), order, _loss_by_epoch),
-        *_of_each(groups.values(), order, _frontier),
+        *_of_each(groups.values(), order, _frontier, _against_epsilon),
         _bytes_by_run(runs),
         _time_shares(runs),
     ]
@@ -236,29 +237,46 @@ def _staleness(run: Run) -> Figure | None:
 
 
 def _epsilon_by_round(run: Run) -> Figure | None:
-    """Return what the account of privacy said along training, where one was kept."""
-    loss = run.summary.get("privacy_loss")
-    if not loss:
-        return None
+    """Return what the accounts of privacy said along training, where any was kept."""
     plot = empty_plot("rounds", "epsilon (nats)")
-    _line(plot, "epsilon", run.history, "round", "epsilon", 0)
+    notes, index = [], 0
+    for name, account, column, note in _EPSILONS:
+        loss = run.summary.get(account)
+        if not loss or column not in run.history.columns:
+            continue
+        _line(plot, name, run.history, "round", column, index)
+        if loss["budget"] is not None:
+            rounds = run.history["round"].to_list()
+            held = pl.DataFrame({"round": [rounds[0], rounds[-1]], "budget": [loss["budget"]] * 2})
+            _line(plot, f"budget of {name}", held, "round", "budget", index + 1)
+        notes.append(f"{_capital(name)}: {note}, delta = {loss['delta']:g}.")
+        index += 2
     if not plot.data:
         return None
-    if loss["budget"] is not None:
-        rounds = run.history["round"].to_list()
-        held = pl.DataFrame({"round": [rounds[0], rounds[-1]], "budget": [loss["budget"]] * 2})
-        _line(plot, "budget", held, "round", "budget", 1)
-    else:
+    if len(plot.data) == 1:
         plot.update_layout(showlegend=False)
+    _make_room(plot)
     plot.update_yaxes(rangemode="tozero")
     note = (
-        "Of the row of which most was released until then: from what the label holder saw of its "
-        "embeddings, no set of outcomes is more than exp(epsilon) times as likely for one party's "
-        "features as for any others, but for a probability of delta = "
-        f"{loss['delta']:g}. Above about 10 that is no promise in practice. It does not cover what "
-        "a row leaves in the models."
+        "Of the row of which most was released until then. No set of outcomes is more than "
+        "exp(epsilon) times as likely for one of two neighbours as for the other, but for a "
+        f"probability of delta. {' '.join(notes)} Above about 10 that is no promise in practice. "
+        "It does not cover what a row leaves in the models."
     )
     return Figure("epsilon", "Epsilon against rounds", plot, note)
+
+
+_EPSILONS = (
+    (
+        *("embeddings", "privacy_loss", "epsilon"),
+        "what the label holder saw of them, where one party's features are others",
+    ),
+    (
+        *("labels", "privacy_loss_of_labels", "label_epsilon"),
+        "what parties saw of a row's own derivatives, where its label is another",
+    ),
+)
+"""What an epsilon is of, its account in the summary, its column in the history, and the words."""
 
 
 def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
@@ -320,28 +338,72 @@ def _frontier(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
     )
     for name, run in runs.items():
         if run.summary["best"] is not None:
-            plot.add_trace(
-                go.Scatter(
-                    x=[_sent(run) / scale],
-                    y=[run.summary["best"]],
-                    name=_lines(name, _LEGEND_WIDTH),
-                    mode="markers",
-                    marker={
-                        "size": 12,
-                        "color": colour(order.index(name)),
-                        "symbol": _SYMBOLS[turn(order.index(name)) % len(_SYMBOLS)],
-                    },
-                    hovertemplate="%{x:.4g} " + unit + ", %{y:.4f}<extra>%{fullData.name}</extra>",
-                )
-            )
+            hover = "%{x:.4g} " + unit
+            _point(plot, name, _sent(run) / scale, run.summary["best"], order.index(name), hover)
     if len(plot.data) < 2:
         return None
-    _make_room(plot)
-    _at_least(plot, [run.summary["best"] for run in runs.values() if run.summary["best"]], 0.02)
+    _room_for_points(plot)
     sizes = [_sent(run) for run in runs.values() if run.summary["best"] is not None]
     if min(sizes) > 0 and max(sizes) > 20 * min(sizes):
         plot.update_xaxes(type="log", dtick=1)
     return Figure("frontier", "Quality against bytes", plot)
+
+
+def _against_epsilon(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
+    """Return what each run reached against its epsilon, those without a bound at the right edge."""
+    shown = {name: run for name, run in runs.items() if run.summary["best"] is not None}
+    spent = {
+        name: loss["epsilon"]
+        for name, run in shown.items()
+        if (loss := run.summary.get("privacy_loss")) and loss["epsilon"]
+    }
+    if not spent or len(shown) < 2:
+        return None
+    low, high = min(spent.values()), max(spent.values())
+    edge = 3 * high
+    metric = str(next(iter(shown.values())).summary["metric"])
+    plot = empty_plot("epsilon towards the label holder (nats)", f"best {quantity(metric)}")
+    for name, run in shown.items():
+        hover = "%{x:.4g}" if name in spent else "no bound"
+        best = run.summary["best"]
+        _point(plot, name, spent.get(name, edge), best, order.index(name), hover)
+    _room_for_points(plot)
+    ticks = [
+        base * 10**power
+        for power in range(floor(log10(low)) - 1, ceil(log10(high)) + 1)
+        for base in (1, 2, 5)
+        if low / 2 <= base * 10**power <= 1.5 * high
+    ]
+    if len(ticks) > 6:
+        ticks = [tick for tick in ticks if log10(tick) == round(log10(tick))]
+    names = [f"{tick:g}" for tick in ticks]
+    if len(spent) < len(shown):
+        ticks, names = [*ticks, edge], [*names, "no bound"]
+    plot.update_xaxes(type="log", tickvals=ticks, ticktext=names)
+    note = "Less is more private, and above about 10 epsilon is no promise in practice."
+    return Figure("privacy", "Quality against epsilon", plot, note)
+
+
+def _point(plot: go.Figure, name: str, x: float, y: float, index: int, hover: str) -> None:
+    plot.add_trace(
+        go.Scatter(
+            x=[x],
+            y=[y],
+            name=_lines(name, _LEGEND_WIDTH),
+            mode="markers",
+            marker={
+                "size": 12,
+                "color": colour(index),
+                "symbol": _SYMBOLS[turn(index) % len(_SYMBOLS)],
+            },
+            hovertemplate=hover + ", %{y:.4f}<extra>%{fullData.name}</extra>",
+        )
+    )
+
+
+def _room_for_points(plot: go.Figure) -> None:
+    _make_room(plot)
+    _at_least(plot, [trace.y[0] for trace in plot.data if trace.y[0]], 0.02)
 
 
 # Bars

@@ -22,15 +22,15 @@ from plotly.offline import get_plotlyjs
 from colonnade import __version__
 from colonnade.local_reports import local_columns, local_reports
 from colonnade.outputs import PAGE, SIGNATURE, check_output
-from colonnade.reports.epsilons import epsilon_columns, epsilon_facts, human_epsilon
+from colonnade.reports.epsilons import epsilon_columns, epsilon_facts, epsilon_notes, human_epsilon
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import (
     besides_notes,
-    held_out_notes,
     human_bytes,
     human_seconds,
+    privacy_notes,
     reaching_columns,
     step_columns,
 )
@@ -139,7 +139,8 @@ def write_comparison(
                 group, f"Results by {words(metric)}" if len(groups) > 1 else "Results", target
             )
             for metric, group in groups.items()
-        ],
+        ]
+        + _disclosed(runs),
         figures=comparison_figures(runs),
         network=[],
         protection=[
@@ -292,14 +293,18 @@ def _besides(summary: Mapping[str, Any]) -> list[_Fact]:
 
 
 def _epsilon(summary: Mapping[str, Any]) -> list[_Fact]:
-    """Return what the account of privacy says, where one was kept."""
-    loss = summary.get("privacy_loss")
-    if not loss:
-        return []
-    note = f"towards the label holder, delta {loss['delta']:g}"
-    if loss["budget"] is not None:
-        note += f", budget {human_epsilon(loss['budget'])}"
-    return [_Fact("epsilon", human_epsilon(loss["epsilon"]), note)]
+    """Return what the accounts of privacy say, where any was kept."""
+    facts = []
+    for name, account, to in (
+        ("epsilon", "privacy_loss", "the label holder"),
+        ("epsilon of labels", "privacy_loss_of_labels", "the parties"),
+    ):
+        if loss := summary.get(account):
+            note = f"towards {to}, delta {loss['delta']:g}"
+            if loss["budget"] is not None:
+                note += f", budget {loss['budget']:g}"
+            facts.append(_Fact(name, human_epsilon(loss["epsilon"]), note))
+    return facts
 
 
 def _epsilons(run: Run) -> list[_Fact]:
@@ -462,14 +467,23 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
             for k in tested
         },
         **step_columns(runs),
-        **epsilon_columns(runs),
     }
     notes = [] if chosen is None else [f"{_capital(chosen.told)}."]
     real = any(s["seconds_virtual"] is None for s in summaries)
     notes.append(("* real time on this machine; other t" if real else "T") + "imes are modelled.")
-    notes += [f"{said}." for said in [*besides_notes(runs), *held_out_notes(runs)]]
+    notes += [f"{said}." for said in [*besides_notes(runs), *privacy_notes(runs)]]
     rows = list(zip(*columns.values(), strict=True))
     return Sheet(title, tuple(columns), rows, note=" ".join(notes))
+
+
+def _disclosed(runs: Mapping[str, Run]) -> list[Sheet]:
+    """Return a table of the runs' epsilons, where any has one."""
+    columns = {"run": list(runs), **epsilon_columns(runs)}
+    rows = list(zip(*columns.values(), strict=True))
+    notes = [f"{said}." for said in epsilon_notes(runs)]
+    if len(notes) == 1:
+        notes = [_capital(notes[0])]
+    return [Sheet("Epsilon", tuple(columns), rows, note=" ".join(notes))] if notes else []
 
 
 def _differing(runs: Mapping[str, Run]) -> Sheet:

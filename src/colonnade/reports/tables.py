@@ -9,10 +9,10 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
-from colonnade.disclosures import HELD_OUT
+from colonnade.disclosures import HELD_OUT, SECRETS, source_of_secrets
 from colonnade.errors import ConfigurationError
 from colonnade.local_reports import local_reports
-from colonnade.reports.epsilons import epsilon_columns
+from colonnade.reports.epsilons import epsilon_columns, epsilon_notes
 from colonnade.reports.groups import by_metric, data_notes
 from colonnade.reports.targets import Target, check_target, target_of
 from colonnade.reports.words import words
@@ -22,9 +22,10 @@ __all__ = [
     "besides_notes",
     "comparison_table",
     "comparison_tables",
-    "held_out_notes",
+    "epsilon_table",
     "human_bytes",
     "human_seconds",
+    "privacy_notes",
     "reaching_columns",
     "reaching_table",
     "reaching_tables",
@@ -70,8 +71,29 @@ def _three(value: float) -> str:
 
 
 def comparison_tables(runs: Mapping[str, Run]) -> list[Table]:
-    """Return a table for each metric that runs are judged by; see ``comparison_table``."""
-    return [comparison_table(group) for group in by_metric(runs).values()]
+    """Return a table for each metric that runs are judged by, and one of their epsilons, if any.
+
+    See ``comparison_table`` and ``epsilon_table``.
+    """
+    private = epsilon_table(runs)
+    tables = [comparison_table(group) for group in by_metric(runs).values()]
+    return [*tables, *([] if private is None else [private])]
+
+
+def epsilon_table(runs: Mapping[str, Run]) -> Table | None:
+    """Return a table of what runs disclosed, and towards whom; None where none kept an account."""
+    columns = epsilon_columns(runs)
+    if not columns:
+        return None
+    table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in columns:
+        table.add_column(heading, justify="right")
+    for name, cells in zip(runs, zip(*columns.values(), strict=True), strict=True):
+        table.add_row(name, *cells)
+    table.caption = escape("\n".join(epsilon_notes(runs)))
+    table.caption_justify = "left"
+    return table
 
 
 def comparison_table(runs: Mapping[str, Run]) -> Table:
@@ -80,8 +102,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     All are judged by one metric, which names the column. Bytes are those of bodies sent for
     training, with several runs also as a share of the first run's. The time is that of training, on
     the simulator's clock; times of runs in real time carry a star, for they were measured on
-    another clock. Where a run has an account of privacy, there is its epsilon towards the label
-    holder.
+    another clock.
 
     Raises
     ------
@@ -98,11 +119,10 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
     table.add_column("method", no_wrap=True)
     share = ["of first"] if len(runs) > 1 else []
-    private = epsilon_columns(runs)
-    for heading in (_metric(first), "sent up", "down", *share, "time", *private):
+    for heading in (_metric(first), "sent up", "down", *share, "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     baseline = first["bytes_up"] + first["bytes_down"]
-    for place, (name, s) in enumerate(summaries.items()):
+    for name, s in summaries.items():
         sent = s["bytes_up"] + s["bytes_down"]
         share = [f"{sent / baseline:.1%}" if baseline else "—"] if len(runs) > 1 else []
         star = "*" if s["seconds_virtual"] is None else " "
@@ -113,9 +133,8 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             human_bytes(s["bytes_down"]),
             *share,
             human_seconds(s["seconds_training"]) + star,
-            *(cells[place] for cells in private.values()),
         )
-    notes = [*data_notes(runs), *besides_notes(runs), *held_out_notes(runs)]
+    notes = [*data_notes(runs), *besides_notes(runs), *privacy_notes(runs)]
     if any(s["seconds_virtual"] is None for s in summaries.values()):
         notes.append(_REAL)
     if notes:
@@ -220,10 +239,16 @@ def _besides(name: str, summary: Mapping[str, Any]) -> str:
     return f"{name}: besides, {' and '.join(told)}" if told else ""
 
 
-def held_out_notes(runs: Mapping[str, Run]) -> list[str]:
-    """Return, of each run whose held-out embeddings travel unlike those of training, how."""
-    said = {name: run.summary.get("privacy", {}).get(HELD_OUT) for name, run in runs.items()}
-    return [f"{name}: {HELD_OUT} are {how}" for name, how in said.items() if how]
+def privacy_notes(runs: Mapping[str, Run]) -> list[str]:
+    """Return whose noise comes from a seed, and whose held-out embeddings travel otherwise."""
+    notes, declared = [], source_of_secrets(simulated=True).statement
+    for name, run in runs.items():
+        said = run.summary.get("privacy", {})
+        if how := said.get(HELD_OUT):
+            notes.append(f"{name}: {HELD_OUT} are {how}")
+        if said.get(SECRETS) == declared:
+            notes.append(f"{name}: {declared}")
+    return notes
 
 
 def _metric(summary: Mapping[str, object]) -> str:

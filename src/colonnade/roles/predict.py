@@ -54,7 +54,7 @@ class PredictParty:
 
     async def run(self) -> None:
         """Send the embeddings of the new rows."""
-        await self._uplink.prepare([self._new.rows])
+        await self._uplink.prepare(self._new)
         await Boundary(self.round)
         await upload(self._uplink, self._bottom, self._new, self.round, Purpose.PREDICTION)
         self.round += 1
@@ -116,7 +116,7 @@ class PredictLabelHolder:
 
     async def run(self) -> None:
         """Receive the embeddings of the new rows, and keep the top model's outputs."""
-        await self._uplink.prepare([self._new.rows])
+        await self._uplink.prepare(self._new)
         await Boundary(self.round)
         self.predictions = await outputs(
             self._uplink, self._own, self._top, self._new, self.round, Purpose.PREDICTION

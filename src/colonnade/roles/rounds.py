@@ -54,7 +54,7 @@ class TrainingParty(ABC):
         self._features = seat.own.features
         self._label_holder = layout.label_holder
         self._peers = (layout.label_holder, *uplink.peers(layout, self.name))
-        self._row_sets = agreement.row_sets
+        self._timetable = agreement
         self._batches = agreement.batches
         self._evaluation = agreement.evaluation
         self._uplink = uplink.uploader(layout, seat.own)
@@ -72,6 +72,10 @@ class TrainingParty(ABC):
     def done(self) -> bool:
         """Whether the last round is over, or training was stopped."""
         return self._stopped or self.round >= self._batches.rounds
+
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy until now, as far as this party knows."""
+        return self._uplink.spent()
 
     async def run(self) -> None:
         """Train from ``self.round`` to the last round, or until the label holder stops it."""
@@ -96,7 +100,7 @@ class TrainingParty(ABC):
 
     async def _prepare(self) -> None:
         """Do what comes before the first round of this start."""
-        await self._uplink.prepare(self._row_sets)
+        await self._uplink.prepare(self._timetable)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
@@ -176,7 +180,7 @@ class TrainingLabelHolder(ABC):
         self._loss = own.objective()
         self._features = own.features
         self._parties = layout.parties
-        self._row_sets = agreement.row_sets
+        self._timetable = agreement
         self._batches = agreement.batches
         self._evaluation = agreement.evaluation
         self._uplink = method.uplink.collector(layout, method.fusion, method.stragglers)
@@ -245,7 +249,7 @@ class TrainingLabelHolder(ABC):
 
     async def _prepare(self) -> None:
         """Do what comes before the first round of this start."""
-        await self._uplink.prepare(self._row_sets)
+        await self._uplink.prepare(self._timetable)
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:

@@ -176,7 +176,7 @@ class SplitLabelHolder(TrainingLabelHolder):
 
     async def _prepare(self) -> None:
         await super()._prepare()
-        await self._guard.prepare()
+        await self._guard.prepare(self._timetable)
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         own = await self._own(rows, moment)

@@ -3,7 +3,7 @@
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
 from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
 from colonnade.secure.contexts import context
-from colonnade.secure.double_masking import SumHolder, SumParty, Sums
+from colonnade.secure.double_masking import Heard, SumHolder, SumParty, Sums
 from colonnade.secure.identities import (
     IDENTITY_BYTES,
     SIGNATURE_BYTES,
@@ -14,21 +14,24 @@ from colonnade.secure.identities import (
 from colonnade.secure.keystream import Keystream
 from colonnade.secure.masks import Total, bits_for, mask, masked_body, words_of
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
-from colonnade.secure.secrets import Secrets
-from colonnade.secure.shamir import recover, share
+from colonnade.secure.secrets import Secrets, Source
+from colonnade.secure.shamir import MOST_HOLDERS, recover, share
 
 __all__ = [
     "AGREEMENT_BYTES",
     "ANNOUNCEMENT_BYTES",
     "IDENTITY_BYTES",
+    "MOST_HOLDERS",
     "SEAL_BYTES",
     "SEAL_KEY_BYTES",
     "SIGNATURE_BYTES",
     "AgreementKey",
+    "Heard",
     "Identity",
     "Keystream",
     "Seal",
     "Secrets",
+    "Source",
     "SumHolder",
     "SumParty",
     "Sums",

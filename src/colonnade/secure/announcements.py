@@ -1,7 +1,9 @@
 """Announcements: the agreement key of one start, signed by the identity of its owner.
 
 So who relays announcements can withhold them, and cannot put a key of its own in their place, nor
-one of another organisation, run or start: all that is in the signed context.
+one of another organisation: that is in the signed context. An old one of the same organisation it
+can pass on where the context does not tell runs and starts apart; then who no longer has the secret
+half of it understands nothing, and training ends.
 """
 
 from __future__ import annotations

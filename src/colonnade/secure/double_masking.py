@@ -14,13 +14,33 @@ came.
 2. The label holder names the *contributors*: those whose upload it has.
 3. A contributor reveals, once for every sum, its share of b_n of each contributor n, and of sk_n
    of each member that is none. From the shares of ``threshold`` contributors the label holder
-   recovers these secrets, and with them takes every mask off the sum of all y_m.
+   recovers these secrets, and with them takes every mask off the sum of all y_m. Where a member
+   is lost, the contributors first *confirm* to each other, by signatures that the label holder
+   passes on, who they are.
 
 So whoever vanishes after its upload is in the sum; whoever vanishes before is not, and the others'
 masks with it can be taken off. An upload that comes late stays masked by b_m, which nobody reveals
-any more. A threshold above half of the parties keeps a label holder that lies about who contributed
-from learning both secrets of anybody. The keys of a sum are made for it alone. Whoever offered
-nothing for a sum is no member of it, and offers again for the next.
+any more. The keys of a sum are made for it alone. Whoever offered nothing for a sum is no member of
+it, and offers again for the next.
+
+**A label holder that lies** may tell each party of other members and of other contributors. Let c
+of the M parties help it, let 2 threshold > M + c, and let identities be pinned. Then all that it
+learns of a sum is one sum over threshold or more parties:
+
+- An honest party reveals shares once for a sum, for the contributors that it was told of. Both
+  secrets of a party would take 2 (threshold - c) honest ones, and there are only M - c.
+- If threshold parties signed that of the members L there contributed Q, the honest ones among the
+  others are fewer than threshold - c. So b_n is learned of n in Q alone, and sk_n of nobody in Q.
+  Each of Q had signed with its upload that its members are L. So its masks with the others of Q
+  are theirs with it: they vanish from the sum over Q and from no other.
+- If nobody got so many signatures, there answered only those who were told that all their members
+  contributed, and no sk is learned. So the masks of a party vanish only from a sum that has all of
+  the members that it was told of in it, threshold or more. Two such sums would have threshold - c
+  honest parties each, and different ones: there are too few.
+
+Which contributors a party was told of it cannot check where the others are told of fewer, down to
+the threshold. Bonawitz et al. let everybody sign in every sum; here it takes a trip more only where
+somebody is lost. Nobody is kept from ending a sum, nor a party from adding what it likes.
 
 Nothing here sends or waits: these are the two ends, from bytes to bytes. What they say begins with
 a tag of the session (the keys of this start), the sum and its author, so that what belongs
@@ -33,6 +53,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,18 +62,19 @@ from colonnade.kernels.words import packed_bytes
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
 from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
 from colonnade.secure.contexts import context
-from colonnade.secure.identities import IDENTITY_BYTES, Identity
+from colonnade.secure.identities import IDENTITY_BYTES, SIGNATURE_BYTES, Identity, verify
 from colonnade.secure.keystream import KEY_BYTES, Keystream
 from colonnade.secure.masks import Total, Words, mask, masked_body, words_of
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
-from colonnade.secure.secrets import Secrets
+from colonnade.secure.secrets import Source
 from colonnade.secure.shamir import recover, share
 
-__all__ = ["SumHolder", "SumParty", "Sums"]
+__all__ = ["Heard", "SumHolder", "SumParty", "Sums"]
 
 TAG_BYTES = 8
 SECRET_BYTES = 32
 _INCARNATION = struct.Struct("<q")
+_MOST_STARTS = 2**31
 _KEY_BYTES = _INCARNATION.size + IDENTITY_BYTES + ANNOUNCEMENT_BYTES
 _SEALED_BYTES = 2 * SECRET_BYTES + SEAL_BYTES  # a share of a mask key, and one of a self mask
 _FOR_ANOTHER = AGREEMENT_BYTES + _SEALED_BYTES
@@ -95,9 +117,14 @@ class Sums:
         """Bytes of an offer."""
         return TAG_BYTES + AGREEMENT_BYTES + (len(self.parties) - 1) * _SEALED_BYTES
 
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of an upload before its words: an offer for the next sum, and a signature."""
+        return self.offer_bytes + SIGNATURE_BYTES
+
     def upload_bytes(self, words: int) -> int:
-        """Return the bytes of an upload: an offer for the next sum, and so many masked words."""
-        return self.offer_bytes + packed_bytes(words, self.bits)
+        """Return the bytes of an upload of so many masked words."""
+        return self.head_bytes + packed_bytes(words, self.bits)
 
     @property
     def request_bytes(self) -> int:
@@ -108,6 +135,16 @@ class Sums:
     def answer_bytes(self) -> int:
         """Bytes of an answer, where all parties are members."""
         return TAG_BYTES + len(self.parties) * SECRET_BYTES
+
+    @property
+    def confirmation_bytes(self) -> int:
+        """Bytes of a confirmation."""
+        return TAG_BYTES + SIGNATURE_BYTES
+
+    @property
+    def confirmations_bytes(self) -> int:
+        """Bytes of what was signed, passed on, if all parties contributed and confirmed."""
+        return TAG_BYTES + self._marks + 2 * len(self.parties) * SIGNATURE_BYTES
 
     @property
     def _marks(self) -> int:
@@ -147,6 +184,34 @@ class _Own:
     mask_key: AgreementKey
     self_mask: bytes
     share: bytes  # its own share of both
+
+
+class Heard(NamedTuple):
+    """What a party does about a request.
+
+    Parameters
+    ----------
+    contributors
+        Who contributed to the sum that is over.
+    answer
+        What it reveals; None where it did not contribute, or has to confirm first.
+    confirmation
+        What it sends first where a member is lost: ``confirmed`` then gives the answer.
+    """
+
+    contributors: tuple[str, ...]
+    answer: bytes | None = None
+    confirmation: bytes | None = None
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """Who a party believes were the members and contributors of a sum, and its answer for these."""
+
+    number: int
+    members: tuple[str, ...]
+    contributors: tuple[str, ...]
+    answer: bytes
 
 
 class _End:
@@ -209,25 +274,27 @@ class SumParty(_End):
     name, holder
         Which party it is, and who the label holder is.
     secrets
-        What it draws from, under an incarnation that was begun.
+        What it draws from since this start.
     incarnation
         That one's number.
     """
 
     def __init__(
-        self, sums: Sums, name: str, holder: str, secrets: Secrets, incarnation: int
+        self, sums: Sums, name: str, holder: str, secrets: Source, incarnation: int
     ) -> None:
         super().__init__(sums, holder)
         self._name = name
         self._secrets = secrets
         self._incarnation = incarnation
-        self._identity = Identity.of(secrets)
+        self._identity = Identity(secrets.identity)
         self._key = AgreementKey(secrets.key("sums/agreement", size=AGREEMENT_BYTES))
         self._outgoing: dict[str, Seal] = {}
         self._incoming: dict[str, Seal] = {}
         self._now: _Own | None = None
         self._next: _Own | None = None
         self._shares: dict[str, bytes] = {}  # that it holds, of the members of the sum under way
+        self._identities = {name: self._identity.public}
+        self._claim: _Claim | None = None  # that is not confirmed yet
 
     def key(self) -> bytes:
         """Return its key, signed, which the label holder passes on."""
@@ -253,6 +320,10 @@ class SumParty(_End):
             )
         self._session = _session(keys)
         (self._start,) = _INCARNATION.unpack_from(keys)
+        if not 0 <= self._start < _MOST_STARTS:
+            raise RemoteProtocolError(
+                f"{self._holder!r} says that it was started {self._start} times before"
+            )
         for place, party in enumerate(self._sums.parties):
             at = _INCARNATION.size + place * _KEY_BYTES
             body = keys[at : at + _KEY_BYTES]
@@ -277,6 +348,7 @@ class SumParty(_End):
         rest = body[_INCARNATION.size :]
         said, announcement = rest[:IDENTITY_BYTES], rest[IDENTITY_BYTES:]
         identity = self._sums.identities.get(party, said)
+        self._identities[party] = identity
         return announced(announcement, identity, _begun(party, incarnation), party)
 
     def offer(self) -> bytes:
@@ -319,19 +391,27 @@ class SumParty(_End):
                 signed = added if self._before(self._name, other) else subtracted
                 signed.append(self._pair_mask(own.mask_key, self._name, other))
         mask(words, added, subtracted)
-        return offer + masked_body(words, self._sums.bits)
+        signature = self._identity.sign(self._uploaded(self._name, self._number, self.members))
+        return offer + signature + masked_body(words, self._sums.bits)
 
-    def answer(self, request: bytes) -> tuple[bytes | None, tuple[str, ...]]:
-        """Return what it reveals for the sum under way, if it contributed, and who did.
+    def _uploaded(self, party: str, number: int, members: tuple[str, ...]) -> bytes:
+        return context("upload", self._session, number, party, self._sums.marked(members))
 
-        Then that sum is over, and those of the next one are known. What is returned must be
-        committed before it is sent.
+    def _contributed(self, party: str, claim: _Claim) -> bytes:
+        lists = self._sums.marked(claim.members), self._sums.marked(claim.contributors)
+        return context("contributors", self._session, claim.number, party, *lists)
+
+    def hear(self, request: bytes) -> Heard:
+        """Return who contributed to the sum under way and, if it did itself, what is due.
+
+        Then that sum is over, and those of the next one are known. What is due must be committed
+        before it is sent.
 
         Raises
         ------
         RemoteProtocolError
-            If the request is of another sum, names who is no member or fewer than the threshold, or
-            brings an offer that does not open.
+            If the request is of another sum, names who is no member, too few contributors or
+            members, or brings an offer that does not open.
         """
         sums, marks = self._sums, self._sums._marks
         least = TAG_BYTES + 2 * marks
@@ -344,18 +424,70 @@ class SumParty(_End):
         mine = self._name in members
         size = least + mine * (len(members) - 1) * _FOR_ANOTHER
         rest = self._untagged(request, self._holder, self._number, size, "a request")[2 * marks :]
-        revealed = self._revealed(contributors)
+        if mine and len(members) < sums.threshold:
+            raise RemoteProtocolError(
+                f"{self._holder!r} names only {', '.join(members)} as members of sum "
+                f"{self._number + 1}, where {sums.threshold} are the least"
+            )
+        answer, before = self._revealed(contributors), (self._number, self.members)
         self._advance(members if mine else (), rest)
-        return revealed, contributors
+        if answer is None or contributors == before[1]:
+            return Heard(contributors, answer)
+        claim = self._claim = _Claim(*before, contributors, answer)
+        signature = self._identity.sign(self._contributed(self._name, claim))
+        return Heard(contributors, confirmation=self._tag(self._name, claim.number) + signature)
+
+    def confirmed(self, body: bytes) -> bytes:
+        """Return its answer, if the others have signed what it was told itself.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If fewer than the threshold confirmed these contributors, or one of them uploaded for
+            other members.
+        """
+        claim, sums = self._claim, self._sums
+        if claim is None:
+            raise RemoteProtocolError(f"{self._holder!r} confirms what was not asked")
+        head = TAG_BYTES + sums._marks
+        confirming = sums.marked_ones(body[TAG_BYTES:head])
+        signatures = len(claim.contributors) + len(confirming)
+        size = head + signatures * SIGNATURE_BYTES
+        rest = self._untagged(body, self._holder, claim.number, size, "confirmations")
+        if len(confirming) < sums.threshold:
+            raise RemoteProtocolError(
+                f"{self._holder!r} has confirmations of {len(confirming)} for sum {claim.number}, "
+                f"where {sums.threshold} are the least"
+            )
+        signed = [
+            (party, self._uploaded(party, claim.number, claim.members))
+            for party in claim.contributors
+        ] + [(party, self._contributed(party, claim)) for party in confirming]
+        for place, (party, what) in enumerate(signed):
+            start = sums._marks + place * SIGNATURE_BYTES
+            self._check_signed(party, what, rest[start : start + SIGNATURE_BYTES], claim.number)
+        self._claim = None
+        return claim.answer
+
+    def _check_signed(self, party: str, what: bytes, signature: bytes, number: int) -> None:
+        try:
+            verify(self._identities[party], what, signature, f"the word of {party!r}")
+        except RemoteProtocolError:
+            raise RemoteProtocolError(
+                f"{party!r} did not sign the members and contributors of sum {number} that "
+                f"{self._holder!r} told here: {self._holder!r} told others something else, or what "
+                "was signed was changed on its way; nothing is revealed"
+            ) from None
 
     def _revealed(self, contributors: tuple[str, ...]) -> bytes | None:
         if self._number < 0 or self._name not in contributors:
             return None
         strangers = [party for party in contributors if party not in self._publics]
         if strangers or self._now is None:
+            can = f"only {', '.join(self.members)}" if self.members else "nobody"
             raise RemoteProtocolError(
                 f"{self._holder!r} names {', '.join(strangers or [self._name])} as contributing to "
-                f"sum {self._number}, of which only {', '.join(self.members) or 'nobody'} can be"
+                f"sum {self._number}, to which {can} can"
             )
         if len(contributors) < self._sums.threshold:
             raise RemoteProtocolError(
@@ -453,7 +585,7 @@ class SumHolder(_End):
             if len(body) != sums.upload_bytes(words):
                 raise RemoteProtocolError(
                     f"{party!r} uploaded {len(body)} bytes, expected {sums.upload_bytes(words)}: "
-                    f"an offer, and {words} words of {sums.bits} bits"
+                    f"an offer, a signature, and {words} words of {sums.bits} bits"
                 )
             self.offers({party: body[: sums.offer_bytes]})
         self._check_enough(tuple(bodies), "uploaded to")
@@ -482,6 +614,29 @@ class SumHolder(_End):
                 pieces += [offer[:AGREEMENT_BYTES], offer[start : start + _SEALED_BYTES]]
         return b"".join(pieces)
 
+    def confirmations(self, bodies: Mapping[str, bytes]) -> bytes:
+        """Return what contributors signed, for each of them; only where a member is lost.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If a confirmation does not fit.
+        TooFewSurvivors
+            If fewer than the threshold confirmed.
+        """
+        sums = self._sums
+        signed = {
+            party: self._untagged(
+                bodies[party], party, self._number, sums.confirmation_bytes, "a confirmation"
+            )
+            for party in sums.parties
+            if party in bodies
+        }
+        self._check_enough(tuple(signed), "confirmed who contributed to")
+        uploads = [body[sums.offer_bytes : sums.head_bytes] for body in self._uploads.values()]
+        head = self._tag(self._holder, self._number) + sums.marked(signed)
+        return head + b"".join((*uploads, *signed.values()))
+
     def total(self, answers: Mapping[str, bytes]) -> Words:
         """Return the sum of the contributors' words, modulo 2^k, from what some of them revealed.
 
@@ -505,7 +660,7 @@ class SumHolder(_End):
         )
         total = Total(self._words, self._sums.bits)
         for party, body in self._uploads.items():
-            total.add(body[self._sums.offer_bytes :], party)
+            total.add(body[self._sums.head_bytes :], party)
         for place, party in enumerate(self.members):
             secret = secrets[place * SECRET_BYTES : (place + 1) * SECRET_BYTES]
             if party in self._uploads:
@@ -537,10 +692,11 @@ class SumHolder(_End):
     def _check_enough(self, there: tuple[str, ...], did: str) -> None:
         if len(there) < self._sums.threshold:
             missing = [party for party in self._sums.parties if party not in there]
+            who = f"only {', '.join(there)}" if there else "nobody"
             raise TooFewSurvivors(
-                f"only {', '.join(there) or 'nobody'} {did} sum {self._number}, and the threshold "
-                f"is {self._sums.threshold} of {len(self._sums.parties)} parties: "
-                f"{', '.join(missing)} did not; nothing was disclosed by it"
+                f"{who} {did} sum {self._number}, and the threshold is {self._sums.threshold} of "
+                f"{len(self._sums.parties)} parties: {', '.join(missing)} did not; nothing was "
+                "disclosed by it: go on from the last checkpoint when more of them are there"
             )
 
 

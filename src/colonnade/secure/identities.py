@@ -35,7 +35,7 @@ class Identity:
 
     Examples
     --------
-    >>> bank = Identity.of(Secrets.seeded(7, "bank"))
+    >>> bank = Identity.of(Secrets.system(), "bank")
     >>> signature = bank.sign(b"a context")
     >>> verify(bank.public, b"a context", signature, "the key of 'bank'")
     """
@@ -49,9 +49,9 @@ class Identity:
         self.public = self._key.public_key().public_bytes_raw()
 
     @classmethod
-    def of(cls, secrets: Secrets) -> Identity:
+    def of(cls, secrets: Secrets, name: str) -> Identity:
         """Return the identity of an organisation, which is the same at every start."""
-        return cls(secrets.lasting("identity", IDENTITY_BYTES))
+        return cls(secrets.identity(name))
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature of a message, which should be a ``context``."""

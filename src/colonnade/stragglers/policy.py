@@ -1,7 +1,8 @@
 """What a straggler policy decides: which embeddings suffice, and what stands for the others.
 
 A policy is a frozen value and part of a ``Method``. The label holder's half of an uplink asks it
-what to wait for in training, and hands it what has come; the exchange tells a party whose embedding
+what to wait for in training (``sufficing``, where the uplink itself needs some), and hands it what
+has come; the exchange tells a party whose embedding
 was not waited for, so that this party takes no step in the round. Evaluations and predictions are
 of the whole model: they wait for everybody.
 """
@@ -17,7 +18,7 @@ from colonnade.effects import Expect
 from colonnade.layout import Layout
 from colonnade.links import Rows
 
-__all__ = ["Absences", "Stragglers"]
+__all__ = ["Absences", "Stragglers", "sufficing"]
 
 
 class Absences(Protocol):
@@ -63,9 +64,25 @@ class Stragglers(Protocol):
         ...
 
     def expect(self, everything: Expect) -> Expect:
-        """Return what suffices of an ``Expect`` for everybody's messages; one of them at least."""
+        """Return what suffices of an ``Expect`` for all messages there can be; one at least.
+
+        Its sources may be fewer than the parties: under a secure sum, those who are members of it.
+        """
         ...
 
     def absences(self, layout: Layout) -> Absences:
         """Return what is done about the embeddings that have not come."""
         ...
+
+
+def sufficing(policy: Stragglers, everything: Expect, least: int) -> Expect:
+    """Return what suffices by a policy, where an uplink can do nothing with fewer than ``least``.
+
+    A secure sum needs as many as its threshold, an interpolation as many as its degree. All are
+    waited for where there are no more than that.
+    """
+    suffices = policy.expect(everything)
+    if suffices.quorum is None and suffices.within is None:
+        return suffices
+    quorum = max(suffices.quorum or 1, least)
+    return suffices._replace(quorum=min(quorum, len(suffices.sources)))

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.privacy import Event, Game, Perturbation, Spending, SumGame, Summand, play
-from colonnade.secure import Keystream
+from colonnade.secure import Keystream, Secrets
 
 __all__ = [
     "MECHANISM_CHECKS",
@@ -95,7 +95,7 @@ class MechanismSubject:
 
 
 def _stream(number: int = 0) -> Keystream:
-    return Keystream(number.to_bytes(16, "little"))
+    return Secrets.insecure(number).begin("kit", incarnation=0).keystream("noise")
 
 
 def _is_bounded(event: Event) -> bool:

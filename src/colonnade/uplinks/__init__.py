@@ -8,6 +8,7 @@ from colonnade.uplinks.contract import (
     Itemised,
     Moment,
     Relayable,
+    Timetable,
     Uplink,
     Uploader,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Perturbed",
     "Plain",
     "Relayable",
+    "Timetable",
     "Uplink",
     "Uploader",
 ]

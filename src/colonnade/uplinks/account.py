@@ -9,14 +9,14 @@ from typing import Any
 from colonnade.effects import Purpose
 from colonnade.errors import BudgetExhausted
 from colonnade.links import Rows
-from colonnade.privacy import Budget, Epsilon, Event, RowUses, Spending
-from colonnade.uplinks.contract import Moment
+from colonnade.privacy import Budget, Epsilon, Event, RowUses, Spending, View
+from colonnade.uplinks.contract import Moment, Timetable
 
-__all__ = ["EACH_PARTY", "OWN", "SUMS", "Account", "Views", "told"]
+__all__ = ["EACH_PARTY", "OWN", "SUMS", "Account", "Views", "most_told", "told"]
 
 UPLOADED = "uploaded"
 
-Views = Mapping[str, Callable[[Spending], Spending]]
+Views = Mapping[str, View]
 """By the name of a further epsilon, whom it is towards, or among which neighbours."""
 
 OWN: Views = {}
@@ -30,12 +30,12 @@ SUMS: Views = {"epsilon_towards_a_party": lambda spent: spent.seen_by(1), **EACH
 
 
 class Account:
-    """Counts the releases of rows, those too that a crash undid and a resumed run repeated.
+    """Counts the releases of rows, those too that a crash undid.
 
-    A run that goes back to a checkpoint finds in its journal what had left after it. It comes to
-    the same moments again, of the same rows, and enters then what was released before beside what
-    is released now: the noise is another, so both count. In a run that is declared a simulation
-    the noise is the same, and tells nothing new.
+    A run that goes back to a checkpoint finds in its journal what had left after it, and enters it
+    at once: of which rows, the timetable tells from the moment. It may come to the same moments
+    again, with other noise, so both count, or never, as where training ends earlier now. In a run
+    that is declared a simulation the noise is the same, and tells nothing new.
 
     Parameters
     ----------
@@ -69,27 +69,30 @@ class Account:
         self._event, self._budget, self._fewest = event, budget, fewest
         self._simulated, self._views, self._kind = simulated, views, kind
         self._uses = RowUses(rows)
-        self._read = 0  # records of the journal that are in the uses or pending
-        self._pending: dict[tuple[int, int, int], list[int]] = {}
+        self._made_of: dict[Event, tuple[Purpose, int]] = {}  # what makes the events in the uses
+        self._read = 0  # records of the journal that are in the uses
 
-    def begin(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Take up what was committed after the checkpoint that the run goes on from."""
+    def begin(self, records: Sequence[Mapping[str, Any]], timetable: Timetable) -> None:
+        """Enter what was committed after the checkpoint that the run goes on from.
+
+        It has left, whether or not a budget affords it.
+        """
         told = [record for record in records if self._kind in record or UPLOADED in record]
         left = told[self._read :]
         self._read = len(told)
         if self._simulated:
             return
-        unsettled: list[tuple[int, int, int]] = []
+        unsettled: list[Moment] = []
         for record in left:
             if UPLOADED in record:
                 unsettled.append(_moment(record[UPLOADED]))
                 continue
             *moment, terms = record[self._kind]
-            self._pending.setdefault(_moment(moment), []).append(terms)
+            self._add(timetable.rows_at(_moment(moment)), _moment(moment), terms)
             if unsettled and unsettled[-1] == _moment(moment):
                 unsettled.pop()
         for moment in unsettled:  # whether the sum was completed without this organisation
-            self._pending.setdefault(moment, []).append(self._fewest)
+            self._add(timetable.rows_at(moment), moment, self._fewest)
 
     def uploading(self, moment: Moment) -> dict[str, Any]:
         """Return the record to commit before something is sent that others may release."""
@@ -104,45 +107,60 @@ class Account:
         BudgetExhausted
             If that would disclose more of a row than the budget allows; then nothing is entered.
         """
-        before = self._pending.get((moment.round, moment.purpose, moment.part), [])
-        events = [self._event(moment.purpose, count) for count in (*before, terms)]
-        spent = self._uses.worst(rows)
-        for event in events:
-            spent = spent + _once(event)
-        if not self._budget.affords(spent):
+        event = self._event(moment.purpose, terms)
+        # One spending that contains those of all rows is within the budget in nearly all cases.
+        together = self._uses.worst(rows) + Spending({event: 1})
+        if not self._budget.affords(together) and (
+            (spent := self._with(rows, event).value) > self._budget.epsilon
+        ):
             raise BudgetExhausted(
                 f"with round {moment.round} ({moment.purpose.label}) a row would be at epsilon "
-                f"{spent.epsilon(self._budget.delta).value:.4g}, and the budget is "
-                f"{self._budget.epsilon:g} at delta {self._budget.delta:g}; what was repeated "
-                "after a crash counts twice: raise the budget to go on from the last checkpoint"
+                f"{spent:.4g}, and the budget is {self._budget.epsilon:g} at delta "
+                f"{self._budget.delta:g}; what was repeated after a crash counts twice: go on from "
+                "the last checkpoint (resume) with a larger budget"
             )
-        for event in events:
-            self._uses.add(event, rows)
-        self._pending.pop((moment.round, moment.purpose, moment.part), None)
+        self._add(rows, moment, terms)
         self._read += 1
         return {self._kind: [moment.round, int(moment.purpose), moment.part, terms]}
 
+    def _with(self, rows: Rows, event: Event) -> Epsilon:
+        """Return the largest epsilon of these rows, if each were used once more."""
+        uses = self._uses.of_rows(rows)
+        uses.add(event, range(uses.rows))
+        return uses.epsilon(self._budget.delta)
+
+    def _add(self, rows: Rows, moment: Moment, terms: int) -> None:
+        event = self._event(moment.purpose, terms)
+        self._made_of.setdefault(event, (moment.purpose, terms))
+        self._uses.add(event, rows)
+
     def report(self) -> dict[str, float]:
         """Return the epsilon that was spent until now, for the history."""
-        return {"epsilon": _worst(self._uses.most_spent(), self._budget.delta).value}
+        return {"epsilon": self._uses.epsilon(self._budget.delta).value}
 
     def spent(self) -> dict[str, Any]:
         """Return what was spent, towards whom, for the summary; see ``told``."""
-        return told(self._uses.most_spent(), self._budget, self._views)
+        return told(self._uses, self._budget, self._views)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was counted, and how far the journal was read."""
-        pending = [[*moment, *terms] for moment, terms in self._pending.items()]
-        return {"uses": self._uses.state_dict(), "read": self._read, "pending": pending}
+        """Return what was counted, of what events are made, and how far the journal was read."""
+        made_of = [self._made_of[event] for event in self._uses.events]
+        return {
+            "uses": self._uses.state_dict(),
+            "read": self._read,
+            "made_of": [[int(purpose), terms] for purpose, terms in made_of],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
-        self._uses.load_state_dict(state["uses"])
+        made_of = [(Purpose(purpose), terms) for purpose, terms in state["made_of"]]
+        events = [self._event(purpose, terms) for purpose, terms in made_of]
+        self._made_of = dict(zip(events, made_of, strict=True))
+        self._uses.load_state_dict(state["uses"], events)
         self._read = state["read"]
-        self._pending = {_moment(told[:3]): list(told[3:]) for told in state["pending"]}
 
 
-def told(rows: Sequence[Spending], budget: Budget, views: Views = SUMS) -> dict[str, Any]:
+def told(uses: RowUses, budget: Budget, views: Views = SUMS) -> dict[str, Any]:
     """Return what was spent on some rows, for summaries and plans: as JSON values.
 
     Each epsilon is of the row that most is known of, and None where nothing bounds it; of those
@@ -161,17 +179,16 @@ def told(rows: Sequence[Spending], budget: Budget, views: Views = SUMS) -> dict[
     - ``uses_of_a_row``: how often that row was released.
 
     >>> from colonnade.privacy import BinomialSum
-    >>> found = told([Spending({BinomialSum(16, 0.1, 4): 2})], Budget(8.0, 1e-5))
+    >>> found = told(RowUses.of([Spending({BinomialSum(16, 0.1, 4): 2})]), Budget(8.0, 1e-5))
     >>> round(found["epsilon"], 1), found["uses_of_a_row"], found["budget"]
     (5.3, 2, 8.0)
     """
     delta = budget.delta
-    most = max(rows, key=lambda spent: spent.epsilon(delta).value)
-    found = most.epsilon(delta)
+    most, found = uses.largest(delta)
     whole = {"epsilon": _number(found.value), "bound": found.by}
     if math.isinf(found.value):
-        noisy = [spent for spent in rows if math.isfinite(spent.epsilon(delta).value)]
-        whole["epsilon_with_noise"] = _worst(noisy, delta).value if noisy else None
+        noisy, of_noisy = uses.bounded(delta).largest(delta)
+        whole["epsilon_with_noise"] = of_noisy.value if noisy else None
     elif found.value and math.isfinite(found.order):
         whole |= {
             "order": found.order,
@@ -180,7 +197,7 @@ def told(rows: Sequence[Spending], budget: Budget, views: Views = SUMS) -> dict[
         grown = [(event.growth(found.order), count) for event, count in most]
         if all(growth is not None for growth, _ in grown):
             whole["renyi_in_the_paper"] = sum(count * (growth or 0.0) for growth, count in grown)
-    others = {name: _worst([view(spent) for spent in rows], delta) for name, view in views.items()}
+    others = {name: uses.largest(delta, view=view)[1] for name, view in views.items()}
     return whole | {
         **{name: _number(found.value) for name, found in others.items()},
         "delta": delta,
@@ -189,8 +206,31 @@ def told(rows: Sequence[Spending], budget: Budget, views: Views = SUMS) -> dict[
     }
 
 
-def _worst(rows: Sequence[Spending], delta: float) -> Epsilon:
-    return max((spent.epsilon(delta) for spent in rows), key=lambda found: found.value)
+def most_told(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what was spent at most, as several organisations tell it; empty if nobody does.
+
+    What left a party before a crash, and its label holder never came to, only the party knows. So
+    it is the account of whom the largest epsilon is told by, as a whole; further epsilons are the
+    largest that anybody tells.
+
+    >>> most_told([{"epsilon": 2.0, "uses_of_a_row": 1}, {"epsilon": 3.0, "uses_of_a_row": 2}])
+    {'epsilon': 3.0, 'uses_of_a_row': 2}
+    """
+    kept = [account for account in accounts if account]
+    if not kept:
+        return {}
+
+    def value(account: Mapping[str, Any], name: str) -> float:
+        nothing = 0.0 if name == "epsilon_with_noise" else math.inf  # no such rows; no bound
+        epsilon: float | None = account[name]
+        return nothing if epsilon is None else epsilon
+
+    largest = max(kept, key=lambda account: value(account, "epsilon"))
+    most = dict(largest)
+    for name in (name for name in most if name.startswith("epsilon_")):
+        also = [account for account in kept if name in account]
+        most[name] = max(also, key=lambda account: value(account, name))[name]
+    return most
 
 
 def _number(value: float) -> float | None:
@@ -198,10 +238,6 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _once(event: Event) -> Spending:
-    return Spending({event: 1})
-
-
-def _moment(told: Sequence[int]) -> tuple[int, int, int]:
+def _moment(told: Sequence[int]) -> Moment:
     round, purpose, part = told
-    return round, purpose, part
+    return Moment(round, Purpose(purpose), part)

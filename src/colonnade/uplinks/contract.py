@@ -38,6 +38,7 @@ __all__ = [
     "Itemised",
     "Moment",
     "Relayable",
+    "Timetable",
     "Uplink",
     "Uploader",
 ]
@@ -64,6 +65,19 @@ class Moment:
     def key(self, seed: int, origin: str, kind: str) -> StreamKey:
         """Return the stream of randomness for a message of ``kind`` that ``origin`` encodes now."""
         return StreamKey(seed, origin, f"{self.purpose.label}/{kind}", self.round, self.part)
+
+
+class Timetable(Protocol):
+    """Which rows travel when: all organisations know it beforehand, also of what is over."""
+
+    @property
+    def row_sets(self) -> Sequence[Rows]:
+        """The rows that travel at all, in sets that are used alike."""
+        ...
+
+    def rows_at(self, moment: Moment) -> Rows:
+        """Return the rows whose embeddings travel at a moment."""
+        ...
 
 
 class Embedder(Protocol):
@@ -140,7 +154,7 @@ class Itemised(Collected, Protocol):
 class Uploader(Protocol):
     """The party's half."""
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Do what must be done before embeddings of these rows travel: keys, shares.
 
         Called whenever a role starts or goes on; what was done already is part of the state.
@@ -166,6 +180,10 @@ class Uploader(Protocol):
         """Return what goes into this party's history beside each evaluation, if anything."""
         ...
 
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy as far as this party knows, as ``Collector.spent``."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Return what this half remembers between messages."""
         ...
@@ -178,7 +196,7 @@ class Uploader(Protocol):
 class Collector(Protocol):
     """The label holder's half."""
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Do the label holder's part of what must be done before."""
         ...
 
@@ -271,6 +289,10 @@ class Uplink(Protocol):
 
     def with_links(self, change: Callable[[Link], Link]) -> Self:
         """Return the uplink with each of its links changed."""
+        return self
+
+    def unlimited(self) -> Uplink:
+        """Return the uplink without a budget: what a run must share with one that goes on."""
         return self
 
     def of_new_rows(self) -> Uplink:

@@ -8,9 +8,8 @@ Secure sums are those of ``secure.double_masking``, so a party that is lost spoi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.disclosures import (
@@ -24,15 +23,29 @@ from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery
-from colonnade.models import Additive, Fusion
+from colonnade.models import Additive, Fusion, check_rows_apart
 from colonnade.organisations import Party
-from colonnade.privacy import UNLIMITED, Budget, Event, Game, Spending, SumGame, Summand, warm_up
-from colonnade.secure import Sums, bits_for, checked_identity
+from colonnade.privacy import (
+    UNLIMITED,
+    Budget,
+    Event,
+    Game,
+    RowUses,
+    Spending,
+    SumGame,
+    Summand,
+    check_budget,
+    is_bounded,
+    warm_up,
+)
+from colonnade.secure import MOST_HOLDERS, Sums, bits_for, checked_identity
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
+    CONFIRMATION,
+    CONFIRMATIONS,
     KEY,
     KEYS,
     OFFER,
@@ -59,7 +72,8 @@ class Masked(Uplink):
         The same for rows that are not trained on, by default the mechanism of training.
     threshold
         How many parties a sum has at least; by default more than half of them. So many may be asked
-        to reveal shares, and if fewer are there, a round is aborted.
+        to reveal shares, and if fewer are there, a round is aborted; a straggler policy that waits
+        for fewer waits for so many.
     identities
         By party, its public identity in hexadecimal digits, which the other parties check. Without
         them a label holder that put keys of its own in place of theirs would not be noticed.
@@ -70,7 +84,7 @@ class Masked(Uplink):
     Raises
     ------
     ConfigurationError
-        If the threshold is below 2, or an identity is none.
+        If the threshold is no whole number from 2 on, or an identity is none.
 
     Examples
     --------
@@ -87,11 +101,16 @@ class Masked(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        if self.threshold is not None and not isinstance(self.threshold, int):
+            raise ConfigurationError(
+                f"threshold is {self.threshold!r}, but it counts parties: say a whole number"
+            )
         if self.threshold is not None and self.threshold < 2:
             raise ConfigurationError(
                 f"threshold is {self.threshold}, but a sum of one party's embeddings is that "
                 "party's: say 2 or more"
             )
+        check_budget(self.budget)
         for party, identity in self.identities.items():
             _check_identity(party, identity)
 
@@ -141,7 +160,7 @@ class Masked(Uplink):
         """Return what so many uses of a row will cost, if all parties are there each time."""
         everybody = len(layout.parties)
         rows = [Spending({self._event(layout, p, everybody): count}) for p, count in uses.items()]
-        return told(rows, self._limit)
+        return told(RowUses.of(rows), self._limit)
 
     def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
         """Return keys and offers, which precede, and the messages of a sum."""
@@ -162,6 +181,12 @@ class Masked(Uplink):
                 Flow(*down, REQUEST, purpose, request, 0, 0, 0),
                 Flow(*up, ANSWER, purpose, FixedSize(sums.answer_bytes), 0, 0, 0),
             ]
+            if purpose is Purpose.TRAINING:  # all else waits for everybody
+                one, all_of_them = sums.confirmation_bytes, sums.confirmations_bytes
+                flows += [
+                    Flow(*up, CONFIRMATION, purpose, FixedSize(one), 0, 0, 0),
+                    Flow(*down, CONFIRMATIONS, purpose, FixedSize(all_of_them), 0, 0, 0),
+                ]
         return tuple(flows)
 
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
@@ -203,8 +228,9 @@ class Masked(Uplink):
                     "identities",
                     f"not pinned for {', '.join(unpinned)}: the label holder could put keys of its "
                     "own in place of theirs",
-                    to="a label holder that exchanges keys",
-                    sees="every embedding that it chose",
+                    to="a label holder that put keys of its own in place of the parties'",
+                    sees="single embeddings, as nothing pins who these are: have each party pin "
+                    "the others by `identities`",
                 )
             )
         if 2 * sums.threshold <= len(parties):
@@ -218,8 +244,16 @@ class Masked(Uplink):
         learned.append(NOT_COVERED)
         return tuple(learned)
 
+    def unlimited(self) -> Masked:
+        """Return it without a budget."""
+        return replace(self, budget=None)
+
     def uploader(self, layout: Layout, party: Party) -> MaskedUploader:
-        """Make the half of ``party``."""
+        """Make the half of ``party``, whose bottom keeps rows apart where sums are private."""
+        if any(self._is_private(layout, p) for p in (Purpose.TRAINING, Purpose.EVALUATION)):
+            check_rows_apart(
+                f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
+            )
         return MaskedUploader(self._terms(layout), party)
 
     def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> MaskedCollector:
@@ -238,15 +272,21 @@ class Masked(Uplink):
 
     def _sums(self, layout: Layout) -> Sums:
         parties = layout.parties
+        if len(parties) < 2:
+            raise ConfigurationError(
+                "a secure sum, as of PBM-VFL, needs two parties or more besides the label holder, "
+                f"and here is {' and '.join(parties) or 'nobody'} alone, with nobody to hide "
+                "among: take wait_dp, where each party has noise of its own"
+            )
         threshold = len(parties) // 2 + 1 if self.threshold is None else self.threshold
         if not 2 <= threshold <= len(parties):
             raise ConfigurationError(
-                f"a secure sum of {len(parties)} parties cannot have {threshold} or more: "
-                + (
-                    "one party has nobody to hide among"
-                    if len(parties) == 1
-                    else f"say a threshold from 2 to {len(parties)}"
-                )
+                f"a secure sum of {len(parties)} parties cannot have {threshold} or more: say a "
+                f"threshold from 2 to {len(parties)}"
+            )
+        if len(parties) > MOST_HOLDERS:
+            raise ConfigurationError(
+                f"a secure sum of {len(parties)} parties cannot be: it has {MOST_HOLDERS} at most"
             )
         strangers = sorted(set(self.identities) - set(parties))
         if strangers:
@@ -265,8 +305,7 @@ class Masked(Uplink):
         return self._through(purpose).event(terms, self._width(layout))
 
     def _is_private(self, layout: Layout, purpose: Purpose) -> bool:
-        once = Spending({self._event(layout, purpose, len(layout.parties)): 1})
-        return math.isfinite(once.epsilon_by_renyi(self._limit.delta).renyi)
+        return is_bounded(self._event(layout, purpose, len(layout.parties)), self._limit.delta)
 
     @property
     def _limit(self) -> Budget:
@@ -278,7 +317,7 @@ class Masked(Uplink):
 
 @dataclass(frozen=True)
 class Uploads:
-    """The format of masked messages: a word for each component, behind an offer."""
+    """The format of masked messages: a word for each component, behind offer and signature."""
 
     sums: Sums
     mechanism: Summand

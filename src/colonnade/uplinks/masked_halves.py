@@ -3,32 +3,38 @@
 At a start, and before evaluations and predictions of their own, everybody's keys are passed on
 (``key``, ``keys``), then offers for the first sum (``offer``, ``request``). A sum is three messages
 of each party: its upload, the label holder's request, the answer. The next sum's offers travel with
-them. Who did not come in time for a sum is in none, and offers for the next instead.
+them. Where somebody was lost there are two more before the answer: contributors sign who they were
+told contributed (``confirmation``), and hear what the others signed (``confirmations``).
+
+Who did not come in time for a sum is in none, and offers for the next instead: nobody waits for
+such offers in training, and what is evaluated begins with them where somebody is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from colonnade.effects import Commit, Expect, Purpose, Recall, Receive, Send, Work
+from colonnade.effects import Commit, Expect, Purpose, Recall, Receive, Send, Since, Work
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import Additive, take
 from colonnade.organisations import Party
 from colonnade.privacy import Budget, Event, Summand
 from colonnade.secure import SumHolder, SumParty, Sums, words_of
-from colonnade.stragglers import Stragglers
+from colonnade.stragglers import Stragglers, sufficing
 from colonnade.uplinks.account import Account
-from colonnade.uplinks.contract import Collected, Embedder, Moment
+from colonnade.uplinks.contract import Collected, Embedder, Moment, Timetable
 from colonnade.uplinks.summed import Summed
 
 __all__ = [
     "ANSWER",
+    "CONFIRMATION",
+    "CONFIRMATIONS",
     "KEY",
     "KEYS",
     "OFFER",
@@ -41,6 +47,7 @@ __all__ = [
 
 KEY, KEYS, OFFER = "key", "keys", "offer"
 UPLOAD, REQUEST, ANSWER = "masked_embedding", "request", "answer"
+CONFIRMATION, CONFIRMATIONS = "confirmation", "confirmations"
 # Keys are awaited of everybody, so none of an earlier start is left. An offer may have come too
 # late, and wait for ever: those of a start have its number for a round.
 KEYS_ROUND = 0
@@ -70,6 +77,10 @@ class Terms:
     event: Callable[[Purpose, int], Event]
     budget: Budget
 
+    def lacks(self, members: tuple[str, ...], moment: Moment) -> bool:
+        """Return whether a sum of these members is not of everybody, where it has to be."""
+        return moment.purpose is not Purpose.TRAINING and members != self.layout.parties
+
     def account(self) -> Account:
         """Return an account in which nothing is entered yet."""
         fewest, simulated = self.sums.threshold, self.layout.simulated
@@ -91,23 +102,26 @@ class MaskedUploader:
         self._terms = terms
         self._party = party
         self._holder = terms.layout.label_holder
-        self._secrets = party.secrets or terms.layout.secrets_of(party.name)
+        self._secrets = terms.layout.secrets_for(party.name, party.secrets)
         self._account = terms.account()
         self._sent = torch.zeros(0)
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Agree on keys, and offer for the first sum."""
         notes = await Recall()
-        self._secrets.begin(notes.incarnation)
-        self._account.begin(notes.records)
+        self._source = self._secrets.begin(self._party.name, notes.incarnation)
+        self._account.begin(notes.records, timetable)
         self._sum = SumParty(
-            self._terms.sums, self._party.name, self._holder, self._secrets, notes.incarnation
+            self._terms.sums, self._party.name, self._holder, self._source, notes.incarnation
         )
         await Send(self._holder, KEY, KEYS_ROUND, self._sum.key(), Purpose.SETUP)
         self._sum.meet(await self._received(KEYS, KEYS_ROUND, Purpose.SETUP))
-        start = self._sum.start
-        await Send(self._holder, OFFER, start, self._sum.offer(), Purpose.SETUP)
-        self._sum.answer(await self._received(REQUEST, start, Purpose.SETUP))
+        await self._join(self._sum.start, Purpose.SETUP)
+
+    async def _join(self, round: int, purpose: Purpose) -> None:
+        """Offer for the next sum, and contribute nothing to this one."""
+        await Send(self._holder, OFFER, round, self._sum.offer(), purpose)
+        self._sum.hear(await self._received(REQUEST, round, purpose))
 
     async def upload(
         self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
@@ -121,6 +135,8 @@ class MaskedUploader:
             moment.purpose,
             rows=len(rows),
         )
+        if self._terms.lacks(self._sum.members, moment):
+            await self._join(moment.round, moment.purpose)
         if self._party.name in self._sum.members:
             body = await Work(
                 "encode",
@@ -134,16 +150,22 @@ class MaskedUploader:
         else:
             await Send(self._holder, OFFER, moment.round, self._sum.offer(), moment.purpose)
         request = await self._received(REQUEST, moment.round, moment.purpose)
-        answer, contributors = self._sum.answer(request)
+        contributors, answer, confirmation = self._sum.hear(request)
         record = self._account.enter(rows, moment, len(contributors))
-        await Commit({**record, "revealed": [*contributors] if answer else []})
+        due = answer or confirmation
+        await Commit({**record, "revealed": [*contributors] if due else []})
+        if confirmation is not None:
+            await Send(self._holder, CONFIRMATION, moment.round, confirmation, moment.purpose)
+            answer = self._sum.confirmed(
+                await self._received(CONFIRMATIONS, moment.round, moment.purpose)
+            )
         if answer is not None:
             await Send(self._holder, ANSWER, moment.round, answer, moment.purpose)
         return embedding
 
     def _masked(self, embedding: Tensor, moment: Moment) -> bytes:
         mechanism = self._terms.mechanism(moment.purpose)
-        noise = self._secrets.noise(f"embedding/{moment.purpose.label}", moment.round, moment.part)
+        noise = self._source.noise(f"embedding/{moment.purpose.label}", moment.round, moment.part)
         counts = mechanism.counts(embedding.detach(), noise)
         if moment.purpose is Purpose.TRAINING:
             self._sent = mechanism.estimate(counts, 1)
@@ -160,6 +182,10 @@ class MaskedUploader:
     def report(self) -> Mapping[str, float]:
         """Return epsilon."""
         return self._account.report()
+
+    def spent(self) -> Mapping[str, Any]:
+        """Return what was lost of privacy."""
+        return self._account.spent()
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was released; keys are new at every start."""
@@ -190,10 +216,10 @@ class MaskedCollector:
         self._parties = terms.layout.parties
         self._account = terms.account()
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Pass on everybody's keys, and the offers for the first sum."""
         notes = await Recall()
-        self._account.begin(notes.records)
+        self._account.begin(notes.records, timetable)
         start = notes.incarnation
         self._sum = SumHolder(self._terms.sums, self._terms.layout.label_holder, start)
         setup = Purpose.SETUP
@@ -201,37 +227,46 @@ class MaskedCollector:
         keys = self._sum.meet({message.sender: message.body for message in arrivals})
         for party in self._parties:
             await Send(party, KEYS, KEYS_ROUND, keys, setup)
-        everybody = Expect(OFFER, start, self._parties, setup)
-        arrivals = await Receive(self._stragglers.expect(everybody))
+        await self._join(self._sufficing(Expect(OFFER, start, self._parties, setup)))
+
+    async def _join(self, offers: Expect) -> None:
+        """Take offers for the next sum, where nobody contributes to this one."""
+        arrivals = await Receive(offers)
         self._sum.offers({message.sender: message.body for message in arrivals})
-        await self._ask(start, setup)
+        await self._ask(offers.round, offers.purpose)
         self._sum.advance()
 
     async def _ask(self, round: int, purpose: Purpose) -> None:
         for party, body in self._sum.requests().items():
             await Send(party, REQUEST, round, body, purpose)
 
-    def expect(self, moment: Moment) -> Expect:
-        """Return the uploads of a moment, or offers of those who missed the sum's own."""
-        return self._awaited(Expect((UPLOAD, OFFER), moment.round, self._parties, moment.purpose))
+    def _sufficing(self, everything: Expect) -> Expect:
+        return sufficing(self._stragglers, everything, self._terms.sums.threshold)
 
-    def _awaited(self, everything: Expect) -> Expect:
-        training = everything.purpose is Purpose.TRAINING
-        return self._stragglers.expect(everything) if training else everything
+    def expect(self, moment: Moment) -> Expect:
+        """Return the members' uploads; or everybody's offers, if all have to be members first."""
+        members = self._sum.members
+        if self._terms.lacks(members, moment):
+            return Expect(OFFER, moment.round, self._parties, moment.purpose)
+        uploads = Expect(UPLOAD, moment.round, members, moment.purpose)
+        return self._sufficing(uploads) if moment.purpose is Purpose.TRAINING else uploads
 
     async def collect(self, rows: Rows, moment: Moment) -> Collected:
         """Receive uploads, ask for what takes the masks off, and return the sum."""
         words = len(rows) * self._terms.layout.widths[self._parties[0]]
+        if self._terms.lacks(self._sum.members, moment):
+            await self._join(self.expect(moment))
         arrivals = await Receive(self.expect(moment))
-        bodies = {kind: dict[str, bytes]() for kind in (UPLOAD, OFFER)}
-        for message in arrivals:
-            bodies[message.kind][message.sender] = message.body
-        contributors = self._sum.uploads(bodies[UPLOAD], words)
-        self._sum.offers(bodies[OFFER])
+        uploads = {message.sender: message.body for message in arrivals}
+        contributors = self._sum.uploads(uploads, words)
+        self._sum.offers(await self._come_back(moment))
         await Commit(self._account.enter(rows, moment, len(contributors)))
         await self._ask(moment.round, moment.purpose)
-        asked = Expect(ANSWER, moment.round, contributors, moment.purpose)
-        answers = {message.sender: message.body for message in await Receive(self._enough(asked))}
+        if contributors != self._sum.members:
+            signed = self._sum.confirmations(await self._said(CONFIRMATION, contributors, moment))
+            for party in contributors:
+                await Send(party, CONFIRMATIONS, moment.round, signed, moment.purpose)
+        answers = await self._said(ANSWER, contributors, moment)
         return await Work(
             "decode",
             lambda: self._summed(answers, contributors, rows, moment),
@@ -240,11 +275,22 @@ class MaskedCollector:
             rows=len(rows),
         )
 
-    def _enough(self, asked: Expect) -> Expect:
-        """Return what is awaited of the answers: those of all, or as many as are needed."""
-        if asked.purpose is Purpose.TRAINING and self._stragglers.drops:
-            return asked._replace(quorum=self._terms.sums.threshold)
-        return asked
+    async def _come_back(self, moment: Moment) -> dict[str, bytes]:
+        """Return the offers that are here of those who are no members, and wait for none."""
+        others = tuple(party for party in self._parties if party not in self._sum.members)
+        if not others:
+            return {}
+        here = Expect(OFFER, moment.round, others, moment.purpose, within=0.0, since=Since.NOW)
+        return {message.sender: message.body for message in await Receive(here)}
+
+    async def _said(
+        self, kind: str, contributors: tuple[str, ...], moment: Moment
+    ) -> dict[str, bytes]:
+        """Return what all contributors say, or as many as are needed."""
+        asked = Expect(kind, moment.round, contributors, moment.purpose)
+        if moment.purpose is Purpose.TRAINING and self._stragglers.drops:
+            asked = asked._replace(quorum=self._terms.sums.threshold)
+        return {message.sender: message.body for message in await Receive(asked)}
 
     def _summed(
         self,

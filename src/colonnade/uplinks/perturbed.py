@@ -8,21 +8,20 @@ more of a row than they do.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
 from colonnade.batches import BatchPlan
-from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure
+from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure, source_of_secrets
 from colonnade.effects import Commit, Expect, Purpose, Recall
 from colonnade.errors import ConfigurationError, LocalProtocolError
 from colonnade.flows import Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery, Link, Rows
-from colonnade.models import Fusion
+from colonnade.models import Fusion, check_rows_apart
 from colonnade.organisations import Party
 from colonnade.privacy import (
     UNLIMITED,
@@ -30,18 +29,22 @@ from colonnade.privacy import (
     Event,
     Game,
     Perturbation,
+    RowUses,
     Spending,
+    check_budget,
     clipped,
+    is_bounded,
 )
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import EACH_PARTY, OWN, Account, told
+from colonnade.uplinks.account import EACH_PARTY, Account, told
 from colonnade.uplinks.contract import (
     Collected,
     Collector,
     Embedder,
     Moment,
     Relayable,
+    Timetable,
     Uplink,
     Uploader,
 )
@@ -91,6 +94,7 @@ class Perturbed(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        check_budget(self.budget)
         if not isinstance(self.through, Relayable):
             raise ConfigurationError(
                 f"noise is accounted for where each party's embeddings are seen by themselves, but "
@@ -126,7 +130,7 @@ class Perturbed(Uplink):
         """Return what so many uses of a row will cost."""
         parties = len(layout.parties)
         rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
-        return told(rows, self.limit, EACH_PARTY)
+        return told(RowUses.of(rows), self.limit, EACH_PARTY)
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return those of one party's noise, of training and of other rows."""
@@ -150,7 +154,7 @@ class Perturbed(Uplink):
         said = [self._through_noise(each) for each in self.through.disclosures(layout)]
         held_out = self.of(Purpose.EVALUATION)
         if held_out != self.noise:
-            bare = not _is_private(held_out)
+            bare = not self._is_private(held_out)
             said.append(
                 Disclosure(
                     HELD_OUT,
@@ -159,6 +163,8 @@ class Perturbed(Uplink):
                     sees="embeddings without noise that are evaluated or predicted" if bare else "",
                 )
             )
+        if self._adds_noise:
+            said.append(source_of_secrets(layout.simulated))
         said.append(NOT_COVERED)
         return tuple(said)
 
@@ -166,7 +172,7 @@ class Perturbed(Uplink):
         if seen.what != "embeddings":
             return seen
         statement = f"{self.noise}, drawn by each party; {seen.statement}"
-        if not _is_private(self.noise):
+        if not self._is_private(self.noise):
             return replace(seen, statement=statement)
         mechanism = f"each party's embeddings {self.noise}"
         return Disclosure(seen.what, statement, mechanism=mechanism)
@@ -179,13 +185,21 @@ class Perturbed(Uplink):
         """Return it with the links of the uplink beneath changed."""
         return replace(self, through=self.through.with_links(change))
 
+    def unlimited(self) -> Perturbed:
+        """Return it without a budget, nor one beneath."""
+        return replace(self, through=self.through.unlimited(), budget=None)
+
     def of_new_rows(self) -> Perturbed:
         """Return the uplink with what is done to held-out rows alone."""
         noise = self.of(Purpose.PREDICTION)
         return replace(self, noise=noise, through=self.through.of_new_rows(), held_out=None)
 
     def uploader(self, layout: Layout, party: Party) -> _Uploader:
-        """Make the half of ``party``."""
+        """Make the half of ``party``, whose bottom keeps rows apart where there is noise."""
+        if self._adds_noise:
+            check_rows_apart(
+                f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
+            )
         return _Uploader(self, layout, party)
 
     def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> _Collector:
@@ -203,13 +217,17 @@ class Perturbed(Uplink):
             return self.noise
         return self.held_out
 
+    def _is_private(self, noise: Perturbation) -> bool:
+        return is_bounded(noise.event(), self.limit.delta)
+
+    @property
+    def _adds_noise(self) -> bool:
+        """Whether there is noise for any purpose."""
+        return any(map(self._is_private, (self.noise, self.of(Purpose.EVALUATION))))
+
     def event(self, purpose: Purpose, parties: int = 1) -> Event:
         """Return what one use of a row is for who sees so many parties' embeddings of it."""
         return self.of(purpose).event(parties)
-
-
-def _is_private(noise: Perturbation) -> bool:
-    return math.isfinite(float(noise.event().renyi([2.0])[0]))
 
 
 class _Clipping:
@@ -255,26 +273,31 @@ class _Noisy:
 
 
 class _Uploader:
-    """The party's half: what the half beneath is given has noise already."""
+    """The party's half: what the half beneath is given has noise already.
+
+    What it says of a whole sample is as if the others had sent as often.
+    """
 
     def __init__(self, made_for: Perturbed, layout: Layout, party: Party) -> None:
         self._of = made_for.of
         self._beneath: Uploader = made_for.through.uploader(layout, party)
-        self._secrets = party.secrets or layout.secrets_of(party.name)
+        self._name = party.name
+        self._secrets = layout.secrets_for(party.name, party.secrets)
+        parties = len(layout.parties)
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: made_for.event(purpose),
+            lambda purpose, terms: made_for.event(purpose, parties),
             made_for.limit,
             layout.simulated,
-            views=OWN,
+            views=EACH_PARTY,
         )
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now, and begin to draw under a number of its own."""
         notes = await Recall()
-        self._secrets.begin(notes.incarnation)
-        self._account.begin(notes.records)
-        await self._beneath.prepare(row_sets)
+        self._source = self._secrets.begin(self._name, notes.incarnation)
+        self._account.begin(notes.records, timetable)
+        await self._beneath.prepare(timetable)
 
     async def upload(
         self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
@@ -283,7 +306,7 @@ class _Uploader:
         noisy = _Noisy(
             bottom,
             self._of(moment.purpose),
-            lambda: self._secrets.noise(purpose, moment.round, moment.part),
+            lambda: self._source.noise(purpose, moment.round, moment.part),
         )
         await Commit(self._account.enter(rows, moment))
         # Saliency comes from derivatives that may have been corrected by the exact embeddings.
@@ -297,6 +320,9 @@ class _Uploader:
     def report(self) -> Mapping[str, float]:
         return {**self._beneath.report(), **self._account.report()}
 
+    def spent(self) -> Mapping[str, Any]:
+        return {**self._beneath.spent(), **self._account.spent()}
+
     def state_dict(self) -> dict[str, Any]:
         return {"account": self._account.state_dict(), "beneath": self._beneath.state_dict()}
 
@@ -309,7 +335,7 @@ class _Collector:
     """The label holder's half: the half beneath, and an account of what it was shown.
 
     Each party keeps one of its own, which is exact. This one enters what it begins to wait for, so
-    it lacks what a party had sent ahead when a crash undid that.
+    it lacks what a party had sent ahead when a crash undid that; see ``most_told``.
     """
 
     def __init__(self, made_for: Perturbed, layout: Layout, beneath: Collector) -> None:
@@ -323,10 +349,10 @@ class _Collector:
             views=EACH_PARTY,
         )
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Take up what was released until now."""
-        self._account.begin((await Recall()).records)
-        await self._beneath.prepare(row_sets)
+        self._account.begin((await Recall()).records, timetable)
+        await self._beneath.prepare(timetable)
 
     def expect(self, moment: Moment) -> Expect:
         return self._beneath.expect(moment)

@@ -23,7 +23,7 @@ from colonnade.links import Delivery, Direct, Link, LinkReceiver, LinkSender, Ro
 from colonnade.models import Fusion, take
 from colonnade.organisations import Party
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.contract import Embedder, Fused, Moment, Uplink
+from colonnade.uplinks.contract import Embedder, Fused, Moment, Timetable, Uplink
 
 __all__ = ["Plain"]
 
@@ -169,7 +169,7 @@ class _Uploader:
         self._link = link
         self._held_out = held_out
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Nothing has to be prepared."""
 
     async def upload(
@@ -203,6 +203,9 @@ class _Uploader:
     def report(self) -> Mapping[str, float]:
         return {}
 
+    def spent(self) -> Mapping[str, Any]:
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         return {"link": self._link.state_dict()}
 
@@ -229,7 +232,7 @@ class _Collector:
         self._stragglers = stragglers
         self._absences = stragglers.absences(layout)
 
-    async def prepare(self, row_sets: Sequence[Rows]) -> None:
+    async def prepare(self, timetable: Timetable) -> None:
         """Nothing has to be prepared."""
 
     def expect(self, moment: Moment) -> Expect:
