@@ -451,8 +451,6 @@ def _promised(part: str, what: list[ast.expr]) -> bool:
     match what:
         case [ast.Constant(name), _]:
             return name in _answers(part)
-        case [ast.Attribute(ast.Name("field"), "name")]:
-            return True  # whatever its fields are, all of them
     return False
 
 
