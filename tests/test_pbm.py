@@ -33,6 +33,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.partners import partner_values
 from colonnade.planning import plan
 from colonnade.planning.stretch import traffic
+from colonnade.predictions_told import Predicted
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
 from colonnade.reports import comparison_tables, epsilon_line, write_page
 from colonnade.reports.figures import comparison_figures
@@ -332,6 +333,8 @@ def test_predictions_spend_too():
     assert not torch.equal(found.scores, run.predict(features).scores)  # its noise is never again
     plain = federation.train(svfl(fusion=Sum()), TRAINING)
     assert plain.predict(features).privacy_loss is None
+    unbound = {"epsilon": None}
+    Predicted(1).tell(unbound, unbound, unbound)  # of nothing that was protected it says nothing
 
 
 def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_budget():

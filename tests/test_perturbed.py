@@ -235,6 +235,7 @@ def test_who_shares_a_root_draws_apart():
             assert float((mine - other).std()) > 1.3 * GAUSSIAN.deviation
 
 
+@pytest.mark.filterwarnings("ignore:this prediction showed")
 def test_seeded_noise_is_for_declared_simulations_in_training_and_prediction():
     federation = small_federation(METHOD)
     seeded = Secrets.insecure(5)

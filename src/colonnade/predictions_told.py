@@ -43,12 +43,14 @@ class Predicted:
             That of training, ``summary["privacy_loss"]``.
         """
         spent = training or {}
+        if once["epsilon"] is None and spent.get("epsilon") is None:
+            return  # nothing was protected in training either, as the summary says
         budget = _value(spent.get("budget"))
         if self.times == 1:
             trained = f", which spent up to {_said(spent)}" if spent else ""
             limit = "" if math.isinf(budget) else f", and the budget of {budget:g} ends that alone"
             _warn(
-                f"this prediction showed noisy embeddings of its rows: {_said(once)} for each row. "
+                f"this prediction showed of its rows' embeddings: {_said(once)} for each row. "
                 f"Predictions of the same row add up, and to training{trained}{limit}: keep what "
                 "was predicted rather than predict a row again"
             )
