@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -25,13 +26,22 @@ from torch import Tensor, nn
 from colonnade.defences.contract import Defence, Guard
 from colonnade.defences.derivative_game import DerivativeGame
 from colonnade.disclosures import Disclosure, source_of_secrets
-from colonnade.effects import Commit, Recall
+from colonnade.effects import Commit, Purpose, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
-from colonnade.privacy import UNLIMITED, Budget, Game, Gaussian, RowUses, Spending, check_budget
+from colonnade.privacy import (
+    UNLIMITED,
+    Budget,
+    Event,
+    Game,
+    Gaussian,
+    RowUses,
+    Spending,
+    check_budget,
+)
 from colonnade.uplinks import Moment, Timetable
 from colonnade.uplinks.account import OWN, Account, told
 
@@ -181,7 +191,7 @@ class _Guard(Guard):
         event = self._mechanism.event()
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: event,
+            partial(_use, event),
             defence.limit,
             layout.simulated,
             views=OWN,
@@ -221,3 +231,8 @@ class _Guard(Guard):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._account.load_state_dict(state["account"])
+
+
+def _use(event: Event, purpose: Purpose, terms: int) -> Event:
+    """Return what a use of a label is, whatever it is for."""
+    return event

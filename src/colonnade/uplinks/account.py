@@ -19,13 +19,22 @@ UPLOADED = "uploaded"
 Views = Mapping[str, View]
 """By the name of a further epsilon, whom it is towards, or among which neighbours."""
 
+
+def _of_a_whole_sample(spent: Spending) -> Spending:
+    return spent.under("sample")
+
+
+def _towards_a_party(spent: Spending) -> Spending:
+    return spent.seen_by(1)
+
+
 OWN: Views = {}
 """Of values that are each seen by themselves, by whomever."""
 
-EACH_PARTY: Views = {"epsilon_of_a_whole_sample": lambda spent: spent.under("sample")}
+EACH_PARTY: Views = {"epsilon_of_a_whole_sample": _of_a_whole_sample}
 """Of several parties' values, each seen by itself."""
 
-SUMS: Views = {"epsilon_towards_a_party": lambda spent: spent.seen_by(1), **EACH_PARTY}
+SUMS: Views = {"epsilon_towards_a_party": _towards_a_party, **EACH_PARTY}
 """Of sums: the label holder sees them whole, a party takes its own terms off."""
 
 

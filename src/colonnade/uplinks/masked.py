@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from colonnade.disclosures import (
@@ -266,7 +267,7 @@ class Masked(Uplink):
             layout,
             self._sums(layout),
             self._through,
-            lambda purpose, terms: self._event(layout, purpose, terms),
+            partial(self._event, layout),
             self._limit,
         )
 

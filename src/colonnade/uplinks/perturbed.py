@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -225,6 +226,10 @@ class Perturbed(Uplink):
         """Whether there is noise for any purpose."""
         return any(map(self._is_private, (self.noise, self.of(Purpose.EVALUATION))))
 
+    def use(self, parties: int, purpose: Purpose, terms: int) -> Event:
+        """Return the same for an account: how many are in a sum does not matter here."""
+        return self.event(purpose, parties)
+
     def event(self, purpose: Purpose, parties: int = 1) -> Event:
         """Return what one use of a row is for who sees so many parties' embeddings of it."""
         return self.of(purpose).event(parties)
@@ -286,7 +291,7 @@ class _Uploader:
         parties = len(layout.parties)
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: made_for.event(purpose, parties),
+            partial(made_for.use, parties),
             made_for.limit,
             layout.simulated,
             views=EACH_PARTY,
@@ -343,7 +348,7 @@ class _Collector:
         parties = len(layout.parties)
         self._account = Account(
             layout.rows,
-            lambda purpose, terms: made_for.event(purpose, parties),
+            partial(made_for.use, parties),
             made_for.limit,
             layout.simulated,
             views=EACH_PARTY,
