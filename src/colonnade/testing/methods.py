@@ -415,6 +415,7 @@ class _Packed(Processes):
 
     def run(self, roles: Sequence[Role | Elsewhere], assignment: Assignment) -> RunRecord:
         for role in roles:
+            assert not isinstance(role, Elsewhere)
             Elsewhere(role.name, (), partial(copy, role)).check()
         return super().run(roles, assignment)
 
