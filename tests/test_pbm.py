@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from functools import partial
 
@@ -367,6 +368,11 @@ def test_pinned_identities_hold_for_predictions_and_plans():
     strangers = problem(secrets={name: Secrets.system() for name in secrets})
     with pytest.raises(RemoteProtocolError, match="not signed by the identity that is pinned"):
         strangers.train(method, training, DRIVER)
+    with pytest.raises(ConfigurationError, match="identities has one for 'bank', which has no sec"):
+        problem().train(method, training, DRIVER)
+    kept = pickle.dumps(run.predictor)
+    assert not any(each.root in kept for each in secrets.values())
+    assert pickle.loads(kept).secrets == {}
 
 
 def test_a_resumed_run_has_the_same_epsilon(tmp_path):

@@ -144,7 +144,8 @@ class Predictor:
         Of the codecs' dither.
     secrets
         Of parties that were given some, whose identities the others may know. What is predicted is
-        never declared a simulation: the others draw from their systems.
+        never declared a simulation: the others draw from their systems. They are not pickled:
+        whoever loads a predictor and has them gives them anew (``dataclasses.replace``).
     """
 
     label_holder: str
@@ -157,6 +158,9 @@ class Predictor:
     examples: Mapping[str, Features]
     seed: int
     secrets: Mapping[str, Secrets] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "secrets": {}}
 
     def __call__(
         self,

@@ -134,11 +134,6 @@ class BinomialSum:
         *_, (_, *coins) = self._groups
         return sqrt(2 * float(_curve(*coins, self.beta, (1.1,))[0]))  # of a Gaussian: D_1 = s^2 / 2
 
-    @property
-    def largest_loss(self) -> float:
-        """The most that one use of all components can disclose at all, in nats."""
-        return self.components * self._coins[0] * _odds(self.beta)
-
     def renyi(self, orders: ArrayLike) -> NDArray[np.float64]:
         """See ``Event``."""
         orders = checked_orders(orders)

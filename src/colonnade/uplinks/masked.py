@@ -255,6 +255,12 @@ class Masked(Uplink):
             check_rows_apart(
                 f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
             )
+        if party.name in self.identities and party.secrets is None:
+            raise ConfigurationError(
+                f"identities has one for {party.name!r}, which has no secrets here to show it by: "
+                "give Party(..., secrets=...), or leave identities out, as a configuration file "
+                "does, which cannot keep secrets"
+            )
         return MaskedUploader(self._terms(layout), party)
 
     def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> MaskedCollector:
