@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs docs-check bench clean
+.PHONY: demo test types tests docs docs-check bench clean
 
 demo: .venv/installed
 	$(BIN)/colonnade demo
@@ -15,8 +15,13 @@ demo: .venv/installed
 test: .venv/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --no-print-directory -j 2 types tests
+
+types:
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+
+tests:
+	$(BIN)/pytest -n 2 --dist worksteal
 
 docs: .venv/installed
 	$(INSTALL) -e '.[docs]'

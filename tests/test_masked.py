@@ -20,6 +20,7 @@ from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Simulate
 from colonnade.effects import Boundary, Commit, Notes, Recall, Send, Work
 from colonnade.errors import BudgetExhausted, ConfigurationError
+from colonnade.evaluation import HeldOut
 from colonnade.journals import Journal
 from colonnade.layout import Layout
 from colonnade.models import Learner, Mean, Sum
@@ -285,7 +286,7 @@ class Half:
         self.got: Any = None
 
     async def run(self) -> None:
-        await _Noted(self.half.prepare([ROWS]), [], self.notes)
+        await _Noted(self.half.prepare(HeldOut("all", [ROWS])), [], self.notes)
         await Boundary(0)
         self.got = await _Noted(self.course(self.half), self.acts)
         self.round = 1

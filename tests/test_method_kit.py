@@ -170,7 +170,10 @@ SUBJECTS = {
         steps=False,
     ),
     "masked": MethodSubject(
-        Method("masked", Sum(), Masked()), like=Method("plain", Sum()), tolerance=1e-5
+        Method("masked", Sum(), Masked()),
+        like=Method("plain", Sum()),
+        tolerance=1e-5,
+        steps=False,
     ),
     "masked, mean, 3 steps": MethodSubject(
         Method("masked", Mean(), Masked(), local_updates=Consecutive(3)),
@@ -184,7 +187,10 @@ SUBJECTS = {
     ),
     "common": MethodSubject(Method("common", Sum(), exchange=Common()), like=Method("p", Sum())),
     "common, masked": MethodSubject(
-        Method("common", Mean(), Masked(), Common()), like=Method("p", Mean()), tolerance=1e-5
+        Method("common", Mean(), Masked(), Common()),
+        like=Method("p", Mean()),
+        tolerance=1e-5,
+        steps=False,
     ),
 }
 
