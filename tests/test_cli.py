@@ -801,7 +801,13 @@ def test_the_schema_is_written_for_editors(colonnade: Command, tmp_path: Path) -
         ("codecs", ["top_k", "ratio", "scope: message", "values: float", "by_round"]),
         ("methods", ["svfl", "fedbcd", "local_steps", "lean", "step: 1.5"]),
         ("models", ["resnet18", "width: 64", "widths: [32]"]),
-        ("parts", ["plain", "relay", "replayed", "error_feedback", "concat", "disk"]),
+        (
+            "parts",
+            [
+                *("plain", "relay", "replayed", "error_feedback", "concat", "disk"),
+                *("poisson_binomial", "differential_privacy", "calibrated"),
+            ],
+        ),
     ],
 )
 def test_what_can_be_named_is_listed(

@@ -449,14 +449,15 @@ def methods(json_: _Json = False) -> None:
 @app.command()
 def models(json_: _Json = False) -> None:
     """List the bottom and top models that a configuration can name, and their settings."""
-    _list_parts(json_, "models", "tops")
+    _list_parts(json_, *_MODELS)
 
 
 @app.command()
 def parts(json_: _Json = False) -> None:
-    """List what a method can be composed of: uplinks, exchanges, links, fusions and so on."""
-    groups = "uplinks exchanges local_updates stragglers fusions links storages delays"
-    _list_parts(json_, *groups.split())
+    """List what a method can be composed of: uplinks, mechanisms, defences, fusions and so on."""
+    from colonnade.config.registry import GROUPS
+
+    _list_parts(json_, *(group for group in GROUPS if group not in ("codecs", "methods", *_MODELS)))
 
 
 @app.command()
@@ -478,6 +479,9 @@ def schema(
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from None
     say(out, f"Say in the first line of a configuration: # yaml-language-server: $schema={file}")
+
+
+_MODELS = ("models", "tops")
 
 
 def _list_parts(as_json: bool, *groups: str) -> None:
