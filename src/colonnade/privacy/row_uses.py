@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, isfinite, log, log1p
+from math import inf
 from typing import Any, Self
 
 import numpy as np
@@ -202,17 +202,16 @@ def _bounds(
 
     It is that of ``Spending.epsilon_by_renyi`` for all columns at once, or slightly more.
     """
-    counts = columns.astype(np.float64)
-    curves = np.array([each.renyi([*ORDERS, inf]) for each in once])
-    bounds, best = np.full(columns.shape[1], inf), np.full(columns.shape[1], inf)
-    for order, curve in zip([*ORDERS, inf], curves.T, strict=True):
-        if isfinite(order) and not delta:
-            continue
-        known = np.isfinite(curve)
-        total = curve[known] @ counts[known]
-        if isfinite(order):
-            total += log1p(-1 / order) - log(delta * order) / (order - 1)
-        total[counts[~known].any(axis=0)] = inf
-        better = total < bounds
-        bounds[better], best[better] = total[better], order
-    return np.maximum(bounds, 0.0), best
+    orders = np.array([*ORDERS, inf])
+    curves = np.array([each.renyi(orders) for each in once]).T
+    known = np.isfinite(curves)
+    totals = np.where(known, curves, 0.0) @ columns.astype(np.float64)
+    totals[~known @ (columns > 0)] = inf
+    if delta:
+        finite = orders[:-1, np.newaxis]
+        totals[:-1] += np.log1p(-1 / finite) - np.log(delta * finite) / (finite - 1)
+    else:
+        totals[:-1] = inf
+    best = totals.argmin(axis=0)
+    bounds = totals[best, np.arange(columns.shape[1])]
+    return np.maximum(bounds, 0.0), np.where(np.isfinite(bounds), orders[best], inf)
