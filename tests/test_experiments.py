@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import ctypes
+import gc
 import io
 import itertools
 import json
 import math
 import os
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -308,6 +312,20 @@ def test_the_catalogue_is_complete() -> None:
 
 
 # Real data
+
+
+@pytest.fixture(scope="module", autouse=True)
+def data_are_forgotten() -> Iterator[None]:
+    """Let go of whole data sets, which experiments keep: tests to come fork this process."""
+    yield
+    for name in [name for name in sys.modules if name.startswith("colonnade.experiments.")]:
+        for value in vars(sys.modules[name]).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+    gc.collect()
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)  # else glibc keeps a gigabyte
 
 
 @pytest.fixture

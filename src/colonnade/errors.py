@@ -40,6 +40,7 @@ __all__ = [
     "ProtocolError",
     "RemoteProtocolError",
     "RoleFailed",
+    "TooFewAnswers",
     "TooFewSurvivors",
 ]
 
@@ -82,6 +83,10 @@ class RemoteProtocolError(ProtocolError):
 
 class TooFewSurvivors(ProtocolError):
     """So few parties are left that a secure sum is not completed; nothing was disclosed."""
+
+
+class TooFewAnswers(ProtocolError):
+    """Fewer answers of holders of shares came than what they are answers to can be told from."""
 
 
 class BudgetExhausted(ColonnadeError):

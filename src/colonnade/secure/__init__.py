@@ -4,6 +4,7 @@ from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
 from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
 from colonnade.secure.contexts import context
 from colonnade.secure.double_masking import Heard, SumHolder, SumParty, Sums
+from colonnade.secure.fields import Field
 from colonnade.secure.identities import (
     IDENTITY_BYTES,
     SIGNATURE_BYTES,
@@ -12,6 +13,7 @@ from colonnade.secure.identities import (
     verify,
 )
 from colonnade.secure.keystream import Keystream
+from colonnade.secure.lagrange import LagrangeCode
 from colonnade.secure.masks import Total, bits_for, mask, masked_body, words_of
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
 from colonnade.secure.secrets import Secrets, Source
@@ -26,9 +28,11 @@ __all__ = [
     "SEAL_KEY_BYTES",
     "SIGNATURE_BYTES",
     "AgreementKey",
+    "Field",
     "Heard",
     "Identity",
     "Keystream",
+    "LagrangeCode",
     "Seal",
     "Secrets",
     "Source",
