@@ -52,6 +52,8 @@ def bounded(method: Any, holder_has_features: bool = True) -> cn.Federation:
     )
 
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 EXACT = Masked(FixedPoint(16))
 NOISY = Masked(PoissonBinomial(64, 0.25))
 SUBJECTS = {

@@ -22,6 +22,8 @@ from colonnade.roles.shared_labels import LabelsReceiver
 from colonnade.training import Training
 from colonnade.wire import Purpose
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 DRIVERS = [Simulate(), Processes()]
 ROWS, TRAINED = 60, 37
 METHOD = fedbcd(2, Concat(), "shared")

@@ -149,7 +149,7 @@ def test_every_choice_has_a_number(places):
             for taken in itertools.combinations(range(places), count)
         }
         assert {len(body) for body in bodies} == {1 + size}
-        for number in range(256**size):
+        for number in range(0, 256**size, 1 if size == 1 else 29):
             body = bytes([RANKS]) + number.to_bytes(size, "little")
             if body in bodies:
                 continue

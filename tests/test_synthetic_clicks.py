@@ -160,8 +160,8 @@ def test_frequencies_missing_cells_and_clicks_are_about_those_of_the_log():
 
 
 def test_both_sides_together_know_more_than_either():
-    made = SyntheticClicks(15_000)
-    values, counts, gone, labels = made.draw(0, 15_000)
+    made = SyntheticClicks(9_000)
+    values, counts, gone, labels = made.draw(0, 9_000)
     logs = np.where(gone, 0.0, np.log1p(counts + 2.0))
     seen = (logs - logs.mean(0)) / logs.std(0)
     few = [j for j in range(26) if values[:, j].max() < 700]
@@ -174,7 +174,7 @@ def test_both_sides_together_know_more_than_either():
         x = torch.from_numpy(np.concatenate([features, np.ones((len(one), 1))], 1))
         y = torch.from_numpy(labels.astype(float))
         ridge = 100 * torch.eye(x.shape[1], dtype=x.dtype)
-        half = 10_000
+        half = 6_000
         w = torch.linalg.solve(x[:half].T @ x[:half] + ridge, x[:half].T @ y[:half])
         order = (x[half:] @ w).argsort()
         ranks = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
