@@ -7,31 +7,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test static kernels tests docs docs-check bench clean
+.PHONY: demo test types tests docs docs-check bench clean
 
 demo: .venv/installed
 	$(BIN)/colonnade demo
 
-# One process compiles the kernels first: two, and those they fork, would compile each several times.
-KERNELS := codecs kernels learned_entropy low_rank secure streamed
-KERNELS := $(KERNELS:%=tests/test_%.py)
-STATIC := tests/test_structure.py
-
 test: .venv/installed-for-tests
-	$(MAKE) --no-print-directory -j 2 static kernels
-	$(MAKE) --no-print-directory tests
-
-static:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pytest $(STATIC)
+	$(MAKE) --no-print-directory -j 2 types tests
 
-kernels:
-	$(BIN)/pytest $(KERNELS)
+types:
+	$(BIN)/mypy
 
 tests:
-	$(BIN)/pytest -n 2 --dist worksteal $(addprefix --ignore=,$(STATIC) $(KERNELS))
+	$(BIN)/pytest -n 2 --dist worksteal
 
 docs: .venv/installed
 	$(INSTALL) -e '.[docs]'

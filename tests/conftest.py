@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
 pytest.register_assert_rewrite("colonnade.testing")
+
+
+def pytest_configure() -> None:
+    """Let no collector look through what is being imported and collected: none of it is garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on there is garbage, but not in what is there."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,13 +11,16 @@ less than the prime.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 __all__ = ["PRIMES", "Elements", "differences", "folded", "products", "sums"]
 
-Elements = NDArray[np.uint32] | NDArray[np.uint64]
+Elements: TypeAlias = NDArray[Any]
+"""Of ``uint32`` or ``uint64``."""
 
 PRIMES = {np.dtype(np.uint32): 2**31 - 1, np.dtype(np.uint64): 2**61 - 1}
 _SMALL, _LARGE = np.uint64(2**31 - 1), np.uint64(2**61 - 1)
@@ -130,6 +133,6 @@ def folded(words: Elements) -> Elements:
     """
     prime = words.dtype.type(PRIMES[words.dtype])
     bits = words.dtype.type(PRIMES[words.dtype].bit_length())
-    result = (words & prime) + (words >> bits)
+    result: Elements = (words & prime) + (words >> bits)
     result[result >= prime] -= prime
     return result

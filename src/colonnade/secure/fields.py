@@ -8,6 +8,7 @@ computes in a field makes sure beforehand.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class Field:
         return (self.prime - 1) // 2
 
     @property
-    def dtype(self) -> np.dtype[np.uint32] | np.dtype[np.uint64]:
+    def dtype(self) -> np.dtype[Any]:
         """Of arrays of elements."""
         return np.dtype(np.uint32) if self.bits == 31 else np.dtype(np.uint64)
 
