@@ -30,10 +30,10 @@ from colonnade.privacy import Budget, Gaussian, GaussianNoise, Spending
 from colonnade.reports import human_epsilon, write_page
 from colonnade.reports.epsilons import epsilon_columns
 from colonnade.secure import Secrets
+from colonnade.stragglers import Deadline
 from colonnade.testing.methods import METHOD_CHECKS, MethodSubject, small_federation
 from colonnade.uplinks import Moment, Perturbed
 from toy_course import committed, played
-from toy_deadline import Deadline
 from toy_masked import Masked as ToyMasked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

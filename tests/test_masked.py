@@ -25,7 +25,7 @@ from colonnade.journals import Journal
 from colonnade.layout import Layout
 from colonnade.models import Learner, Mean, Sum
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
-from colonnade.stragglers import Wait
+from colonnade.stragglers import Deadline, Fastest, Wait
 from colonnade.testing.methods import (
     METHOD_CHECKS,
     MethodSubject,
@@ -33,7 +33,6 @@ from colonnade.testing.methods import (
 )
 from colonnade.uplinks import Masked, Moment
 from colonnade.wire import Purpose
-from toy_deadline import Deadline, Fastest, Stale
 
 
 def bounded(method: Any, holder_has_features: bool = True) -> cn.Federation:
@@ -108,8 +107,8 @@ def test_it_keeps_the_contract(subject: MethodSubject, check: Any) -> None:
 def test_what_it_cannot_live_with_is_refused_with_the_reason() -> None:
     with pytest.raises(ConfigurationError, match="fusion by concat needs each embedding"):
         cn.Method("x", uplink=NOISY)
-    with pytest.raises(ConfigurationError, match="Stale puts an earlier embedding in place"):
-        cn.Method("x", Sum(), NOISY, stragglers=Stale(1.0))
+    with pytest.raises(ConfigurationError, match="Deadline puts an earlier embedding in place"):
+        cn.Method("x", Sum(), NOISY, stragglers=Deadline(1.0, "stale"))
     with pytest.raises(ConfigurationError, match="threshold is 1"):
         Masked(NOISY.mechanism, threshold=1)
     with pytest.raises(ConfigurationError, match=r"threshold is 2\.5, but it counts parties"):

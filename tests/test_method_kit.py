@@ -25,6 +25,7 @@ from colonnade.local_updates import (
 from colonnade.method import Method
 from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl
 from colonnade.models import Concat, Mean, Sum
+from colonnade.stragglers import Deadline, Fastest
 from colonnade.testing.methods import (
     METHOD_CHECKS,
     MethodSubject,
@@ -34,7 +35,6 @@ from colonnade.testing.methods import (
     takes_the_steps_that_it_accepts,
 )
 from colonnade.uplinks import Plain
-from toy_deadline import Deadline, LeftOut, Stale
 from toy_exchange import Common
 from toy_masked import Masked, MaskedUploader
 
@@ -83,20 +83,6 @@ class NoisyUploader(MaskedUploader):
         key = moment.key(self.layout.seed, self.party.name, f"noise/{moment.purpose.label}")
         generator = torch.Generator().manual_seed(int(key.words()[0]) >> 1)
         return super().masked(embedding + torch.randn(embedding.shape, generator=generator), moment)
-
-
-@dataclass(frozen=True)
-class FirstTwo:
-    """A round goes on with the first two parties."""
-
-    drops = True
-    leaves_out = True
-
-    def expect(self, everything):
-        return everything._replace(quorum=min(2, len(everything.sources)))
-
-    def absences(self, layout):
-        return LeftOut()
 
 
 SUBJECTS = {
@@ -162,10 +148,10 @@ SUBJECTS = {
         )
     ),
     "deadline, replayed": MethodSubject(
-        Method("deadline", Mean(), local_updates=Replayed(2, 3), stragglers=Stale(60))
+        Method("deadline", Mean(), local_updates=Replayed(2, 3), stragglers=Deadline(60, "stale"))
     ),
     "stale, never late": MethodSubject(
-        Method("stale", Concat(), stragglers=Stale(60)),
+        Method("stale", Concat(), stragglers=Deadline(60, "stale")),
         like=Method("plain", Concat()),
         steps=False,
     ),
@@ -208,7 +194,7 @@ def test_noise_that_is_not_declared_is_caught():
 
 def test_a_plan_is_compared_with_a_run_in_the_same_time():
     """Where it depends on the time of messages whom a round waits for, and who is sent a word."""
-    is_planned(MethodSubject(Method("quorum", Mean(), stragglers=FirstTwo())))
+    is_planned(MethodSubject(Method("quorum", Mean(), stragglers=Fastest(2))))
 
 
 def test_an_exchange_that_claims_steps_which_it_leaves_out_is_caught():
@@ -255,7 +241,7 @@ def test_what_cannot_be_composed_is_refused():
             "waits for everybody",
         ),
         (lambda: Method("x", uplink=Plain), "is a value, not a class"),
-        (lambda: Method("x", stragglers="wait"), r"is Wait\(\), not 'wait': a part of your own"),
+        (lambda: Method("x", stragglers="wait"), r"or Wait\(\), not 'wait': a part of your own"),
     ):
         with pytest.raises(ConfigurationError, match=why):
             make()

@@ -39,10 +39,10 @@ from colonnade.privacy import (
 )
 from colonnade.reports import comparison_table
 from colonnade.secure import Secrets
+from colonnade.stragglers import Deadline
 from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
 from colonnade.uplinks import Masked, Moment, Perturbed, Plain
 from toy_course import committed, played, sent
-from toy_deadline import Deadline, Stale
 from toy_masked import Masked as ToyMasked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -92,7 +92,7 @@ SUBJECTS = {
         Method("deadline", Mean(), NOISY, stragglers=Deadline(60)), noise=0.5, steps=False
     ),
     "stale": MethodSubject(
-        Method("stale", uplink=NOISY, stragglers=Stale(60)), noise=0.5, steps=False
+        Method("stale", uplink=NOISY, stragglers=Deadline(60, "stale")), noise=0.5, steps=False
     ),
     "correction": MethodSubject(
         Method("correction", uplink=NOISY, exchange=Split(correction=0.1)), noise=0.5, steps=False

@@ -26,11 +26,11 @@ from colonnade.method import Method
 from colonnade.methods import celu, fedbcd, svfl
 from colonnade.models import Sum
 from colonnade.planning import plan
+from colonnade.stragglers import Deadline
 from colonnade.streams import StreamKey
 from colonnade.testing.methods import small_federation
 from colonnade.training import Training, Watcher
 from colonnade.wire import carried_bytes, encode_header
-from toy_deadline import Deadline
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -118,14 +118,16 @@ def test_jitter_is_within_its_bounds_and_nothing_overtakes() -> None:
 
 
 @pytest.mark.parametrize("method", [svfl(), celu(2, 2, 0.0)], ids=lambda method: method.name)
-@pytest.mark.parametrize("stop", [1, 3, 6])
+@pytest.mark.parametrize(
+    ("stop", "untimed"), [(1, ()), (3, ()), (6, ()), (3, [Purpose.EVALUATION])]
+)
 def test_a_run_through_gateways_goes_on_to_the_same_times(
-    method: Any, stop: int, tmp_path: Path
+    method: Any, stop: int, untimed: Any, tmp_path: Path
 ) -> None:
     channel = Channel(bandwidth=1e6, latency=0.02, jitter=0.03)
     network = Network(channel, gateways={"holder": Gateway(2e5, 3e5), "party_1": Gateway(1e5, 1e5)})
     costs = Delayed(Modelled(otherwise=0.002), {"party_0": Exponential(0.05)})
-    driver = Simulate(network, costs)
+    driver = Simulate(network, costs, untimed=untimed)
 
     def train(**more: Any) -> Any:
         federation = small_federation(method)

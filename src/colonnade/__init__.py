@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from colonnade.partners import partner_values
     from colonnade.planning import plan
     from colonnade.runs import Run, load_run
-    from colonnade.stragglers import Wait
+    from colonnade.stragglers import Deadline, Fastest, Wait
     from colonnade.surrogates import Disk, Memory
     from colonnade.training import EarlyStopping, Training, Watcher
     from colonnade.uplinks import Masked, Plain
@@ -53,6 +53,7 @@ __all__ = [
     "Channel",
     "Concat",
     "Consecutive",
+    "Deadline",
     "Delayed",
     "Direct",
     "Disk",
@@ -60,6 +61,7 @@ __all__ = [
     "EarlyStopping",
     "Elsewhere",
     "ErrorFeedback",
+    "Fastest",
     "Federation",
     "Gateway",
     "HolderSeat",
@@ -132,7 +134,7 @@ _HOMES = {
     "colonnade.partners": ("partner_values",),
     "colonnade.planning": ("plan",),
     "colonnade.runs": ("Run", "load_run"),
-    "colonnade.stragglers": ("Wait",),
+    "colonnade.stragglers": ("Deadline", "Fastest", "Wait"),
     "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("EarlyStopping", "Training", "Watcher"),
     "colonnade.uplinks": ("Masked", "Plain"),

@@ -9,9 +9,11 @@
     ├── ProtocolError
     │   ├── LocalProtocolError  our own code broke the protocol: a bug here
     │   ├── RemoteProtocolError bytes from another party do not parse or do not fit
+    │   ├── TooFewAnswers       shares were computed upon by fewer than it takes to tell the result
     │   └── TooFewSurvivors     so many parties are lost that a secure sum would tell of the others
     ├── BudgetExhausted         one more use of a row would disclose more of it than is allowed
     ├── Diverged                training left the finite numbers
+    ├── OutOfRange              numbers do not fit where they are computed with exactly
     ├── CheckpointError         a checkpoint is missing, damaged, or of another run
     ├── Deadlock                every role waits, and no message is under way
     ├── RoleFailed              a role's process died
@@ -36,6 +38,7 @@ __all__ = [
     "Diverged",
     "InvalidInput",
     "LocalProtocolError",
+    "OutOfRange",
     "PrivacyWarning",
     "ProtocolError",
     "RemoteProtocolError",
@@ -95,6 +98,10 @@ class BudgetExhausted(ColonnadeError):
 
 class Diverged(ColonnadeError):
     """Training left the finite numbers: a loss, embedding or derivative is NaN or infinite."""
+
+
+class OutOfRange(ColonnadeError):
+    """Numbers do not fit where they were to be computed with exactly; nothing was sent."""
 
 
 class CheckpointError(ColonnadeError):

@@ -65,7 +65,7 @@ from colonnade.privacy import (
     PoissonBinomial,
     Summand,
 )
-from colonnade.stragglers import Wait
+from colonnade.stragglers import Deadline, Fastest, Wait
 from colonnade.surrogates import Disk, Memory, Storage
 from colonnade.uplinks import Masked, Perturbed, Plain
 
@@ -220,7 +220,8 @@ GROUPS = {
             "stragglers",
             "policy for stragglers",
             "for whom a round waits",
-            {"wait": Wait},
+            {"wait": Wait, "deadline": Deadline, "fastest": Fastest},
+            numbers=Duration,
         ),
         Group(
             "delays",

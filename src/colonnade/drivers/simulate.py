@@ -410,7 +410,7 @@ class _Simulation:
         self._at(arrival, _DELIVER, receiver, message)
 
     def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
-        entrance = None if message.purpose in self.untimed else actor.entrance
+        entrance = self._entrance(actor, message)
         if entrance is not None and (due := entrance.admit(message, now)) is not None:
             key = (message.sender, message.sequence)
             if key in actor.unread:
@@ -483,8 +483,12 @@ class _Simulation:
         """Note that a message was taken or discarded, so that no checkpoint need hold it."""
         if self.assignment.store is not None:
             del actor.unread[message.sender, message.sequence]
-        if actor.entrance is not None:
-            actor.entrance.leave(message)
+        if (entrance := self._entrance(actor, message)) is not None:
+            entrance.leave(message)
+
+    def _entrance(self, actor: _Actor, message: Message) -> Entrance | None:
+        """Return what a message passes on its way in: nothing, where it takes no time."""
+        return None if message.purpose in self.untimed else actor.entrance
 
     # Between rounds
 

@@ -16,6 +16,7 @@ from colonnade.models.learner import (
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.mvcnn import Mvcnn
+from colonnade.models.polynomial import Polynomial
 from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import check_rows_apart
 from colonnade.models.sparse import Sparse
@@ -35,6 +36,7 @@ __all__ = [
     "Mean",
     "Mvcnn",
     "OptimiserFactory",
+    "Polynomial",
     "ResNet18",
     "SchedulerFactory",
     "Sparse",

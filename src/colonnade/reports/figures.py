@@ -76,6 +76,7 @@ def run_figures(run: Run) -> list[Figure]:
         _losses(run),
         _staleness(run),
         _epsilon_by_round(run),
+        _missing_by_round(run),
         _bytes_by_party(run),
         _bytes_by_purpose(run),
         _time_shares({"": run}),
@@ -277,6 +278,27 @@ _EPSILONS = (
     ),
 )
 """What an epsilon is of, its account in the summary, its column in the history, and the words."""
+
+
+def _missing_by_round(run: Run) -> Figure | None:
+    """Return in how many rounds each party was not waited for, where somebody may be missing."""
+    columns = [column for column in run.history.columns if column.startswith(_MISSING)]
+    if not columns:
+        return None
+    plot = empty_plot("rounds", "missing (% of rounds)")
+    since = pl.col("round") - pl.col("round").shift(1, fill_value=0)
+    # The last row may stand for no further round: that of the finished model.
+    shares = run.history.select("round", *(pl.col(name) * 100 / since for name in columns))
+    for index, column in enumerate(columns):
+        _line(plot, column.removeprefix(_MISSING), shares, "round", column, index)
+    _make_room(plot)
+    plot.update_yaxes(range=(-3, 103))
+    note = "Of the rounds since the evaluation before: in which the party's embedding came too "
+    note += "late, and it took no step. Evaluations wait for everybody."
+    return Figure("missing", "Who was missing", plot, note)
+
+
+_MISSING = "missing_"
 
 
 def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:

@@ -41,6 +41,8 @@ class AsynchronousParty(SplitParty):
     """A party in the asynchronous exchange; parameters as of ``SplitParty``."""
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
+        if await self._is_over():
+            return
         steps = self._steps.steps(self._draws())
         local = Meanwhile(self._steps, steps, partial(self._take, self.round))
         embedding = await local.during(

@@ -13,7 +13,8 @@ batch of B rows that all know from the shared seed:
 With exact links this is SGD on the joined model, computed in several places (vanilla split VFL;
 with lossy links, C-VFL's Algorithm 2: the derivative is then taken at the embedding as received).
 
-A party whose embedding a round did not wait for is told so, and takes no step in it. What leaves
+A party whose embedding a round did not wait for is told so, and takes no step in it; a round that
+is over before it begins it passes over. What leaves
 may be made less telling of labels (``defences``); the label holder's own steps are exact.
 
 With Q local steps it is FedBCD(Q): after the exact step everyone takes Q - 1 more on the same batch
@@ -36,11 +37,12 @@ from torch import Tensor
 
 from colonnade.agreement import Agreement, HolderSeat, PartySeat
 from colonnade.defences import Guard
-from colonnade.effects import Expect, Receive, Send, Work
+from colonnade.effects import Expect, Ready, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.local_updates import HolderBatch, HolderStep, PartyBatch, PartyStep
 from colonnade.models import take
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
+from colonnade.stragglers import Missing
 from colonnade.streams import StreamKey
 from colonnade.uplinks import Collected, Fused, Moment
 
@@ -74,8 +76,13 @@ class SplitParty(TrainingParty):
             layout.rows, layout.widths[self.name], f"parties/{self.name}/derivative"
         )
         self._saliency: Tensor | None = None
+        method = agreement.method
+        # Others may need what an interactive uplink says even if its embedding is late.
+        self._may_skip = method.stragglers.drops and not method.uplink.interactive
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
+        if await self._is_over():
+            return
         embedding = await self._uplink.upload(self.bottom, rows, moment, self._saliency)
         answer = (await Receive(self._answer())).only
         if answer.kind == SKIPPED:
@@ -85,6 +92,16 @@ class SplitParty(TrainingParty):
         again = [PartyStep(rows, lambda fresh: derivative)] * self._repeats
         for number, step in enumerate(chain(again, self._steps.steps(self._draws())), start=2):
             await self._take(self.round, step, number)
+
+    async def _is_over(self) -> bool:
+        """Whether the round went on without this party before it began: it then computes nothing.
+
+        So one that is slow is soon back with the others.
+        """
+        if not (self._may_skip and await Ready(self._answer())):
+            return False
+        await Receive(self._answer())
+        return True
 
     def _answer(self) -> Expect:
         """Return what is expected of the label holder in this round."""
@@ -169,6 +186,7 @@ class SplitLabelHolder(TrainingLabelHolder):
         layout = agreement.layout
         self._repeats = agreement.method.local_updates.repeats
         self._steps = agreement.method.local_updates.holder_steps()
+        self._missing = Missing(layout.parties if agreement.method.stragglers.drops else ())
         self._downlinks = {
             party: downlink.sender(layout.rows, width, f"label-holder/{party}/derivative")
             for party, width in layout.party_widths.items()
@@ -195,6 +213,7 @@ class SplitLabelHolder(TrainingLabelHolder):
         self, collected: Collected, own: Tensor | None, rows: Rows, moment: Moment
     ) -> HolderBatch:
         """Send derivatives, and take the exact step."""
+        self._missing.note(collected.present)
         await self._guard.enter(rows, moment)
         derivatives, bodies = await Work(
             "top",
@@ -236,7 +255,12 @@ class SplitLabelHolder(TrainingLabelHolder):
         return self._guard.spent()
 
     def _progress(self) -> Mapping[str, float]:
-        return {**super()._progress(), **self._guard.report(), **self._steps.report()}
+        return {
+            **super()._progress(),
+            **self._guard.report(),
+            **self._steps.report(),
+            **self._missing.report(),
+        }
 
     def _local_step(self, step: HolderStep) -> None:
         own = self._embed(step.rows)
@@ -268,6 +292,7 @@ class SplitLabelHolder(TrainingLabelHolder):
             "downlinks": {party: link.state_dict() for party, link in self._downlinks.items()},
             "steps": self._steps.state_dict(),
             "guard": self._guard.state_dict(),
+            "missing": self._missing.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -277,3 +302,4 @@ class SplitLabelHolder(TrainingLabelHolder):
             link.load_state_dict(state["downlinks"][party])
         self._steps.load_state_dict(state["steps"], self._uplink.recalled)
         self._guard.load_state_dict(state["guard"])
+        self._missing.load_state_dict(state["missing"])

@@ -15,6 +15,7 @@ from colonnade.secure.identities import (
 from colonnade.secure.keystream import Keystream
 from colonnade.secure.lagrange import LagrangeCode
 from colonnade.secure.masks import Total, bits_for, mask, masked_body, words_of
+from colonnade.secure.quantised import Quantised
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
 from colonnade.secure.secrets import Secrets, Source
 from colonnade.secure.shamir import MOST_HOLDERS, recover, share
@@ -33,6 +34,7 @@ __all__ = [
     "Identity",
     "Keystream",
     "LagrangeCode",
+    "Quantised",
     "Seal",
     "Secrets",
     "Source",

@@ -40,6 +40,10 @@ class Absences(Protocol):
         """
         ...
 
+    def report(self) -> Mapping[str, float]:
+        """Return what goes into the history beside each evaluation, such as how much was stale."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Return what is remembered between rounds."""
         ...

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
 
 from colonnade.effects import Expect
 from colonnade.layout import Layout
-from colonnade.links import Rows
+from colonnade.stragglers.absent import LeftOut
 from colonnade.stragglers.policy import Absences
 
 __all__ = ["Wait"]
@@ -42,15 +38,4 @@ class Wait:
 
     def absences(self, layout: Layout) -> Absences:
         """Return what fuses just what came, which is everything."""
-        return _Nobody()
-
-
-class _Nobody:
-    def filled(self, arrived: Mapping[str, Tensor], rows: Rows) -> dict[str, Tensor]:
-        return dict(arrived)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
+        return LeftOut()

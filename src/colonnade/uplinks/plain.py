@@ -271,7 +271,7 @@ class _Collector:
         return _Collected(self._fusion, state["embeddings"], tuple(state["present"]), {})
 
     def report(self) -> Mapping[str, float]:
-        return {}
+        return self._absences.report()
 
     def spent(self) -> Mapping[str, Any]:
         return {}

@@ -1,0 +1,80 @@
+"""Polynomial networks: bottoms that a coded uplink can evaluate on shares."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import ConfigurationError
+
+__all__ = ["Polynomial"]
+
+
+class Polynomial(nn.Module):
+    r"""A sum of linear layers of the input's powers (Livni et al., 2014; FedVS, section 3).
+
+    .. math:: h = \sum_{i=1}^{D} \tilde x^i W^i,
+
+    where x̃ is the input with a 1 after it and its i-th power is taken component by component, so
+    that the last row of each W^i is a bias. As in FedVS each power has a bias of its own; they add
+    up.
+
+    Parameters
+    ----------
+    inputs
+        Components of a flat input row.
+    width
+        Components of an embedding.
+    degree
+        D, how many powers: the paper's number of layers.
+
+    Attributes
+    ----------
+    weight
+        ``[D, inputs + 1, width]``.
+
+    Raises
+    ------
+    ConfigurationError
+        If a number is below 1.
+
+    Examples
+    --------
+    >>> network = Polynomial(inputs=3, width=2, degree=2)
+    >>> network(torch.zeros(5, 3)).shape, network.powers(torch.tensor([[2.0, 3.0, -1.0]]))
+    (torch.Size([5, 2]), tensor([[[ 2.,  3., -1.,  1.],
+             [ 4.,  9.,  1.,  1.]]]))
+    """
+
+    def __init__(self, inputs: int, width: int, degree: int = 2) -> None:
+        super().__init__()
+        for name, value in (("inputs", inputs), ("width", width), ("degree", degree)):
+            if value < 1:
+                raise ConfigurationError(
+                    f"{name} of a polynomial network is {value}, but 1 or more"
+                )
+        # As a layer of all powers side by side would begin.
+        bound = 1 / math.sqrt(degree * inputs)
+        self.weight = nn.Parameter(torch.empty(degree, inputs + 1, width))
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    @property
+    def degree(self) -> int:
+        """D."""
+        return self.weight.shape[0]
+
+    def powers(self, x: Tensor) -> Tensor:
+        """Return the powers of each row with a 1 after it, ``[B, D, inputs + 1]``."""
+        x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
+        return torch.stack([x**power for power in range(1, self.degree + 1)], dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return embeddings ``[B, width]`` of rows ``[B, inputs]``."""
+        return self.powers(x).flatten(1) @ self.weight.flatten(0, 1)
+
+    def extra_repr(self) -> str:
+        """Return what it is of."""
+        degree, inputs, width = self.weight.shape
+        return f"inputs={inputs - 1}, width={width}, degree={degree}"

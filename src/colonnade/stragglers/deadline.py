@@ -1,0 +1,66 @@
+"""Deadline: a round goes on so many seconds after the first embedding of it came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.channels import check_seconds
+from colonnade.effects import Expect, Since
+from colonnade.layout import Layout
+from colonnade.stragglers.absent import Absent, absences_of, check_absent
+from colonnade.stragglers.policy import Absences
+
+__all__ = ["Deadline"]
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A round of training waits so long after the first embedding, and for nobody longer.
+
+    Whoever is later takes no step in that round. Evaluations wait for everybody.
+
+    Parameters
+    ----------
+    seconds
+        From the first embedding that came; 0 takes those that are there then.
+    absent
+        ``"left_out"``: what came is fused, which sum, mean and max allow; ``"stale"``: the last
+        embedding of a row that came of a party stands for its next. Of a row of which nothing came
+        yet there are zeros, counted in the history as ``embeddings_never_seen``.
+
+    Raises
+    ------
+    ConfigurationError
+        If the seconds are negative or not finite, or ``absent`` is neither.
+
+    Examples
+    --------
+    >>> from colonnade import Mean, Method
+    >>> Method("impatient", Mean(), stragglers=Deadline(0.5)).stragglers.drops
+    True
+    """
+
+    seconds: float
+    absent: Absent = "left_out"
+
+    def __post_init__(self) -> None:
+        check_seconds("a deadline", self.seconds)
+        check_absent(self.absent)
+
+    @property
+    def drops(self) -> bool:
+        """What comes later is lost."""
+        return True
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether nothing stands for it."""
+        return self.absent == "left_out"
+
+    def expect(self, everything: Expect) -> Expect:
+        """Return ``everything``, or what is there at the deadline."""
+        return everything._replace(within=self.seconds, since=Since.FIRST_ARRIVAL)
+
+    def absences(self, layout: Layout) -> Absences:
+        """Return what does as ``absent`` says."""
+        return absences_of(self.absent, layout)

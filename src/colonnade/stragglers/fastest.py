@@ -1,0 +1,70 @@
+"""Fastest: a round goes on with the first so many embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.effects import Expect
+from colonnade.errors import ConfigurationError
+from colonnade.layout import Layout
+from colonnade.stragglers.absent import Absent, absences_of, check_absent
+from colonnade.stragglers.policy import Absences
+
+__all__ = ["Fastest"]
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """A round of training takes the first so many embeddings, and waits for no more.
+
+    Whoever is later takes no step in that round. Evaluations wait for everybody. With half of the
+    parties it is what the FedVS paper compares with as *Ignore* (Li, Yao and Liu, 2023, section 6).
+
+    Parameters
+    ----------
+    count
+        How many parties; as many as there are, where there are fewer. An uplink that needs more of
+        them waits for so many.
+    absent
+        As for ``Deadline``.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``count`` is no whole number from 1 on, or ``absent`` is neither.
+
+    Examples
+    --------
+    >>> everything = Expect("embedding", 7, ("bank", "shop", "clinic"))
+    >>> Fastest(2).expect(everything).quorum
+    2
+    """
+
+    count: int
+    absent: Absent = "left_out"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
+            raise ConfigurationError(
+                f"count is {self.count!r}, but a round needs the embeddings of one party at "
+                "least: say a whole number from 1 on"
+            )
+        check_absent(self.absent)
+
+    @property
+    def drops(self) -> bool:
+        """What comes later is lost."""
+        return True
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether nothing stands for it."""
+        return self.absent == "left_out"
+
+    def expect(self, everything: Expect) -> Expect:
+        """Return that so many suffice."""
+        return everything._replace(quorum=min(self.count, len(everything.sources)))
+
+    def absences(self, layout: Layout) -> Absences:
+        """Return what does as ``absent`` says."""
+        return absences_of(self.absent, layout)

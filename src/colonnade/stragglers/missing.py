@@ -1,0 +1,47 @@
+"""Counts who was missing, for the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Missing"]
+
+
+class Missing:
+    """In how many rounds since the last report each party was missing.
+
+    Parameters
+    ----------
+    parties
+        Who may be missing; nobody, where every round waits for all.
+
+    Examples
+    --------
+    >>> missing = Missing(["bank", "shop"])
+    >>> missing.note(["shop"])
+    >>> missing.report(), missing.report()
+    ({'missing_bank': 1, 'missing_shop': 0}, {'missing_bank': 0, 'missing_shop': 0})
+    """
+
+    def __init__(self, parties: Sequence[str]) -> None:
+        self._rounds = dict.fromkeys(parties, 0)
+
+    def note(self, present: Iterable[str]) -> None:
+        """Count those who are not ``present`` in one round."""
+        for party in self._rounds.keys() - set(present):
+            self._rounds[party] += 1
+
+    def report(self) -> Mapping[str, float]:
+        """Return the counts, by party, and begin anew."""
+        told = {f"missing_{party}": count for party, count in self._rounds.items()}
+        self._rounds = dict.fromkeys(self._rounds, 0)
+        return told
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is to be reported."""
+        return dict(self._rounds)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        self._rounds = dict(state)
