@@ -7,28 +7,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test types kernels tests docs docs-check bench clean
+.PHONY: demo test types tests docs docs-check bench clean
 
 demo: .venv/installed
 	$(BIN)/colonnade demo
 
-# Most kernels are compiled first: who needs one that is not compiles it for itself, and most tests fork.
-KERNELS := $(patsubst %,tests/test_%.py,codecs kernels learned_entropy low_rank mechanisms secure)
-
 test: .venv/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(MAKE) --no-print-directory kernels
 	$(MAKE) --no-print-directory -j 2 types tests
 
 types:
 	$(BIN)/mypy
 
-kernels:
-	$(BIN)/pytest -n 2 $(KERNELS)
-
 tests:
-	$(BIN)/pytest -n 2 --dist worksteal $(KERNELS:%=--ignore=%)
+	$(BIN)/pytest -n 2 --dist worksteal
 
 docs: .venv/installed
 	$(INSTALL) -e '.[docs]'

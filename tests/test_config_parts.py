@@ -62,6 +62,8 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("methods", "fedbcd"): {"local_steps": 3},
     ("methods", "cvfl"): {"embedding": {"codec": "scalar", "bits": 2}},
     ("methods", "efvfl"): {"embedding": {"codec": "top_k", "ratio": 0.1}},
+    ("stragglers", "deadline"): {"seconds": 0.5},
+    ("stragglers", "fastest"): {"count": 2},
     ("delays", "constant"): {"each": 0.5},
     ("delays", "exponential"): {"mean": 0.1},
     ("delays", "trace"): {"path": str(Path(__file__).parent.parent / "examples" / "delays.csv")},
