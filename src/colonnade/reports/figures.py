@@ -18,6 +18,7 @@ from colonnade.reports.groups import by_metric, is_classifier
 from colonnade.reports.palette import GRID, HELD_BACK, INK, WAITING, colour, turn
 from colonnade.reports.words import activity, broken, is_score, purposes_told, quantity, words
 from colonnade.runs import Run
+from colonnade.stragglers import MISSING
 from colonnade.wire import Purpose
 
 __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figures"]
@@ -282,7 +283,7 @@ _EPSILONS = (
 
 def _missing_by_round(run: Run) -> Figure | None:
     """Return in how many rounds each party was not waited for, where somebody may be missing."""
-    columns = [column for column in run.history.columns if column.startswith(_MISSING)]
+    columns = [column for column in run.history.columns if column.startswith(MISSING)]
     if not columns:
         return None
     plot = empty_plot("rounds", "missing (% of rounds)")
@@ -290,15 +291,12 @@ def _missing_by_round(run: Run) -> Figure | None:
     # The last row may stand for no further round: that of the finished model.
     shares = run.history.select("round", *(pl.col(name) * 100 / since for name in columns))
     for index, column in enumerate(columns):
-        _line(plot, column.removeprefix(_MISSING), shares, "round", column, index)
+        _line(plot, column.removeprefix(MISSING), shares, "round", column, index)
     _make_room(plot)
     plot.update_yaxes(range=(-3, 103))
     note = "Of the rounds since the evaluation before: in which the party's embedding came too "
     note += "late, and it took no step. Evaluations wait for everybody."
     return Figure("missing", "Who was missing", plot, note)
-
-
-_MISSING = "missing_"
 
 
 def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:

@@ -37,6 +37,7 @@ from colonnade.reports.tables import (
 from colonnade.reports.targets import check_target, target_of
 from colonnade.reports.words import activity, left_out, pieces, purposes_told, words
 from colonnade.runs import Run
+from colonnade.stragglers import MISSING
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
 
@@ -410,6 +411,7 @@ def _evaluations(run: Run) -> Sheet:
             places.add(history["round"].to_list().index(best))
         history = history[sorted(places)]
     hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *local_columns(history)}
+    hidden |= {column for column in history.columns if column.startswith(MISSING)}  # in a figure
     columns = [column for column in history.columns if column not in hidden]
     rows = [
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)
@@ -541,7 +543,7 @@ def _number(value: float | None) -> str:
 def _cell(column: str, value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    if column == "round":
+    if isinstance(value, int):
         return f"{value:,}"
     if column in ("epoch", "learning_rate"):
         return f"{value:.4g}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Missing"]
+__all__ = ["MISSING", "Missing"]
+
+MISSING = "missing_"  # begins the name of a column, and the party's follows
 
 
 class Missing:
@@ -34,7 +36,7 @@ class Missing:
 
     def report(self) -> Mapping[str, float]:
         """Return the counts, by party, and begin anew."""
-        told = {f"missing_{party}": count for party, count in self._rounds.items()}
+        told = {f"{MISSING}{party}": count for party, count in self._rounds.items()}
         self._rounds = dict.fromkeys(self._rounds, 0)
         return told
 
