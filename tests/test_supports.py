@@ -141,7 +141,10 @@ def test_the_largest_of_each_row_is_told_in_eight_bits_of_256():
 
 @pytest.mark.parametrize("places", range(2, 12))
 def test_every_choice_has_a_number(places):
-    """As many codes as choices, all of one size, and no bytes beside them are a code."""
+    """As many codes as choices, all of one size, and no bytes beside them are a code.
+
+    Of codes of two bytes every 29th is tried.
+    """
     for count in range(1, places):
         size = -(-(math.comb(places, count) - 1).bit_length() // 8)
         bodies = {

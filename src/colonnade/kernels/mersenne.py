@@ -63,9 +63,9 @@ def _products_31(a, b, result):  # type: ignore[no-untyped-def]  # numba infers 
                     one[j] = (v & _SMALL) + (v >> bits)
                     v = two[j] + s * np.uint64(x[j])
                     two[j] = (v & _SMALL) + (v >> bits)
-            for row, sums in ((i, one), (other, two)):
+            for row, summed in ((i, one), (other, two)):
                 for j in range(width):
-                    v = (sums[j] & _SMALL) + (sums[j] >> bits)
+                    v = (summed[j] & _SMALL) + (summed[j] >> bits)
                     v = (v & _SMALL) + (v >> bits)
                     result[row, start + j] = np.uint32(v - _SMALL if v >= _SMALL else v)
 

@@ -288,7 +288,6 @@ def _missing_by_round(run: Run) -> Figure | None:
         return None
     plot = empty_plot("rounds", "missing (% of rounds)")
     since = pl.col("round") - pl.col("round").shift(1, fill_value=0)
-    # The last row may stand for no further round: that of the finished model.
     shares = run.history.select("round", *(pl.col(name) * 100 / since for name in columns))
     for index, column in enumerate(columns):
         _line(plot, column.removeprefix(MISSING), shares, "round", column, index)

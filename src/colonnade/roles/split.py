@@ -14,8 +14,8 @@ With exact links this is SGD on the joined model, computed in several places (va
 with lossy links, C-VFL's Algorithm 2: the derivative is then taken at the embedding as received).
 
 A party whose embedding a round did not wait for is told so, and takes no step in it; a round that
-is over before it begins it passes over. What leaves
-may be made less telling of labels (``defences``); the label holder's own steps are exact.
+is over before it begins it passes over. What leaves may be made less telling of labels
+(``defences``); the label holder's own steps are exact.
 
 With Q local steps it is FedBCD(Q): after the exact step everyone takes Q - 1 more on the same batch
 before the next exchange, a party with its fresh z_m and the d_m it got, the label holder with its

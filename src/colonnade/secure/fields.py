@@ -17,7 +17,7 @@ from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels.mersenne import PRIMES, Elements
 from colonnade.secure.keystream import Keystream
 
-__all__ = ["Field"]
+__all__ = ["FIELD", "Field"]
 
 
 @dataclass(frozen=True)
@@ -121,3 +121,7 @@ class Field:
     def bytes_of(self, shape: tuple[int, ...]) -> int:
         """Return the bytes of so many elements."""
         return int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+FIELD = Field()
+"""What is computed in where nothing else is said."""

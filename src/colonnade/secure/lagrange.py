@@ -32,11 +32,9 @@ from colonnade.errors import (
     TooFewAnswers,
 )
 from colonnade.kernels.mersenne import Elements, products
-from colonnade.secure.fields import Field
+from colonnade.secure.fields import FIELD, Field
 
 __all__ = ["LagrangeCode"]
-
-FIELD = Field(31)
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, Diverged, OutOfRange
-from colonnade.kernels.mersenne import Elements
-from colonnade.secure.fields import Field
+from colonnade.secure.fields import FIELD, Field
 from colonnade.secure.keystream import Keystream
 
 __all__ = ["Quantised"]
 
-FIELD = Field(31)
 _RANDOM_BITS = 32
 _EXACT = 2.0**53  # doubles hold all whole numbers below
 
@@ -127,10 +125,6 @@ class Quantised:
                 f"{self.field.bits} bits with {parties} parties: take {beyond} fewer of data_bits "
                 "or weight_bits, a smaller learning rate, or the field of 61"
             )
-
-    def elements(self, numbers: NDArray[np.int64]) -> Elements:
-        """Return what stands for whole numbers in the field."""
-        return self.field.elements(numbers)
 
     def values(self, total: NDArray[np.int64], parties: int = 1) -> NDArray[np.float32]:
         """Return what sums of products stand for, divided by ``parties``."""

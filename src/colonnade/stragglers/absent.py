@@ -15,24 +15,37 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.stragglers.policy import Absences
 
-__all__ = ["Absent", "LeftOut", "absences_of", "check_absent"]
+__all__ = ["Absent", "Dropping", "LeftOut"]
 
 Absent: TypeAlias = Literal["left_out", "stale"]
 """``"left_out"``: embeddings that came are fused and no other. ``"stale"``: the last embedding of a
 row that came of a party stands for one that is late."""
 
 
-def check_absent(absent: object) -> None:
-    """Raise ``ConfigurationError`` if ``absent`` is neither."""
-    if absent not in get_args(Absent):
-        raise ConfigurationError(
-            f"absent is {absent!r}, but who is late is {' or '.join(map(repr, get_args(Absent)))}"
-        )
+class Dropping:
+    """What policies share that wait for some and lose what comes later; each says for whom."""
 
+    absent: Absent
 
-def absences_of(absent: Absent, layout: Layout) -> Absences:
-    """Return what does as ``absent`` says."""
-    return _LastSeen(layout) if absent == "stale" else LeftOut()
+    def check_absent(self) -> None:
+        """Raise ``ConfigurationError`` if ``absent`` is neither."""
+        if self.absent not in get_args(Absent):
+            ways = " or ".join(map(repr, get_args(Absent)))
+            raise ConfigurationError(f"absent is {self.absent!r}, but who is late is {ways}")
+
+    @property
+    def drops(self) -> bool:
+        """What comes later is lost."""
+        return True
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether nothing stands for it."""
+        return self.absent == "left_out"
+
+    def absences(self, layout: Layout) -> Absences:
+        """Return what does as ``absent`` says."""
+        return _LastSeen(layout) if self.absent == "stale" else LeftOut()
 
 
 class LeftOut:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from colonnade.channels import check_seconds
 from colonnade.effects import Expect, Since
-from colonnade.layout import Layout
-from colonnade.stragglers.absent import Absent, absences_of, check_absent
-from colonnade.stragglers.policy import Absences
+from colonnade.stragglers.absent import Absent, Dropping
 
 __all__ = ["Deadline"]
 
 
 @dataclass(frozen=True)
-class Deadline:
+class Deadline(Dropping):
     """A round of training waits so long after the first embedding, and for nobody longer.
 
     Whoever is later takes no step in that round. Evaluations wait for everybody.
@@ -45,22 +43,8 @@ class Deadline:
 
     def __post_init__(self) -> None:
         check_seconds("a deadline", self.seconds)
-        check_absent(self.absent)
-
-    @property
-    def drops(self) -> bool:
-        """What comes later is lost."""
-        return True
-
-    @property
-    def leaves_out(self) -> bool:
-        """Whether nothing stands for it."""
-        return self.absent == "left_out"
+        self.check_absent()
 
     def expect(self, everything: Expect) -> Expect:
         """Return ``everything``, or what is there at the deadline."""
         return everything._replace(within=self.seconds, since=Since.FIRST_ARRIVAL)
-
-    def absences(self, layout: Layout) -> Absences:
-        """Return what does as ``absent`` says."""
-        return absences_of(self.absent, layout)

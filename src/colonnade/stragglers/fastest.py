@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from colonnade.effects import Expect
 from colonnade.errors import ConfigurationError
-from colonnade.layout import Layout
-from colonnade.stragglers.absent import Absent, absences_of, check_absent
-from colonnade.stragglers.policy import Absences
+from colonnade.stragglers.absent import Absent, Dropping
 
 __all__ = ["Fastest"]
 
 
 @dataclass(frozen=True)
-class Fastest:
+class Fastest(Dropping):
     """A round of training takes the first so many embeddings, and waits for no more.
 
     Whoever is later takes no step in that round. Evaluations wait for everybody. With half of the
@@ -49,22 +47,8 @@ class Fastest:
                 f"count is {self.count!r}, but a round needs the embeddings of one party at "
                 "least: say a whole number from 1 on"
             )
-        check_absent(self.absent)
-
-    @property
-    def drops(self) -> bool:
-        """What comes later is lost."""
-        return True
-
-    @property
-    def leaves_out(self) -> bool:
-        """Whether nothing stands for it."""
-        return self.absent == "left_out"
+        self.check_absent()
 
     def expect(self, everything: Expect) -> Expect:
         """Return that so many suffice."""
         return everything._replace(quorum=min(self.count, len(everything.sources)))
-
-    def absences(self, layout: Layout) -> Absences:
-        """Return what does as ``absent`` says."""
-        return absences_of(self.absent, layout)
