@@ -36,6 +36,7 @@ __all__ = [
     "KINDS_OF_WAITING",
     "KINDS_OF_WORK",
     "Arrivals",
+    "Attempt",
     "Boundary",
     "Close",
     "Commit",
@@ -58,6 +59,7 @@ T = TypeVar("T")
 KINDS_OF_WORK: Mapping[str, str] = MappingProxyType(
     {
         "forward": "a bottom model's outputs of some rows",
+        "coded": "sums of all parties' bottom models, computed on shares of some rows",
         "encode": "values into the body of a message",
         "decode": "the body of a message into values",
         "top": "the top model's outputs of some rows and, in training, their derivatives",
@@ -120,6 +122,8 @@ class Expect(NamedTuple):
         Seconds to wait for the rest; None for no limit.
     since
         From when those seconds count.
+    part
+        Which of several pieces of the round they belong to, where ``Send`` says so.
     """
 
     kind: str | tuple[str, ...]
@@ -129,6 +133,7 @@ class Expect(NamedTuple):
     quorum: int | None = None
     within: float | None = None
     since: Since = Since.FIRST_ARRIVAL
+    part: int = 0
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -137,9 +142,9 @@ class Expect(NamedTuple):
 
     def __str__(self) -> str:
         sources = ", ".join(self.sources)
-        return (
-            f"{' or '.join(self.kinds)} of round {self.round} ({self.purpose.label}) from {sources}"
-        )
+        piece = f", piece {self.part}" if self.part else ""
+        kinds, purpose = " or ".join(self.kinds), self.purpose.label
+        return f"{kinds} of round {self.round} ({purpose}{piece}) from {sources}"
 
 
 @dataclass(slots=True)
@@ -180,6 +185,7 @@ class Send(Effect[None]):
     round: int
     body: bytes
     purpose: Purpose = Purpose.TRAINING
+    part: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -234,6 +240,24 @@ class Work(Effect[T]):
     purpose: Purpose = Purpose.TRAINING
     step: int = 0
     rows: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Attempt(Effect[T | None]):
+    """Do a piece of work, unless a message makes it superfluous; its result, or None then.
+
+    It is not begun where the message is there. Where time is modelled it ends when the message
+    comes; in a real process it goes on to its end once it was begun, so long work is better
+    attempted in pieces. ``unless`` has neither quorum nor ``within``. ::
+
+        enough = Expect("enough", self.round, ("hospital",))
+        answer = await Attempt(Work("coded", self._answer, self.round), unless=enough)
+        if answer is not None:
+            await Send("hospital", "answer", self.round, answer)
+    """
+
+    work: Work[T]
+    unless: Expect
 
 
 @dataclass(slots=True, eq=False)

@@ -64,7 +64,8 @@ class Purpose(IntEnum):
 class Message(NamedTuple):
     """A message as a driver holds it: the header's fields, both ends, and the body.
 
-    ``(sender, sequence)`` identifies it: a sender numbers all its messages from 0.
+    ``(sender, sequence)`` identifies it: a sender numbers all its messages from 0. ``part`` says
+    which of several pieces it belongs to, where those of a round are told apart.
     """
 
     sender: str
@@ -74,6 +75,7 @@ class Message(NamedTuple):
     round: int
     sequence: int
     body: bytes
+    part: int = 0
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
@@ -85,19 +87,23 @@ class _Header(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     purpose: Purpose
     round: _Count
     sequence: _Count
+    part: _Count = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Header).decode
 
 
-def encode_header(kind: str, purpose: Purpose, round: int, sequence: int) -> bytes:
-    """Return all bytes of a frame that precede its body.
+def encode_header(
+    kind: str, purpose: Purpose, round: int, sequence: int, part: int = 0
+) -> bytes:
+    """Return all bytes of a frame that precede its body; part 0 takes none.
 
     >>> encode_header("embedding", Purpose.TRAINING, 3, 12).hex()
     '0f009501a9656d62656464696e6700030c'
     """
-    header = _encode((VERSION, kind, int(purpose), round, sequence))
+    parts = (part,) if part else ()
+    header = _encode((VERSION, kind, int(purpose), round, sequence, *parts))
     return len(header).to_bytes(2, "little") + header
 
 
@@ -146,4 +152,5 @@ def decode_frame(
         header.round,
         header.sequence,
         frame[2 + length :],
+        header.part,
     )

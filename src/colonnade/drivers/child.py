@@ -35,9 +35,11 @@ from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
     Arrivals,
+    Attempt,
     Boundary,
     Close,
     Commit,
+    Expect,
     Ready,
     Recall,
     Receive,
@@ -218,15 +220,16 @@ class _Child:
             elapsed = time.monotonic_ns() - start
             self.account.spend(effect.purpose, effect.kind, elapsed, cpu)
             return answer
+        if isinstance(effect, Attempt):
+            ready = self._is_ready(effect.unless)
+            self.decisions.append(not ready)
+            return None if ready else self._handle(effect.work)
         if isinstance(effect, Send):
             return self._send(effect)
         if isinstance(effect, Receive):
             return self._receive(effect)
         if isinstance(effect, Ready):
-            with self.changed:
-                self.mailbox.check(effect.expect, self.role.name)
-                now = self.now()
-                ready = self.mailbox.satisfied(effect.expect, now, now)
+            ready = self._is_ready(effect.expect)
             self.decisions.append(ready)
             return ready
         if isinstance(effect, Report):
@@ -245,6 +248,12 @@ class _Child:
         if isinstance(effect, Recall):
             return self.journal.notes()
         raise LocalProtocolError(f"{self.role.name} awaited {effect!r}, which is no effect")
+
+    def _is_ready(self, expect: Expect) -> bool:
+        with self.changed:
+            self.mailbox.check(expect, self.role.name)
+            now = self.now()
+            return self.mailbox.satisfied(expect, now, now)
 
     def _send(self, send: Send) -> None:
         if send.receiver not in self.queues:

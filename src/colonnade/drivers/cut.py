@@ -68,7 +68,7 @@ class Cut:
             draft.write(f"{name}.safetensors", state)
         mail = {
             name: [
-                (m.sender, m.kind, int(m.purpose), m.round, m.sequence, m.body, arrival)
+                (m.sender, m.kind, int(m.purpose), m.round, m.sequence, m.body, arrival, m.part)
                 for m, arrival in messages
             ]
             for name, messages in self.mail.items()
@@ -109,8 +109,12 @@ class Cut:
             )
         mail = {
             name: [
-                (Message(sender, name, kind, Purpose(purpose), round, sequence, body), arrival)
-                for sender, kind, purpose, round, sequence, body, arrival in messages
+                (
+                    Message(sender, name, kind, Purpose(purpose), round, sequence, body, *part),
+                    arrival,
+                )
+                # an older checkpoint tells no parts
+                for sender, kind, purpose, round, sequence, body, arrival, *part in messages
             ]
             for name, messages in decode_state(checkpoint.read(_MAIL)).items()
         }

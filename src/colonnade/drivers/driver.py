@@ -351,13 +351,13 @@ class Outbox:
 
     def stamp(self, send: Send, now: int | None) -> tuple[Message, bytes, tuple[Any, ...]]:
         """Enter what is sent in the ledger; return the message, its header and its row there."""
-        header = encode_header(send.kind, send.purpose, send.round, self.sequence)
+        header = encode_header(send.kind, send.purpose, send.round, self.sequence, send.part)
         size = len(send.body)
         head = (self.name, send.receiver, send.kind)
         tail = (send.round, self.sequence)
         row = (*head, int(send.purpose), *tail, size, carried_bytes(header, size), now)
         self._record(row)
-        message = Message(*head, send.purpose, *tail, send.body)
+        message = Message(*head, send.purpose, *tail, send.body, send.part)
         self.sequence += 1
         self.sent_bytes += size
         return message, header, row

@@ -101,7 +101,9 @@ class Entrance:
         name = (message.sender, message.sequence)
         due = self._account.entered.get(name)
         if due is None:
-            header = encode_header(message.kind, message.purpose, message.round, message.sequence)
+            header = encode_header(
+                message.kind, message.purpose, message.round, message.sequence, message.part
+            )
             size = carried_bytes(header, len(message.body))
             free = max(now, self._account.ports.get((_IN, ""), 0))
             due = free + self._gateway.transmission_nanoseconds(size, leaving=False)

@@ -11,7 +11,7 @@ from colonnade.wire import Message, Purpose
 
 __all__ = ["Mailbox", "is_closed"]
 
-_Shelf = tuple[str, str, int, Purpose]
+_Shelf = tuple[str, str, int, Purpose, int]
 
 
 def is_closed(message: Message, closed: int) -> bool:
@@ -20,7 +20,7 @@ def is_closed(message: Message, closed: int) -> bool:
 
 
 class Mailbox:
-    """Arrived messages by sender, kind, round and purpose, each with its time of arrival.
+    """Arrived messages by sender, kind, round, purpose and part, each with its time of arrival.
 
     All times are nanoseconds on the clock of whoever calls.
 
@@ -43,7 +43,7 @@ class Mailbox:
         """Add a message that arrives ``now``; False if its round is closed, and it is discarded."""
         if is_closed(message, self.closed):
             return False
-        key = (message.sender, message.kind, message.round, message.purpose)
+        key = _shelf(message)
         shelf = self._shelves.get(key)
         if shelf is None:
             self._shelves[key] = [(message, now)]
@@ -159,10 +159,13 @@ class Mailbox:
     def _first(self, expect: Expect, source: str) -> tuple[Message, int] | None:
         """Return the earliest message of the source that will do."""
         if isinstance(expect.kind, str):
-            shelf = self._shelves.get((source, expect.kind, expect.round, expect.purpose))
+            shelf = self._shelves.get(
+                (source, expect.kind, expect.round, expect.purpose, expect.part)
+            )
             return shelf[0] if shelf else None
         shelves = (
-            self._shelves.get((source, kind, expect.round, expect.purpose)) for kind in expect.kind
+            self._shelves.get((source, kind, expect.round, expect.purpose, expect.part))
+            for kind in expect.kind
         )
         return min(
             (shelf[0] for shelf in shelves if shelf),
@@ -171,7 +174,7 @@ class Mailbox:
         )
 
     def _remove(self, message: Message) -> None:
-        key = (message.sender, message.kind, message.round, message.purpose)
+        key = _shelf(message)
         shelf = self._shelves[key]
         if len(shelf) == 1:
             del self._shelves[key]
@@ -182,3 +185,7 @@ class Mailbox:
                     del self._by_round[message.round]
         else:
             shelf.remove(next(entry for entry in shelf if entry[0] is message))
+
+
+def _shelf(message: Message) -> _Shelf:
+    return message.sender, message.kind, message.round, message.purpose, message.part

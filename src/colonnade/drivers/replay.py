@@ -30,9 +30,12 @@ from colonnade.drivers.driver import (
 )
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
+    Arrivals,
+    Attempt,
     Boundary,
     Close,
     Commit,
+    Expect,
     Notes,
     Ready,
     Recall,
@@ -140,7 +143,7 @@ class _Actor:
                 self.put(message)
         self.outbox = Outbox(role.name, ledger, self.account.sequence)
         self.coroutine = role.run()
-        self.waiting: Receive | Ready | None = None
+        self.waiting: Receive | Ready | Attempt[Any] | None = None
         self.finished = False
 
     def part(self, trace: Trace) -> Part:
@@ -164,33 +167,37 @@ class _Actor:
         while not self.finished:
             answer: Any = None
             if self.waiting is not None:
-                answer = self._decided(self.waiting)
-                if answer is None:
+                decision = self._decided(self.waiting)
+                if decision is None:
                     return moved
+                answer = decision
+                if isinstance(self.waiting, Attempt):
+                    work = self.waiting.work
+                    answer = self._handle(work, actors, assignment) if decision else None
                 self.waiting = None
             try:
                 effect = self.coroutine.send(answer)
-                while not isinstance(effect, (Receive, Ready)):
+                while not isinstance(effect, (Receive, Ready, Attempt)):
                     answer = self._handle(effect, actors, assignment)
                     effect = self.coroutine.send(answer)
-                self.mailbox.check(effect.expect, self.name)
+                self.mailbox.check(_awaited(effect), self.name)
                 self.waiting = effect
             except StopIteration:
                 self.finished = True
             moved = True
         return moved
 
-    def _decided(self, waiting: Receive | Ready) -> Any:
-        """Return what the trace gives this await, or None while it is not here."""
+    def _decided(self, waiting: Receive | Ready | Attempt[Any]) -> Arrivals | bool | None:
+        """Return what the trace says of this await, or None while it is not here."""
         if not self.decisions:
             return None
         decision = self.decisions[0]
-        if isinstance(waiting, Ready) is not isinstance(decision, bool):
+        if isinstance(waiting, Receive) is isinstance(decision, bool):
             raise LocalProtocolError(f"the trace of {self.name} belongs to other roles")
         answer = (
             decision
             if isinstance(decision, bool)
-            else self.mailbox.take_exactly(decision, waiting.expect)
+            else self.mailbox.take_exactly(decision, _awaited(waiting))
         )
         if answer is not None:
             self.decisions.popleft()
@@ -224,3 +231,7 @@ class _Actor:
             case _:
                 raise LocalProtocolError(f"{self.name} awaited {effect!r}, which is no effect")
         return None
+
+
+def _awaited(effect: Receive | Ready | Attempt[Any]) -> Expect:
+    return effect.unless if isinstance(effect, Attempt) else effect.expect

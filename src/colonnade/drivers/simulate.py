@@ -22,7 +22,7 @@ from typing import Any
 
 from colonnade.channels import Network
 from colonnade.checkpoints import decode_state, encode_state
-from colonnade.costs import CostModel, Measured
+from colonnade.costs import CostModel, Measured, uses_measured
 from colonnade.departures import Departures
 from colonnade.descriptions import content_of
 from colonnade.drivers.account import Account
@@ -43,6 +43,7 @@ from colonnade.drivers.lanes import Entrance, Lane
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
     Arrivals,
+    Attempt,
     Boundary,
     Close,
     Commit,
@@ -162,8 +163,10 @@ class _Actor:
         self.boundary = -1  # the last one passed
         self.trained = role.round - 1  # the last round in which it has worked
         self.answer: Any = None  # of the work that is done when its step comes
+        self.began = 0  # when it began what it attempts
         self.blocked: Send | None = None  # waits for room in a full queue
         self.waiting: Receive | Ready | None = None
+        self.attempting: _Attempting | None = None
         self.finished = False
         self.parked = False
         self.lanes: dict[str, tuple[_Actor, Lane]] = {}
@@ -179,6 +182,15 @@ class _Actor:
         self.account.note(self.journal)
         self.account.departed = self.departures.mark()
         return self.account.as_json()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Attempting:
+    """Work under way that a message may end."""
+
+    attempt: Attempt[Any]
+    step: int  # the number of the event at which it would be done
+    done: tuple[Any, int] | None  # its result and CPU time; None where its cost does not need them
 
 
 def _is_plain(expect: Expect) -> bool:
@@ -201,6 +213,7 @@ class _Simulation:
         self.ledger = Ledger()
         self.events: list[tuple[int, int, int, int, Message | None]] = []
         self.serial = 0
+        self.called_off: set[int] = set()  # events of work that a message has ended
         self.cuts: dict[int, Cut] = {}
         self.discarded: list[Discarded] = []
         self.stop_at = assignment.stop_before
@@ -270,12 +283,15 @@ class _Simulation:
     def _play(self) -> None:
         actors, events = self.actors, self.events
         while events:
-            now, rank, index, _, message = heapq.heappop(events)
+            now, rank, index, serial, message = heapq.heappop(events)
             actor = actors[index]
             if message is not None:
                 self._deliver(actor, message, now)
             elif rank == _STEP:
-                self._step(actor, now)
+                if serial in self.called_off:
+                    self.called_off.remove(serial)
+                else:
+                    self._step(actor, now)
             elif actor.waiting is not None:
                 self._resolve(actor, actor.waiting, now)
 
@@ -295,6 +311,8 @@ class _Simulation:
         account = actor.account
         account.clock = now
         answer, actor.answer = actor.answer, None
+        if actor.attempting is not None:
+            answer = self._attempted(actor, actor.attempting)
         if actor.blocked is not None:
             send, actor.blocked = actor.blocked, None
             if not self._send(actor, send, now):
@@ -317,6 +335,9 @@ class _Simulation:
                 if cost:
                     actor.answer = answer
                     self._at(now + cost, _STEP, actor)
+                    return
+            elif isinstance(effect, Attempt):
+                if self._attempt(actor, effect, now):
                     return
             elif isinstance(effect, Receive) and _is_plain(effect.expect):
                 actor.mailbox.check(effect.expect, actor.name)
@@ -354,6 +375,45 @@ class _Simulation:
                 answer = actor.journal.notes()
             else:
                 raise LocalProtocolError(f"{actor.name} awaited {effect!r}, which is no effect")
+
+    def _attempt(self, actor: _Actor, attempt: Attempt[Any], now: int) -> bool:
+        """Begin work that a message may end; False if it is here already.
+
+        Where time does not hang on what was measured the work is done when it is over, and not at
+        all where a message ends it.
+        """
+        work, unless = attempt.work, attempt.unless
+        actor.mailbox.check(unless, actor.name)
+        if not _is_plain(unless):
+            raise LocalProtocolError(f"{actor.name} attempts {work.kind} unless {unless} in time")
+        if actor.mailbox.satisfied(unless, now, now):
+            actor.trace.append(False)
+            return False
+        measured = uses_measured(self.costs) and work.purpose not in self.untimed
+        done = perform(work, actor.name, self.assignment.seed) if measured else None
+        cost = self._cost(actor, work, done[1] if done else 0)
+        self._at(now + cost, _STEP, actor)
+        actor.attempting = _Attempting(attempt, self.serial, done)
+        actor.began = now
+        return True
+
+    def _attempted(self, actor: _Actor, attempting: _Attempting) -> Any:
+        """Return the result of an attempt that nothing has ended."""
+        actor.attempting = None
+        work = attempting.attempt.work
+        answer, cpu = attempting.done or perform(work, actor.name, self.assignment.seed)
+        actor.account.spend(work.purpose, work.kind, actor.account.clock - actor.began, cpu)
+        actor.trace.append(True)
+        return answer
+
+    def _call_off(self, actor: _Actor, attempting: _Attempting, now: int) -> None:
+        """End an attempt, as what makes it superfluous has come."""
+        actor.attempting = None
+        self.called_off.add(attempting.step)
+        work, cpu = attempting.attempt.work, attempting.done[1] if attempting.done else 0
+        actor.account.spend(work.purpose, work.kind, now - actor.began, cpu)
+        actor.trace.append(False)
+        self._step(actor, now)
 
     def _cost(self, actor: _Actor, work: Work[Any], measured: int) -> int:
         """Return what work costs, and what the role loses in a round before its first training."""
@@ -419,12 +479,16 @@ class _Simulation:
             return
         waiting = actor.waiting
         if waiting is None:
+            attempting = actor.attempting
             if not actor.mailbox.put(message, now):
                 self._discard(actor, message)
+            elif attempting and actor.mailbox.satisfied(attempting.attempt.unless, now, now):
+                self._call_off(actor, attempting, now)
             return
         expect = waiting.expect
-        sender, _, kind, purpose, round, _, _ = message
-        if isinstance(waiting, Receive) and (kind, round, (sender,), purpose) == expect[:4]:
+        sender, _, kind, purpose, round, _, _, part = message
+        mine = (kind, round, (sender,), purpose) == expect[:4] and part == expect.part
+        if isinstance(waiting, Receive) and mine:
             # It is all that the role waits for: hand it over without the mailbox.
             arrivals = Arrivals((message,))
             self._note_taken(actor, waiting, arrivals, waited=now - actor.account.clock)
