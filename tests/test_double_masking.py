@@ -38,7 +38,7 @@ class Sum:
         self.parties = {}
         for name in self.names:
             source = Secrets.insecure(5).begin(name, incarnation)
-            self.parties[name] = SumParty(self.sums, name, HOLDER, source, incarnation)
+            self.parties[name] = SumParty(self.sums, name, HOLDER, source)
         self.uploads, self.answers, self.requests = {}, {}, {}
 
     def start(self, gone: Iterable[str] = ()) -> None:
@@ -355,7 +355,7 @@ def _uploads(value: int, seed: int, parties: int, bits: int, count: int) -> np.n
     ends = {}
     for name in names:
         source = Secrets.insecure(seed).begin(name, 0)
-        ends[name] = SumParty(sums, name, HOLDER, source, 0)
+        ends[name] = SumParty(sums, name, HOLDER, source)
     holder = SumHolder(sums, HOLDER, 0)
     keys = holder.meet({name: end.key() for name, end in ends.items()})
     for end in ends.values():
@@ -498,7 +498,7 @@ def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinne
     sums = Sum(3, 2, identities=identities)
     false = Secrets.insecure(99).begin("party_1", 0)
     told = {name: party.key() for name, party in sums.parties.items()}
-    told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
+    told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false).key()
     keys = sums.holder.meet(told)
     if not pinned:
         sums.parties["party_0"].meet(keys)  # which the privacy statement says
@@ -519,7 +519,7 @@ def test_a_partys_own_key_cannot_be_exchanged():
     sums = Sum(3, 2)
     false = Secrets.insecure(99).begin("party_1", 0)
     told = {name: party.key() for name, party in sums.parties.items()}
-    told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false, 0).key()
+    told["party_1"] = SumParty(sums.sums, "party_1", HOLDER, false).key()
     with pytest.raises(RemoteProtocolError, match="another key of 'party_1' than it sent"):
         sums.parties["party_1"].meet(sums.holder.meet(told))
 

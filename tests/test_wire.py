@@ -98,7 +98,8 @@ def test_another_version_is_named(fields):
 BAD_FIELDS = {
     "no field": (),
     "missing field": (VERSION, "embedding", 0, 3),
-    "extra field": (VERSION, "embedding", 0, 3, 12, 0),
+    "extra field": (VERSION, "embedding", 0, 3, 12, 0, 0),
+    "part negative": (VERSION, "embedding", 0, 3, 12, -1),
     "extra field, none": (VERSION, "embedding", 0, 3, 12, None),
     "version a float": (1.0, "embedding", 0, 3, 12),
     "version a bool": (True, "embedding", 0, 3, 12),

@@ -94,9 +94,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Header).decode
 
 
-def encode_header(
-    kind: str, purpose: Purpose, round: int, sequence: int, part: int = 0
-) -> bytes:
+def encode_header(kind: str, purpose: Purpose, round: int, sequence: int, part: int = 0) -> bytes:
     """Return all bytes of a frame that precede its body; part 0 takes none.
 
     >>> encode_header("embedding", Purpose.TRAINING, 3, 12).hex()

@@ -49,8 +49,6 @@ elsewhere is refused by name.
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -60,22 +58,18 @@ import numpy as np
 from colonnade.errors import LocalProtocolError, RemoteProtocolError, TooFewSurvivors
 from colonnade.kernels.words import packed_bytes
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
-from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
 from colonnade.secure.contexts import context
-from colonnade.secure.identities import IDENTITY_BYTES, SIGNATURE_BYTES, Identity, verify
+from colonnade.secure.identities import SIGNATURE_BYTES, verify
+from colonnade.secure.introductions import TAG_BYTES, Introduced, Introductions, Session
 from colonnade.secure.keystream import KEY_BYTES, Keystream
 from colonnade.secure.masks import Total, Words, mask, masked_body, words_of
-from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
+from colonnade.secure.sealed import SEAL_BYTES
 from colonnade.secure.secrets import Source
 from colonnade.secure.shamir import recover, share
 
 __all__ = ["Heard", "SumHolder", "SumParty", "Sums"]
 
-TAG_BYTES = 8
 SECRET_BYTES = 32
-_INCARNATION = struct.Struct("<q")
-_MOST_STARTS = 2**31
-_KEY_BYTES = _INCARNATION.size + IDENTITY_BYTES + ANNOUNCEMENT_BYTES
 _SEALED_BYTES = 2 * SECRET_BYTES + SEAL_BYTES  # a share of a mask key, and one of a self mask
 _FOR_ANOTHER = AGREEMENT_BYTES + _SEALED_BYTES
 
@@ -103,14 +97,19 @@ class Sums:
     identities: Mapping[str, bytes] = field(default_factory=dict, hash=False)
 
     @property
+    def introductions(self) -> Introductions:
+        """How parties come by each other's keys."""
+        return Introductions(self.parties, self.identities)
+
+    @property
     def key_bytes(self) -> int:
         """Bytes of a party's key."""
-        return _KEY_BYTES
+        return self.introductions.key_bytes
 
     @property
     def keys_bytes(self) -> int:
         """Bytes of the keys of all, passed on behind the number of the label holder's start."""
-        return _INCARNATION.size + len(self.parties) * _KEY_BYTES
+        return self.introductions.keys_bytes
 
     @property
     def offer_bytes(self) -> int:
@@ -219,15 +218,14 @@ class _End:
 
     def __init__(self, sums: Sums, holder: str) -> None:
         self._sums, self._holder = sums, holder
-        self._session = b""
-        self._start = 0
+        self._session = Session(b"", 0)
         self._number = -1  # of the sum that is under way
         self._publics: dict[str, bytes] = {}  # of its members, in party order
 
     @property
     def start(self) -> int:
         """The number of the label holder's start, when keys were passed on."""
-        return self._start
+        return self._session.start
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -235,8 +233,7 @@ class _End:
         return tuple(self._publics)
 
     def _tag(self, author: str, number: int) -> bytes:
-        what = context("tag", self._session, number, author)
-        return hashlib.blake2b(what, digest_size=TAG_BYTES).digest()
+        return self._session.tag(number, author)
 
     def _untagged(self, body: bytes, author: str, number: int, size: int, what: str) -> bytes:
         """Return a message without its tag, if it is so long, and its author's of this sum."""
@@ -254,7 +251,7 @@ class _End:
     def _pair_mask(self, key: AgreementKey, one: str, other: str) -> Keystream:
         """Return the mask of two members, for who has the mask key of ``one``."""
         first, second = sorted((one, other), key=self._sums.parties.index)
-        what = context("pair mask", self._session, self._number, first, second)
+        what = context("pair mask", self._session.digest, self._number, first, second)
         return Keystream(key.shared(self._publics[other], what, other))
 
     def _self_mask(self, secret: bytes) -> Keystream:
@@ -275,34 +272,21 @@ class SumParty(_End):
         Which party it is, and who the label holder is.
     secrets
         What it draws from since this start.
-    incarnation
-        That one's number.
     """
 
-    def __init__(
-        self, sums: Sums, name: str, holder: str, secrets: Source, incarnation: int
-    ) -> None:
+    def __init__(self, sums: Sums, name: str, holder: str, secrets: Source) -> None:
         super().__init__(sums, holder)
         self._name = name
         self._secrets = secrets
-        self._incarnation = incarnation
-        self._identity = Identity(secrets.identity)
-        self._key = AgreementKey(secrets.key("sums/agreement", size=AGREEMENT_BYTES))
-        self._outgoing: dict[str, Seal] = {}
-        self._incoming: dict[str, Seal] = {}
+        self._introduced = Introduced(sums.introductions, name, holder, secrets, "sums/agreement")
         self._now: _Own | None = None
         self._next: _Own | None = None
         self._shares: dict[str, bytes] = {}  # that it holds, of the members of the sum under way
-        self._identities = {name: self._identity.public}
         self._claim: _Claim | None = None  # that is not confirmed yet
 
     def key(self) -> bytes:
         """Return its key, signed, which the label holder passes on."""
-        told = _INCARNATION.pack(self._incarnation) + self._identity.public
-        announcement = announce(
-            self._identity, self._key.public, _begun(self._name, self._incarnation)
-        )
-        return told + announcement
+        return self._introduced.key()
 
     def meet(self, keys: bytes) -> None:
         """Take everybody's keys, as the label holder passed them on.
@@ -313,43 +297,8 @@ class SumParty(_End):
             If one is not signed by the identity that is pinned for its owner, or the own one is not
             there.
         """
-        expected = self._sums.keys_bytes
-        if len(keys) != expected:
-            raise RemoteProtocolError(
-                f"{self._holder!r} passed on {len(keys)} bytes of keys, expected {expected}"
-            )
-        self._session = _session(keys)
-        (self._start,) = _INCARNATION.unpack_from(keys)
-        if not 0 <= self._start < _MOST_STARTS:
-            raise RemoteProtocolError(
-                f"{self._holder!r} says that it was started {self._start} times before"
-            )
-        for place, party in enumerate(self._sums.parties):
-            at = _INCARNATION.size + place * _KEY_BYTES
-            body = keys[at : at + _KEY_BYTES]
-            if party == self._name:
-                if body != self.key():
-                    raise RemoteProtocolError(
-                        f"{self._holder!r} passed on another key of {party!r} than it sent"
-                    )
-                continue
-            public = self._announced(party, body)
-            self._outgoing[party], self._incoming[party] = (
-                Seal(
-                    self._key.shared(
-                        public, context("seal", self._session, *way), party, SEAL_KEY_BYTES
-                    )
-                )
-                for way in ((self._name, party), (party, self._name))
-            )
-
-    def _announced(self, party: str, body: bytes) -> bytes:
-        (incarnation,) = _INCARNATION.unpack_from(body)
-        rest = body[_INCARNATION.size :]
-        said, announcement = rest[:IDENTITY_BYTES], rest[IDENTITY_BYTES:]
-        identity = self._sums.identities.get(party, said)
-        self._identities[party] = identity
-        return announced(announcement, identity, _begun(party, incarnation), party)
+        self._introduced.meet(keys)
+        self._session = self._introduced.session
 
     def offer(self) -> bytes:
         """Return what it offers for the next sum; once for each."""
@@ -365,14 +314,14 @@ class SumParty(_End):
         sums = self._sums
         shares = share(secret + self_mask, len(sums.parties), sums.threshold, noise)
         sealed = b"".join(
-            self._outgoing[party].seal(mine, self._sealed_for(number, mask_key.public))
+            self._introduced.sealed_to(party, mine, self._sealed_for(number, mask_key.public))
             for party, mine in zip(sums.parties, shares, strict=True)
             if party != self._name
         )
         return _Own(mask_key, self_mask, shares[sums.parties.index(self._name)]), sealed
 
     def _sealed_for(self, number: int, public: bytes) -> bytes:
-        return context("shares", self._session, number, public)
+        return context("shares", self._session.digest, number, public)
 
     def upload(self, words: Words) -> bytes:
         """Return words for the sum under way, masked where they are, behind an offer for the next.
@@ -391,15 +340,16 @@ class SumParty(_End):
                 signed = added if self._before(self._name, other) else subtracted
                 signed.append(self._pair_mask(own.mask_key, self._name, other))
         mask(words, added, subtracted)
-        signature = self._identity.sign(self._uploaded(self._name, self._number, self.members))
+        uploaded = self._uploaded(self._name, self._number, self.members)
+        signature = self._introduced.identity.sign(uploaded)
         return offer + signature + masked_body(words, self._sums.bits)
 
     def _uploaded(self, party: str, number: int, members: tuple[str, ...]) -> bytes:
-        return context("upload", self._session, number, party, self._sums.marked(members))
+        return context("upload", self._session.digest, number, party, self._sums.marked(members))
 
     def _contributed(self, party: str, claim: _Claim) -> bytes:
         lists = self._sums.marked(claim.members), self._sums.marked(claim.contributors)
-        return context("contributors", self._session, claim.number, party, *lists)
+        return context("contributors", self._session.digest, claim.number, party, *lists)
 
     def hear(self, request: bytes) -> Heard:
         """Return who contributed to the sum under way and, if it did itself, what is due.
@@ -434,7 +384,7 @@ class SumParty(_End):
         if answer is None or contributors == before[1]:
             return Heard(contributors, answer)
         claim = self._claim = _Claim(*before, contributors, answer)
-        signature = self._identity.sign(self._contributed(self._name, claim))
+        signature = self._introduced.identity.sign(self._contributed(self._name, claim))
         return Heard(contributors, confirmation=self._tag(self._name, claim.number) + signature)
 
     def confirmed(self, body: bytes) -> bytes:
@@ -471,7 +421,7 @@ class SumParty(_End):
 
     def _check_signed(self, party: str, what: bytes, signature: bytes, number: int) -> None:
         try:
-            verify(self._identities[party], what, signature, f"the word of {party!r}")
+            verify(self._introduced.identities[party], what, signature, f"the word of {party!r}")
         except RemoteProtocolError:
             raise RemoteProtocolError(
                 f"{party!r} did not sign the members and contributors of sum {number} that "
@@ -516,7 +466,8 @@ class SumParty(_End):
                 continue
             public = offers[place : place + AGREEMENT_BYTES]
             sealed = offers[place + AGREEMENT_BYTES : place + _FOR_ANOTHER]
-            self._shares[party] = self._incoming[party].opened(
+            self._shares[party] = self._introduced.opened_from(
+                party,
                 sealed,
                 self._sealed_for(self._number, public),
                 2 * SECRET_BYTES,
@@ -541,21 +492,16 @@ class SumHolder(_End):
 
     def __init__(self, sums: Sums, name: str, start: int) -> None:
         super().__init__(sums, name)
-        self._start = start
+        self._begun = start
         self._uploads: dict[str, bytes] = {}
         self._words = 0
         self._offers: dict[str, bytes] = {}
 
     def meet(self, keys: Mapping[str, bytes]) -> bytes:
         """Return the keys of all parties, which are passed on to each."""
-        for party in self._sums.parties:
-            if len(keys[party]) != _KEY_BYTES:
-                raise RemoteProtocolError(
-                    f"{party!r} sent a key of {len(keys[party])} bytes, expected {_KEY_BYTES}"
-                )
-        together = _INCARNATION.pack(self._start)
-        together += b"".join(keys[party] for party in self._sums.parties)
-        self._session = _session(together)
+        introductions = self._sums.introductions
+        together = introductions.passed_on(keys, self._begun)
+        self._session = introductions.session(together, self._holder)
         return together
 
     def offers(self, bodies: Mapping[str, bytes]) -> None:
@@ -698,11 +644,3 @@ class SumHolder(_End):
                 f"{len(self._sums.parties)} parties: {', '.join(missing)} did not; nothing was "
                 "disclosed by it: go on from the last checkpoint when more of them are there"
             )
-
-
-def _begun(party: str, incarnation: int) -> bytes:
-    return context("start", party, incarnation)
-
-
-def _session(keys: bytes) -> bytes:
-    return hashlib.sha256(context("session", keys)).digest()

@@ -111,9 +111,7 @@ class MaskedUploader:
         notes = await Recall()
         self._source = self._secrets.begin(self._party.name, notes.incarnation)
         self._account.begin(notes.records, timetable)
-        self._sum = SumParty(
-            self._terms.sums, self._party.name, self._holder, self._source, notes.incarnation
-        )
+        self._sum = SumParty(self._terms.sums, self._party.name, self._holder, self._source)
         await Send(self._holder, KEY, KEYS_ROUND, self._sum.key(), Purpose.SETUP)
         self._sum.meet(await self._received(KEYS, KEYS_ROUND, Purpose.SETUP))
         await self._join(self._sum.start, Purpose.SETUP)
