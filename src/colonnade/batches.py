@@ -67,8 +67,9 @@ class BatchPlan:
         self._rows = np.ascontiguousarray(rows, dtype=np.int64)
         self._seed = seed
         self._schedule_every = schedule_every
-        self._shuffled: tuple[int, Rows] = (-1, self._rows)
-        self.batch_size = min(batch_size, len(rows))
+        self._order: tuple[int, Rows] = (-1, self._rows)  # of the groups, in an epoch
+        self._group = 1  # rows that stand together
+        self._groups_in_batch = self.batch_size = min(batch_size, len(rows))
         self.rounds_per_epoch = -(-len(rows) // batch_size)
         self.rounds = epochs * self.rounds_per_epoch
 
@@ -86,10 +87,35 @@ class BatchPlan:
     def rows(self, round: int) -> Rows:
         """Return the row numbers of the batch of ``round``."""
         epoch, index = divmod(round, self.rounds_per_epoch)
-        if self._shuffled[0] != epoch:
-            order = permutation(StreamKey(self._seed, "", "batches", epoch), len(self._rows))
-            self._shuffled = (epoch, self._rows[order])
-        return self._shuffled[1][index * self.batch_size : (index + 1) * self.batch_size]
+        if self._order[0] != epoch:
+            groups = -(-len(self._rows) // self._group)
+            order = permutation(StreamKey(self._seed, "", "batches", epoch), groups)
+            self._order = (epoch, order)
+        groups_in_batch = self._groups_in_batch
+        chosen = self._order[1][index * groups_in_batch : (index + 1) * groups_in_batch]
+        places = (chosen[:, None] * self._group + np.arange(self._group)).reshape(-1)
+        rows: Rows = self._rows[places[places < len(self._rows)]]
+        return rows
+
+    def in_groups(self, size: int) -> BatchPlan:
+        """Return the plan in which rows that stand together are trained on together.
+
+        Each ``size`` consecutive ones of the rows given are a group; groups are shuffled, and a
+        batch has as many whole ones as fit into the batch size, or one.
+
+        >>> plan = BatchPlan(np.arange(10), batch_size=5, epochs=1, seed=0).in_groups(2)
+        >>> plan.batch_size, plan.rounds, sorted(len(plan.rows(r)) for r in range(plan.rounds))
+        (4, 3, [2, 4, 4])
+        """
+        grouped, groups = copy(self), -(-len(self._rows) // size)
+        in_batch = min(max(1, self.batch_size // size), groups)
+        grouped._group, grouped._groups_in_batch = size, in_batch
+        grouped.batch_size = min(in_batch * size, len(self._rows))
+        epochs = self.rounds // self.rounds_per_epoch
+        grouped.rounds_per_epoch = -(-groups // in_batch)
+        grouped.rounds = epochs * grouped.rounds_per_epoch
+        grouped._order = (-1, self._rows)
+        return grouped
 
     def schedule_due(self, done: int) -> bool:
         """Whether schedulers take a step when ``done`` rounds are done."""

@@ -48,7 +48,7 @@ from colonnade.links import Rows
 from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
-from colonnade.models import Features, check_gradients, parameter_count
+from colonnade.models import Features, check_gradients, parameter_count, terms_of
 from colonnade.networks_told import network_told
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
@@ -253,6 +253,7 @@ class Federation:
                 self.rows,
                 training.seed,
                 simulated=training.secrets == "seed",
+                terms=terms_of({party.name: party.bottom for party in self.parties}),
             ),
             parameter_count(holder.top),
             self.train_rows,

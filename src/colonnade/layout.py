@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from colonnade.errors import ConfigurationError
 from colonnade.secure import Secrets
@@ -30,6 +30,9 @@ class Layout:
         The run's seed, which all know: no secret comes from it, but in a simulation.
     simulated
         Whether the run is declared a simulation, so that secrets come from the seed, too.
+    terms
+        Of parties whose embeddings are linear in known powers of their features
+        (``LinearInPowers``): how many products a component is the sum of.
 
     Examples
     --------
@@ -44,6 +47,7 @@ class Layout:
     rows: int
     seed: int
     simulated: bool = False
+    terms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def party_widths(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ from colonnade.evaluation import HeldOut
 from colonnade.flows import largest_body
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
-from colonnade.models import Features, Fusion, Learner
+from colonnade.models import Features, Fusion, Learner, terms_of
 from colonnade.organisations import Party, Transformer
 from colonnade.roles import PredictLabelHolder, PredictParty
 from colonnade.secure import Secrets
@@ -226,7 +226,8 @@ class Predictor:
 
     def _layout(self, rows: int) -> Layout:
         names = tuple(name for name in self.widths if name != self.label_holder)
-        return Layout(names, self.label_holder, self.widths, rows, self.seed)
+        terms = terms_of({name: self.models[name]["bottom"] for name in names})
+        return Layout(names, self.label_holder, self.widths, rows, self.seed, terms=terms)
 
     def _features(self, tables: Mapping[str, Any]) -> dict[str, Features]:
         if set(tables) != set(self.widths):

@@ -16,7 +16,7 @@ from colonnade.models.learner import (
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.mvcnn import Mvcnn
-from colonnade.models.polynomial import Polynomial
+from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
 from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import check_rows_apart
 from colonnade.models.sparse import Sparse
@@ -31,6 +31,7 @@ __all__ = [
     "Features",
     "Fusion",
     "Learner",
+    "LinearInPowers",
     "Lstm",
     "Max",
     "Mean",
@@ -52,4 +53,5 @@ __all__ = [
     "put_parameters",
     "sparse_parameters",
     "take",
+    "terms_of",
 ]

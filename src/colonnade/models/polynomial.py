@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["Polynomial"]
+__all__ = ["LinearInPowers", "Polynomial", "terms_of"]
+
+
+@runtime_checkable
+class LinearInPowers(Protocol):
+    """A bottom whose embeddings are a sum of products of what is known of a row and of weights.
+
+    h = sum_i sum_j powers(x)[i, j] weight[i, j], and the weights are all of its parameters: so it
+    can be evaluated on shares of both (``uplinks.Coded``).
+    """
+
+    weight: Tensor
+    """``[D, J, E]``."""
+
+    def powers(self, x: Tensor) -> Tensor:
+        """Return what the weights are multiplied with, ``[B, D, J]``; it hangs on no parameter."""
+        ...
+
+
+def terms_of(bottoms: Mapping[str, nn.Module]) -> dict[str, int]:
+    """Return how many products a component of an embedding is the sum of, where it is such a sum.
+
+    >>> terms_of({"bank": Polynomial(inputs=3, width=2, degree=2), "shop": nn.Linear(3, 2)})
+    {'bank': 8}
+    """
+    return {
+        name: bottom.weight.shape[:-1].numel()
+        for name, bottom in bottoms.items()
+        if isinstance(bottom, LinearInPowers)
+    }
 
 
 class Polynomial(nn.Module):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from colonnade.federation import Federation
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.metrics import Metric
-from colonnade.models import parameter_count
+from colonnade.models import LinearInPowers, parameter_count
 from colonnade.organisations import LabelHolder, Party
 from colonnade.streams import StreamKey
 
@@ -38,6 +38,17 @@ class _Hollow(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.zeros(len(x), self._width, requires_grad=torch.is_grad_enabled())
+
+
+class _HollowLinear(_Hollow):
+    """Has weights and powers of a form, all zeros."""
+
+    def __init__(self, bottom: LinearInPowers) -> None:
+        super().__init__(bottom.weight.shape[-1])
+        self.weight = nn.Parameter(torch.zeros_like(bottom.weight, device="cpu"))
+
+    def powers(self, x: Tensor) -> Tensor:
+        return torch.zeros(1, 1, 1).expand(len(x), *self.weight.shape[:-1])
 
 
 class _HollowTop(nn.Module):
@@ -69,7 +80,9 @@ def hollow_federation(federation: Federation) -> Federation:
             Party(
                 p.name,
                 nothing,
-                _Hollow(federation.widths[p.name]),
+                _HollowLinear(p.bottom)
+                if isinstance(p.bottom, LinearInPowers)
+                else _Hollow(federation.widths[p.name]),
                 secrets=p.secrets,
             )
             for p in federation.parties

@@ -262,6 +262,8 @@ def _why_bound(
         reasons.append("the size of a message depends on the values in it")
     if method.stragglers.drops:
         reasons.append("for whom a round waits depends on time")
+    if method.uplink.timed:
+        reasons.append("who is told that its answer is not needed depends on time")
     rule = training.early_stopping
     if rule is not None and rule.patience is not None and rule.patience < evaluations:
         reasons.append("training may stop early")

@@ -2,6 +2,7 @@
 
 from colonnade.secure.agreement_keys import AGREEMENT_BYTES, AgreementKey
 from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announced
+from colonnade.secure.coded_sums import CodedHolder, CodedParty, CodedSums, Instant
 from colonnade.secure.contexts import context
 from colonnade.secure.double_masking import Heard, SumHolder, SumParty, Sums
 from colonnade.secure.fields import Field
@@ -29,9 +30,13 @@ __all__ = [
     "SEAL_KEY_BYTES",
     "SIGNATURE_BYTES",
     "AgreementKey",
+    "CodedHolder",
+    "CodedParty",
+    "CodedSums",
     "Field",
     "Heard",
     "Identity",
+    "Instant",
     "Keystream",
     "LagrangeCode",
     "Quantised",

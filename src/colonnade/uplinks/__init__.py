@@ -1,5 +1,6 @@
 """Uplinks: how a batch's embeddings become the top model's input. One uplink a file."""
 
+from colonnade.uplinks.coded import Coded
 from colonnade.uplinks.contract import (
     Collected,
     Collector,
@@ -17,6 +18,7 @@ from colonnade.uplinks.perturbed import Perturbed
 from colonnade.uplinks.plain import Plain
 
 __all__ = [
+    "Coded",
     "Collected",
     "Collector",
     "Embedder",

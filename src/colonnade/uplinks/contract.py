@@ -246,6 +246,11 @@ class Uplink(Protocol):
         """Whether a party sends its next embeddings only when those before were answered."""
         return False
 
+    @property
+    def timed(self) -> bool:
+        """Whether it hangs on time which messages are sent, though not what comes of them."""
+        return False
+
     def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
         """Return whether a row may be sent so often for a purpose; where not, training ends."""
         return True

@@ -20,7 +20,7 @@ from colonnade.disclosures import (
     source_of_secrets,
 )
 from colonnade.effects import Purpose
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import ConfigurationError
 from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Delivery
@@ -39,7 +39,7 @@ from colonnade.privacy import (
     is_bounded,
     warm_up,
 )
-from colonnade.secure import MOST_HOLDERS, Sums, bits_for, checked_identity
+from colonnade.secure import MOST_HOLDERS, Sums, bits_for
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.account import told
 from colonnade.uplinks.contract import Uplink
@@ -56,6 +56,7 @@ from colonnade.uplinks.masked_halves import (
     MaskedUploader,
     Terms,
 )
+from colonnade.uplinks.pinned import check_shown, checked_identities, pinned, unpinned
 
 __all__ = ["Masked"]
 
@@ -112,8 +113,7 @@ class Masked(Uplink):
                 "party's: say 2 or more"
             )
         check_budget(self.budget)
-        for party, identity in self.identities.items():
-            _check_identity(party, identity)
+        checked_identities(self.identities)
 
     @property
     def delivery(self) -> Delivery:
@@ -222,18 +222,7 @@ class Masked(Uplink):
                     sees="sums without noise of the embeddings that are evaluated" if exact else "",
                 )
             )
-        unpinned = [party for party in parties if party not in self.identities]
-        if unpinned:
-            learned.append(
-                Disclosure(
-                    "identities",
-                    f"not pinned for {', '.join(unpinned)}: the label holder could put keys of its "
-                    "own in place of theirs",
-                    to="a label holder that put keys of its own in place of the parties'",
-                    sees="single embeddings, as nothing pins who these are: have each party pin "
-                    "the others by `identities`",
-                )
-            )
+        learned += unpinned(self.identities, parties, "single embeddings")
         if 2 * sums.threshold <= len(parties):
             learned.append(
                 Disclosure(
@@ -255,12 +244,7 @@ class Masked(Uplink):
             check_rows_apart(
                 f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
             )
-        if party.name in self.identities and party.secrets is None:
-            raise ConfigurationError(
-                f"identities has one for {party.name!r}, which has no secrets here to show it by: "
-                "give Party(..., secrets=...), or leave identities out, as a configuration file "
-                "does, which cannot keep secrets"
-            )
+        check_shown(self.identities, party)
         return MaskedUploader(self._terms(layout), party)
 
     def collector(self, layout: Layout, fusion: Fusion, stragglers: Stragglers) -> MaskedCollector:
@@ -295,12 +279,7 @@ class Masked(Uplink):
             raise ConfigurationError(
                 f"a secure sum of {len(parties)} parties cannot be: it has {MOST_HOLDERS} at most"
             )
-        strangers = sorted(set(self.identities) - set(parties))
-        if strangers:
-            raise ConfigurationError(
-                f"identities has {', '.join(strangers)}, but the parties are {', '.join(parties)}"
-            )
-        identities = {party: bytes.fromhex(told) for party, told in self.identities.items()}
+        identities = pinned(self.identities, parties)
         return Sums(parties, threshold, self.bits(len(parties)), identities)
 
     def _through(self, purpose: Purpose) -> Summand:
@@ -350,14 +329,3 @@ class Uploads:
         """Play a small sum, so that nothing is compiled later."""
         warm_up(self.mechanism, width)
         self.sums.warm_up()
-
-
-def _check_identity(party: str, told: object) -> None:
-    try:
-        checked_identity(bytes.fromhex(str(told)), party)
-    except ValueError:
-        raise ConfigurationError(
-            f"the identity of {party!r} is {told!r}, but a public identity is 64 hexadecimal digits"
-        ) from None
-    except RemoteProtocolError as error:
-        raise ConfigurationError(str(error)) from None
