@@ -201,7 +201,7 @@ REFUSED: list[tuple[Any, str]] = [
     (
         {"name": "efvlf"},
         "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
-        "'pbm_vfl', 'wait_dp'; 'efvfl' is near",
+        "'pbm_vfl', 'wait_dp', 'fedvs'; 'efvfl' is near",
     ),
     ({"name": "mine", "fusion": "sum"}, "method: 'mine' names none of 'svfl'"),
     ({"name": ["svfl"]}, "method: ['svfl'] names none of 'svfl'"),

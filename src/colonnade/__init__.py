@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from colonnade.stragglers import Deadline, Fastest, Wait
     from colonnade.surrogates import Disk, Memory
     from colonnade.training import EarlyStopping, Training, Watcher
-    from colonnade.uplinks import Masked, Plain
+    from colonnade.uplinks import Coded, Masked, Plain
     from colonnade.wire import Purpose
 
 __version__ = "0.1.0"
@@ -51,6 +51,7 @@ __all__ = [
     "Agreement",
     "Asynchronous",
     "Channel",
+    "Coded",
     "Concat",
     "Consecutive",
     "Deadline",
@@ -137,7 +138,7 @@ _HOMES = {
     "colonnade.stragglers": ("Deadline", "Fastest", "Wait"),
     "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("EarlyStopping", "Training", "Watcher"),
-    "colonnade.uplinks": ("Masked", "Plain"),
+    "colonnade.uplinks": ("Coded", "Masked", "Plain"),
     "colonnade.wire": ("Purpose",),
 }
 

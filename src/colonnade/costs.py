@@ -47,8 +47,11 @@ class CostModel(Protocol):
         """Return the time that ``role`` needs for ``work``, measured as ``measured`` ns."""
         ...
 
-    def lost_nanoseconds(self, role: str, round: int) -> int:
-        """Return what ``role`` loses in ``round`` besides, before its first work in training."""
+    def lost_nanoseconds(self, role: str, round: int, kind: str = "") -> int:
+        """Return what ``role`` loses in ``round`` besides, before its first work in training.
+
+        With a kind: before its first work of that kind, of what is lost not before all work.
+        """
         return 0
 
     def check(self, organisations: Collection[str]) -> None:
@@ -210,7 +213,9 @@ def _check_spelling(kind: str) -> None:
 class Delayed(CostModel):
     """Costs of organisations of which some take longer, in each round as long as is drawn.
 
-    A delay lengthens the first work of a round's training, whatever that is.
+    A delay lengthens the first work of a round's training, whatever that is; or the first of each
+    kind that is named, by a share of it: so a computer that is slow at long work loses less at
+    short.
 
     Parameters
     ----------
@@ -220,11 +225,15 @@ class Delayed(CostModel):
         By organisation.
     seed
         What delays are drawn from.
+    shares
+        By kind of work, the share of the delay that its first in a round takes longer; without
+        any, all of it goes before the first work.
 
     Raises
     ------
     ConfigurationError
-        If something is no delay, does not know its organisation, or ``seed`` has more than 64 bits.
+        If something is no delay, does not know its organisation, ``seed`` has more than 64 bits, or
+        a share is negative, or of work that is misspelt.
 
     Examples
     --------
@@ -232,13 +241,23 @@ class Delayed(CostModel):
     >>> costs = Delayed(Modelled(otherwise=0.01), {"bank": Constant(0.5)})
     >>> [costs.lost_nanoseconds(name, round=3) for name in ("bank", "shop")]
     [500000000, 0]
+    >>> costs = Delayed(costs.costs, costs.delays, shares={"coded": 1.0, "encode": 0.1})
+    >>> [costs.lost_nanoseconds("bank", 3, kind) for kind in ("", "encode", "coded")]
+    [0, 50000000, 500000000]
     """
 
     costs: CostModel
     delays: Mapping[str, Delay]
     seed: int = 0
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for kind, share in self.shares.items():
+            _check_spelling(kind)
+            if not (is_number(share) and 0 <= share <= _SLOWEST):
+                raise ConfigurationError(
+                    f"the share of a delay that {kind!r} takes longer is 0 or more, not {share!r}"
+                )
         seed = self.seed
         whole = isinstance(seed, int) and not isinstance(seed, bool)
         if not whole or not -(2**63) <= seed < 2**63:
@@ -267,18 +286,19 @@ class Delayed(CostModel):
         """Return what the work costs without a delay."""
         return self.costs.nanoseconds(role, work, measured)
 
-    def lost_nanoseconds(self, role: str, round: int) -> int:
-        """Return the delay of the round."""
-        lost = self.costs.lost_nanoseconds(role, round)
+    def lost_nanoseconds(self, role: str, round: int, kind: str = "") -> int:
+        """Return the delay of the round, or the share of it that a kind of work has."""
+        lost = self.costs.lost_nanoseconds(role, round, kind)
         delay = self.delays.get(role)
-        if delay is None:
+        share = self.shares.get(kind, 0.0) if self.shares else float(not kind)
+        if delay is None or not share:
             return lost
         seconds = delay.seconds(StreamKey(self.seed, role, "delay", round))
         if not 0 <= seconds < math.inf:
             raise ConfigurationError(
                 f"the delay of {role!r} in round {round} must be 0 s or more, not {seconds!r}"
             )
-        return lost + nanoseconds(seconds)
+        return lost + nanoseconds(share * seconds)
 
     def check(self, organisations: Collection[str]) -> None:
         """Refuse a delay of somebody who is not there."""

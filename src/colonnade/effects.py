@@ -59,7 +59,6 @@ T = TypeVar("T")
 KINDS_OF_WORK: Mapping[str, str] = MappingProxyType(
     {
         "forward": "a bottom model's outputs of some rows",
-        "coded": "sums of all parties' bottom models, computed on shares of some rows",
         "encode": "values into the body of a message",
         "decode": "the body of a message into values",
         "top": "the top model's outputs of some rows and, in training, their derivatives",
@@ -67,6 +66,7 @@ KINDS_OF_WORK: Mapping[str, str] = MappingProxyType(
         "backward": "a party's step with the derivatives that it received",
         "local_step": "a step without an exchange of its own; under the relay exchange, every step",
         "metrics": "what is reported of an evaluation, from its outputs",
+        "coded": "what all parties' bottom models come to, computed on shares of some rows",
     }
 )
 """What each kind of ``Work`` does. Other organisations' own roles may have more kinds."""

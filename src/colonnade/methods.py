@@ -14,13 +14,13 @@ from colonnade.codecs import Codec, Entropy, Float, LargeRows, LowRank, Scalar
 from colonnade.defences import Defence
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, Relay, Split
-from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
-from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
+from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
+from colonnade.local_updates import Consecutive, LocalUpdates, Proximal, Replayed, Workset
 from colonnade.method import Method
-from colonnade.models import Additive, Concat, Fusion, Sum
+from colonnade.models import Additive, Concat, Fusion, Mean, Sum
 from colonnade.privacy import Budget, Gaussian, PoissonBinomial, Summand
 from colonnade.surrogates import Memory, Storage
-from colonnade.uplinks import Masked, Perturbed, Plain
+from colonnade.uplinks import Coded, Masked, Perturbed, Plain
 
 __all__ = [
     "HeldOutRows",
@@ -31,6 +31,7 @@ __all__ = [
     "cvfl",
     "efvfl",
     "fedbcd",
+    "fedvs",
     "lean",
     "pbm_vfl",
     "svfl",
@@ -426,17 +427,89 @@ def pbm_vfl(
     mechanism = PoissonBinomial(trials, beta, bound)
     uplink = Masked(mechanism, held_out, threshold, identities or {}, budget)
     down = Direct(derivative_codec or Float())
+    exchange, further = _steps_after(down, defence, local_steps, overlap)
+    return Method("pbm_vfl", fusion or Sum(), uplink, exchange, further)
+
+
+def fedvs(
+    segments: int = 1,
+    colluders: int = 1,
+    local_steps: int = 1,
+    fusion: Additive | None = None,
+    *,
+    data_bits: int | None = None,
+    weight_bits: int | None = None,
+    field_bits: Literal[31, 61] = 31,
+    derivative_codec: Codec | None = None,
+    identities: Mapping[str, str] | None = None,
+    overlap: bool = False,
+    defence: Defence | None = None,
+) -> Method:
+    r"""FedVS: exact sums of all parties' embeddings from the first that answer, by coded computing.
+
+    Li, Yao and Liu, "FedVS: straggler-resilient and privacy-preserving vertical federated learning
+    for split models" (ICML 2023, Algorithm 1). Bottom models are polynomial networks,
+
+    .. math:: h_n = \sum_{i=1}^{D} \tilde x_n^i W_n^i,
+
+    whose data are shared once and whose weights each round by Lagrange's code, with K segments and
+    T masks. Each party answers with what all embeddings' sum is of its shares. From any
+    2 (K + T - 1) + 1 answers the label holder has the mean over *all* N parties, and sends all its
+    derivative: a party that is slow, or whose answer is lost, is in each round all the same. Any T
+    parties together learn nothing of the others' data and weights.
+
+    Parameters
+    ----------
+    segments
+        K. A batch takes 1/K of the coded rows; more answers are needed.
+    colluders
+        T.
+    local_steps
+        Q, steps on a batch, the exact one included.
+    fusion
+        By default ``Mean()``, as in the paper, or ``Sum()``.
+    data_bits, weight_bits
+        l_x and l_w; by default as many as the field has room for. See ``Coded``.
+    field_bits
+        31 or 61, of the field.
+    derivative_codec
+        Of the derivatives, by default ``Float(32)``.
+    identities
+        By party, its public identity in hexadecimal digits; see ``Coded``.
+    overlap
+        Whether further steps are taken while messages are under way, as many as there is time for.
+    defence
+        Of labels: what becomes of derivatives before they leave the label holder.
+
+    Raises
+    ------
+    ConfigurationError
+        If a number is out of range, or the fusion needs each embedding.
+
+    Examples
+    --------
+    >>> fedvs(segments=2, colluders=1).uplink.needed  # answers, of 5 parties or more
+    5
+    """
+    bits = (data_bits, weight_bits, field_bits)
+    uplink = Coded(segments, colluders, *bits, identities or {})
+    down = Direct(derivative_codec or Float())
+    exchange, further = _steps_after(down, defence, local_steps, overlap)
+    return Method("fedvs", fusion or Mean(), uplink, exchange, further)
+
+
+def _steps_after(
+    down: Link, defence: Defence | None, local_steps: int, overlap: bool
+) -> tuple[Exchange, LocalUpdates]:
+    """Return exchange and local updates of steps on a batch, at once or while messages fly."""
     if not overlap:
-        exchange = Split(down, defence=defence)
-        return Method("pbm_vfl", fusion or Sum(), uplink, exchange, Consecutive(local_steps))
+        return Split(down, defence=defence), Consecutive(local_steps)
     if local_steps < 2:
         raise ConfigurationError(
             f"overlap takes further steps while messages are under way, and local_steps is "
             f"{local_steps}: say 2 or more, or overlap=False"
         )
-    further = Workset(1, local_steps - 1, None)
-    exchange = Asynchronous(down, defence=defence)
-    return Method("pbm_vfl", fusion or Sum(), uplink, exchange, further)
+    return Asynchronous(down, defence=defence), Workset(1, local_steps - 1, None)
 
 
 def wait_dp(

@@ -67,7 +67,7 @@ from colonnade.privacy import (
 )
 from colonnade.stragglers import Deadline, Fastest, Wait
 from colonnade.surrogates import Disk, Memory, Storage
-from colonnade.uplinks import Masked, Perturbed, Plain
+from colonnade.uplinks import Coded, Masked, Perturbed, Plain
 
 __all__ = ["GROUPS", "OURS", "Group", "Part", "find", "group_of", "names"]
 
@@ -159,6 +159,7 @@ GROUPS = {
                 "lean": methods.lean,
                 "pbm_vfl": methods.pbm_vfl,
                 "wait_dp": methods.wait_dp,
+                "fedvs": methods.fedvs,
             },
             default="svfl",
             keys={
@@ -173,7 +174,7 @@ GROUPS = {
             "uplink",
             "uplink",
             "how a batch's embeddings become the top model's input",
-            {"plain": Plain, "masked": Masked, "perturbed": Perturbed},
+            {"plain": Plain, "masked": Masked, "perturbed": Perturbed, "coded": Coded},
         ),
         Group(
             "mechanisms",

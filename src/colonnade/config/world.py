@@ -119,6 +119,11 @@ class CostConfig(Section):
         strict=True,
         description="what delays are drawn from; by default the run's seed",
     )
+    delay_shares: dict[_Work, Annotated[Number, Field(ge=0, le=1e6)]] = Field(
+        {},
+        description="by kind of work, the share of a delay that its first in a round takes longer; "
+        "without any, all of it goes before the first work",
+    )
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> CostConfig:
@@ -142,4 +147,5 @@ class CostConfig(Section):
         }
         if not delays:
             return costs
-        return Delayed(costs, delays, seed if self.delays_seed is None else self.delays_seed)
+        drawn_from = seed if self.delays_seed is None else self.delays_seed
+        return Delayed(costs, delays, drawn_from, self.delay_shares)

@@ -162,6 +162,7 @@ class _Actor:
         self.trace: list[bool | tuple[tuple[str, int], ...]] = []
         self.boundary = -1  # the last one passed
         self.trained = role.round - 1  # the last round in which it has worked
+        self.worked: set[str] = set()  # at what, in that round
         self.answer: Any = None  # of the work that is done when its step comes
         self.began = 0  # when it began what it attempts
         self.blocked: Send | None = None  # waits for room in a full queue
@@ -420,9 +421,15 @@ class _Simulation:
         if work.purpose in self.untimed:
             return 0
         cost = self.costs.nanoseconds(actor.name, work, measured)
-        if work.purpose is Purpose.TRAINING and work.round > actor.trained:
+        if work.purpose is not Purpose.TRAINING:
+            return cost
+        if work.round > actor.trained:
             actor.trained = work.round
+            actor.worked.clear()
             cost += self.costs.lost_nanoseconds(actor.name, work.round)
+        if work.round == actor.trained and work.kind not in actor.worked:
+            actor.worked.add(work.kind)
+            cost += self.costs.lost_nanoseconds(actor.name, work.round, work.kind)
         return cost
 
     def _send(self, actor: _Actor, send: Send, now: int) -> bool:

@@ -50,8 +50,8 @@ class _Recorder(CostModel):
         self.samples[role, work.kind, work.rows].append(measured)
         return self.costs.nanoseconds(role, work, measured)
 
-    def lost_nanoseconds(self, role: str, round: int) -> int:
-        return self.costs.lost_nanoseconds(role, round)
+    def lost_nanoseconds(self, role: str, round: int, kind: str = "") -> int:
+        return self.costs.lost_nanoseconds(role, round, kind)
 
     def check(self, organisations: Collection[str]) -> None:
         self.costs.check(organisations)
@@ -84,8 +84,8 @@ class _Calibrated(CostModel):
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         return self.costs.nanoseconds(role, work, round(self._time(role, work.kind, work.rows)))
 
-    def lost_nanoseconds(self, role: str, round: int) -> int:
-        return self.costs.lost_nanoseconds(role, round)
+    def lost_nanoseconds(self, role: str, round: int, kind: str = "") -> int:
+        return self.costs.lost_nanoseconds(role, round, kind)
 
     def check(self, organisations: Collection[str]) -> None:
         self.costs.check(organisations)
