@@ -1,4 +1,4 @@
-"""Work that a message may make superfluous, and messages of a round that are told apart by a part."""
+"""Work that a message may make superfluous, and messages told apart by a part of the round."""
 
 from __future__ import annotations
 

@@ -297,7 +297,8 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"costs": {"kind": "modelled", "seconds": {"forward": 1, "local_step": 1}}},
-        "costs: modelled costs name no price of encode, decode, top, update, backward, metrics, coded; ",
+        "costs: modelled costs name no price of encode, decode, top, update, backward, metrics, "
+        "coded; ",
     ),
     ({"costs": {"otherwise": 1}}, "costs: measured costs take no seconds; say kind: modelled"),
     # an unknown key is said before what is missing because of it
@@ -321,7 +322,7 @@ REFUSED: list[tuple[Any, str]] = [
     (
         {"method": {"name": "fedavg"}},
         "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
-        "'pbm_vfl', 'wait_dp', 'fedvs'; a composition of your own has one of the keys uplink, exchange, "
+        "'pbm_vfl', 'wait_dp', 'fedvs'; a composition of your own has one of the keys uplink, "
         "local_updates",
     ),
     (
