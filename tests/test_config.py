@@ -322,8 +322,8 @@ REFUSED: list[tuple[Any, str]] = [
     (
         {"method": {"name": "fedavg"}},
         "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
-        "'pbm_vfl', 'wait_dp', 'fedvs'; a composition of your own has one of the keys uplink, "
-        "local_updates",
+        "'pbm_vfl', 'wait_dp', 'fedvs'; 'fedvs' is near; a composition of your own has one of the "
+        "keys uplink, exchange, local_updates",
     ),
     (
         {"data": {"name": "cifar"}},
