@@ -330,10 +330,10 @@ def idx(values: NDArray[np.uint8]) -> bytes:
 
 
 def write_emnist(
-    folder: Path, split: str, labels: list[int], suffix: str = ".gz"
+    folder: Path, split: str, labels: list[int], suffix: str = ".gz", size: int = 6
 ) -> NDArray[np.uint8]:
     """Write the four files, all but the last two rows to train on; return upright images."""
-    upright = noise(len(labels), 6, 6)
+    upright = noise(len(labels), size, size)
     stored = np.ascontiguousarray(upright.transpose(0, 2, 1))
     for part, rows in (("train", slice(None, -2)), ("test", slice(-2, None))):
         for kind, values in (

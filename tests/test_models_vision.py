@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.models import Lstm, Mvcnn, ResNet18, group_norm
+from colonnade.models import Cnn, Lstm, Mvcnn, ResNet18, group_norm
 
 
 def parameters(model: nn.Module) -> int:
@@ -140,6 +140,46 @@ def test_with_norms_of_groups_a_row_does_not_hang_on_its_batch() -> None:
 def test_what_are_no_pictures_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match=r"pictures must have the shape \[rows, 3, height, width\]"):
         ResNet18(outputs=2, width=4)(torch.zeros(shape))
+
+
+# --- parts of small pictures ------------------------------------------------------------------
+
+
+def test_a_convolutional_network_is_its_formula() -> None:
+    model = Cnn((2, 7, 5), outputs=3, channels=(4, 6))
+    first, second = (layer for layer in model.layers if isinstance(layer, nn.Conv2d))
+    x = torch.rand(3, 2, 7, 5)
+    z = x
+    for layer in (first, second):
+        z = functional.relu(functional.conv2d(z, layer.weight, layer.bias, padding=1))
+        odd = [n % 2 for n in z.shape[2:]]
+        z = functional.max_pool2d(functional.pad(z, (0, odd[1], 0, odd[0])), 2)
+    assert z.shape == (3, 6, 2, 2)
+    torch.testing.assert_close(model(x), model.embed(z.flatten(1)))
+    assert parameters(model) == (9 * 2 + 1) * 4 + (9 * 4 + 1) * 6 + (6 * 4 + 1) * 3
+
+
+@pytest.mark.parametrize("shape", [(1, 14, 14), (3, 16, 16), (1, 28, 1), (1, 1, 1)])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_quadrants_and_strips_have_convolutions(shape: tuple[int, int, int], layers: int) -> None:
+    assert Cnn(shape, 8, [2] * layers)(torch.rand(4, *shape)).shape == (4, 8)
+
+
+@pytest.mark.parametrize("shape", [(2, 196), (2, 1, 14, 13), (2, 3, 14, 14), (1, 14, 14)])
+def test_pictures_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match=r"the shape \['rows', 1, 14, 14\]"):
+        Cnn((1, 14, 14), 8)(torch.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "channels"),
+    [((0, 3, 3), 1, [1]), ((1, 3, 3), 0, [1]), ((1, 3, 3), 1, [])],
+)
+def test_a_convolutional_network_of_nothing_is_refused(
+    inputs: tuple[int, int, int], outputs: int, channels: list[int]
+) -> None:
+    with pytest.raises(ConfigurationError, match="of 1 or more, not"):
+        Cnn(inputs, outputs, channels)
 
 
 # --- series -----------------------------------------------------------------------------------

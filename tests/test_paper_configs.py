@@ -17,7 +17,7 @@ from colonnade import cli
 from colonnade.config import json_schema, load_config, parse_config
 from colonnade.datasets import CATALOGUE
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.models import Lstm, Mvcnn, ResNet18
+from colonnade.models import Cnn, Lstm, Mvcnn, Polynomial, ResNet18
 from test_image_datasets import (
     LAYOUTS,
     cifar10_files,
@@ -28,6 +28,7 @@ from test_image_datasets import (
     write_modelnet,
 )
 from test_mimic import NOTHING, write_csv, write_task
+from test_undivided_datasets import write_caltech, write_speech
 
 PAPERS = sorted((Path(__file__).parent.parent / "examples" / "papers").glob("*.yaml"))
 
@@ -55,6 +56,9 @@ WRITE: dict[str, Callable[[Path], object]] = {
     "modelnet10": lambda folder: write_modelnet(folder, LAYOUTS["no folder"]),
     "imagenet": lambda folder: write_imagenet(folder, classes=5),
     "mimic3_mortality": write_mimic,
+    "emnist": lambda folder: write_emnist(folder, "balanced", [*range(20)], size=28),
+    "caltech7": write_caltech,
+    "parkinson": write_speech,
 }
 
 SMALL = {
@@ -63,6 +67,9 @@ SMALL = {
     "modelnet10": ["data.size=16", "model.bottom.outputs=4", "model.bottom.grid=1"],
     "imagenet": ["data.classes=5", "data.size=16", "model.bottom.width=2"],
     "mimic3_mortality": ["model.bottom.hidden=4"],
+    "emnist": ["model.bottom.width=4"],
+    "caltech7": ["model.bottom.width=4"],
+    "parkinson": ["model.bottom.width=4"],
 }
 
 
@@ -147,6 +154,11 @@ DATA: list[dict[str, Any]] = [
     {"name": "imagenet", "classes": ["n1", "n2"], "size": 8},
     {"name": "imagenet", "classes": 10},
     {"name": "mimic3_mortality", "parties": 2, "standardise": False, "test_rows": 5},
+    {"name": "mnist", "partition": "strips", "parties": 28, "flatten": False},
+    {"name": "handwritten", "scale": "unit", "test": 0.4, "train_rows": 5},
+    {"name": "caltech7", "scale": "none", "test": 0.5},
+    {"name": "parkinson", "scale": "unit", "test": 0.5, "parties": 3},
+    {"name": "credit_default", "scale": "unit", "parties": 11},
 ]
 
 
@@ -172,7 +184,8 @@ def test_a_section_of_data_loads(name: str, tmp_path: Path) -> None:
     section = {"name": name, "folder": str(tmp_path), "train_rows": 8, "test_rows": 2}
     data = parse_config({"data": section | more | {"validation": 0.25}}).data.load()
     assert [len(rows) for rows in (data.train, data.validation, data.test)] == [6, 2, 2]
-    assert data.features["party_1"].dim() == {"modelnet10": 5, "mimic3_mortality": 3}.get(name, 4)
+    shapes = {"modelnet10": 5, "mimic3_mortality": 3, "caltech7": 2, "parkinson": 2}
+    assert {x.dim() for x in data.features.values()} == {shapes.get(name, 4)}
 
 
 def test_options_reach_the_loaders(tmp_path: Path) -> None:
@@ -229,8 +242,10 @@ BOTTOMS: list[Any] = [
     {"model": "lstm", "hidden": 3, "outputs": 7, "layers": 2, "dropout": 0.5},
     {"model": "lstm", "hidden": 7},
     {"model": "mlp", "widths": [7], "activation": "tanh"},
+    {"model": "polynomial", "width": 7, "degree": 3},
+    {"model": "cnn", "outputs": 7, "channels": [2, 3, 4]},
     {"model": "wide_and_deep", "widths": [7], "embedding": 3, "wide": 0, "sparse_gradients": True},
-    *("mlp", "resnet18", "mvcnn", "lstm", "wide_and_deep"),
+    *("mlp", "polynomial", "cnn", "resnet18", "mvcnn", "lstm", "wide_and_deep"),
 ]
 
 
@@ -262,6 +277,7 @@ def federation(folder: Path, name: str, bottom: Any, **model: Any) -> Any:
         ("modelnet10", {"model": "mvcnn", "outputs": 7, "grid": 1}, Mvcnn, 3),
         ("mimic3_mortality", {"model": "lstm", "hidden": 3, "outputs": 7}, Lstm, 19),
         ("mimic3_mortality", {"model": "lstm", "hidden": 7}, Lstm, 19),
+        ("cifar10", {"model": "cnn", "outputs": 7, "channels": [2]}, Cnn, (3, 16, 16)),
     ],
 )
 def test_a_bottom_is_made_for_its_partys_features(
@@ -274,9 +290,15 @@ def test_a_bottom_is_made_for_its_partys_features(
         assert party.bottom.inputs == inputs
 
 
-@pytest.mark.parametrize("name", ["cifar10", "modelnet10", "mimic3_mortality"])
-def test_a_perceptron_takes_anything(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["cifar10", "modelnet10", "mimic3_mortality", "caltech7"])
+def test_a_perceptron_and_a_polynomial_network_take_anything(tmp_path: Path, name: str) -> None:
     assert set(federation(tmp_path, name, {"widths": [7]}).widths.values()) == {7}
+    made = federation(tmp_path, name, {"model": "polynomial", "width": 7, "degree": 3})
+    assert set(made.widths.values()) == {7}
+    for party in made.parties:
+        assert isinstance(party.bottom, Polynomial)  # with nothing around it
+        assert party.bottom.degree == 3
+        assert party.bottom.weight.shape[1] == party.features[0].numel() + 1
 
 
 def test_a_party_may_have_another_kind_of_bottom(tmp_path: Path) -> None:
@@ -340,9 +362,14 @@ def test_a_table_has_no_pixels(tmp_path: Path) -> None:
             },
             "labels": {"source": str(tmp_path / "answers.csv"), "column": "y"},
         }
-        for bottom in ("resnet18", "mvcnn", "lstm"):
+        for bottom in ("resnet18", "mvcnn", "lstm", "cnn"):
             with pytest.raises(ConfigurationError, match=f"'bank': {bottom} takes .* not {found}"):
                 parse_config({"data": data, "model": {"bottom": bottom}}).build_federation()
+        if output == "dict":
+            with pytest.raises(
+                ConfigurationError, match="'bank': polynomial takes a tensor, not a"
+            ):
+                parse_config({"data": data, "model": {"bottom": "polynomial"}}).build_federation()
 
 
 def test_pictures_too_small_for_the_network_are_named(tmp_path: Path) -> None:
@@ -392,7 +419,8 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"model": {"bottom": {"model": "vgg"}}},
-        "model.bottom: 'vgg' names none of 'mlp', 'resnet18', 'mvcnn', 'lstm', 'wide_and_deep'",
+        "model.bottom: 'vgg' names none of 'mlp', 'polynomial', 'cnn', 'resnet18', 'mvcnn', "
+        "'lstm', 'wide_and_deep'",
     ),
     (
         {"model": {"bottom": {"model": "resnet18", "widths": [3]}}},
@@ -405,6 +433,18 @@ REFUSED: list[tuple[Any, str]] = [
     (
         {"model": {"bottom": {"model": "lstm", "dropout": 0.5}}},
         "model.bottom: dropout acts between two layers, and this has one",
+    ),
+    (
+        {"model": {"bottom": {"model": "polynomial", "degree": 0}}},
+        "model.bottom.degree: input should be greater than or equal to 1",
+    ),
+    (
+        {"model": {"bottom": {"model": "cnn", "channels": []}}},
+        "model.bottom.channels: list should have at least 1 item",
+    ),
+    (
+        {"data": {"name": "parkinson", "scale": "log"}},
+        "data.scale: input should be 'standard', 'unit' or 'none'",
     ),
     ({"model": {"top": {"model": "resnet18"}}}, "model.top: 'resnet18' names none of 'mlp'"),
 ]

@@ -31,6 +31,21 @@ def test_a_polynomial_network_is_its_formula(degree):
     assert repr(made) == f"Polynomial(inputs=5, width=3, degree={degree})"
 
 
+@pytest.mark.parametrize("degree", [1, 2, 3, 5])
+def test_embeddings_begin_with_variance_one(degree):
+    """Of inputs spread evenly over [0, 1]; 2000 components leave a few per cent of chance."""
+    torch.manual_seed(0)
+    made, x = Polynomial(400, 2000, degree), torch.rand(20, 400)
+    with torch.no_grad():
+        assert made(x).var(dim=1).mean().item() == pytest.approx(1, rel=0.1)
+
+
+def test_what_has_a_shape_is_flattened():
+    made, x = network(0, inputs=6), torch.randn(7, 1, 3, 2)
+    assert torch.equal(made(x), made(x.flatten(1)))
+    assert made.powers(x).shape == (7, 3, 7)
+
+
 def test_a_polynomial_network_learns_what_a_line_cannot():
     made, x = network(0, 1, 1, 2), torch.linspace(-1, 1, 50)[:, None]
     sgd = torch.optim.SGD(made.parameters(), lr=0.3)

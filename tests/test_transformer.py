@@ -160,6 +160,25 @@ values = st.one_of(st.none(), st.floats(-1e6, 1e6, width=32), st.integers(-1000,
 
 @settings(deadline=None)
 @given(st.lists(values, min_size=1, max_size=30), st.lists(values, min_size=1, max_size=10))
+def test_numbers_on_the_unit_interval(train: list[Any], later: list[Any]) -> None:
+    """Training values reach from 0 to 1, others go along the same line."""
+    there = [float(value) for value in train if value is not None]
+    if not there:
+        return
+    transformer = TableTransformer(scale="unit").fit({"x": pl.Series(train, dtype=pl.Float64)})
+    low, high, median = min(there), max(there), float(np.median(there))
+    filled = np.array([median if value is None else value for value in later])
+    expected = (filled - low) / (high - low) if low < high else np.zeros(len(later))
+    found = features(transformer, {"x": pl.Series(later, dtype=pl.Float64)}).numpy()
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-6, atol=1e-6)
+    again = features(transformer, {"x": pl.Series(there, dtype=pl.Float64)}).numpy()[:, 0]
+    assert (again.min(), again.max()) == ((0, 1) if low < high else (0, 0))
+    copy = TableTransformer.from_state(transformer.state())
+    assert np.array_equal(features(copy, {"x": pl.Series(later, dtype=pl.Float64)}), found)
+
+
+@settings(deadline=None)
+@given(st.lists(values, min_size=1, max_size=30), st.lists(values, min_size=1, max_size=10))
 def test_numbers_are_those_of_scikit_learn(train: list[Any], later: list[Any]) -> None:
     """An imputer with an indicator, then a scaler, in float64; but constant columns become 0."""
     if all(value is None for value in train):
@@ -409,7 +428,7 @@ def test_named_columns_override_their_type() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"scale": "quantile"}, "scale must be 'standard' or 'none', not 'quantile'"),
+        ({"scale": "quantile"}, "scale must be 'standard' or 'unit' or 'none', not 'quantile'"),
         ({"missing": "mean"}, "missing must be"),
         ({"unseen": "ignore"}, "unseen must be"),
         ({"output": "frame"}, "output must be"),

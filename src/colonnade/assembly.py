@@ -21,12 +21,14 @@ from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.models import (
     Bounded,
+    Cnn,
     Concat,
     Features,
     Fusion,
     Lstm,
     Mvcnn,
     OptimiserFactory,
+    Polynomial,
     ResNet18,
     SchedulerFactory,
     Sparse,
@@ -42,11 +44,13 @@ __all__ = [
     "Blueprint",
     "Bottom",
     "BoundedBottom",
+    "CnnBottom",
     "Layers",
     "LstmBottom",
     "ModuleBottom",
     "ModuleTop",
     "MvcnnBottom",
+    "PolynomialBottom",
     "ResNet18Bottom",
     "SparseBottom",
     "Top",
@@ -166,6 +170,49 @@ class Layers:
 
     def _mlp(self, inputs: int, widths: Sequence[int]) -> nn.Sequential:
         return mlp(inputs, widths, self.activation, dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class PolynomialBottom:
+    """A ``Polynomial`` without its inputs; what has a shape is flattened.
+
+    Parameters
+    ----------
+    width
+        The width of the embedding.
+    degree
+        How many powers.
+    """
+
+    width: int
+    degree: int = 2
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for a tensor of features."""
+        if not isinstance(features, Tensor):
+            raise ConfigurationError(f"polynomial takes a tensor, not {shown(features)}")
+        return Polynomial(features[0].numel(), self.width, self.degree)
+
+
+@dataclass(frozen=True)
+class CnnBottom:
+    """A ``Cnn`` without its inputs: it takes pictures, of the shape that they have.
+
+    Parameters
+    ----------
+    outputs
+        The width of the embedding.
+    channels
+        Of each convolution.
+    """
+
+    outputs: int
+    channels: tuple[int, ...] = (16, 32)
+
+    def bottom(self, features: Features, cardinalities: Sequence[int] = ()) -> nn.Module:
+        """Return a bottom model for pictures ``[rows, channels, height, width]``."""
+        channels, height, width = _axes("cnn", features, "channels", "height", "width")
+        return Cnn((channels, height, width), self.outputs, self.channels)
 
 
 @dataclass(frozen=True)

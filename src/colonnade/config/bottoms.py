@@ -10,14 +10,24 @@ from pydantic import Field
 from torch import nn
 
 from colonnade import defaults
-from colonnade.assembly import Layers, LstmBottom, MvcnnBottom, ResNet18Bottom, WideAndDeepBottom
+from colonnade.assembly import (
+    CnnBottom,
+    Layers,
+    LstmBottom,
+    MvcnnBottom,
+    PolynomialBottom,
+    ResNet18Bottom,
+    WideAndDeepBottom,
+)
 from colonnade.config.sections import Chosen, Count, Share
 from colonnade.models import group_norm
 
 __all__ = [
+    "CnnConfig",
     "LstmConfig",
     "MlpConfig",
     "MvcnnConfig",
+    "PolynomialConfig",
     "ResNet18Config",
     "TopConfig",
     "WideAndDeepConfig",
@@ -56,6 +66,30 @@ class TopConfig(_Layers):
     widths: list[Count] = Field(
         [*defaults.TOP], description="outputs of each layer; none: a linear model"
     )
+
+
+class PolynomialConfig(Chosen):
+    """Powers of inputs near [-1, 1], each through a linear layer, added up; see ``Polynomial``."""
+
+    model: Literal["polynomial"] = "polynomial"
+    width: Count = Field(32, description="the width of the embedding")
+    degree: Count = Field(2, description="how many powers: the number of layers in FedVS's words")
+
+    def build(self) -> PolynomialBottom:
+        """Return the bottom model without its inputs."""
+        return PolynomialBottom(self.width, self.degree)
+
+
+class CnnConfig(Chosen):
+    """Convolutions and a linear layer, for small pictures, quadrants and strips; see ``Cnn``."""
+
+    model: Literal["cnn"] = "cnn"
+    outputs: Count = Field(128, description="the width of the embedding")
+    channels: list[Count] = Field([16, 32], min_length=1, description="of each convolution")
+
+    def build(self) -> CnnBottom:
+        """Return the bottom model without its inputs."""
+        return CnnBottom(self.outputs, tuple(self.channels))
 
 
 _NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm2d, "group": group_norm}

@@ -25,6 +25,7 @@ from colonnade.datasets import (
     EmnistSplit,
     PartitionName,
     VerticalDataset,
+    caltech7,
     cifar10,
     cifar100,
     credit_default,
@@ -37,6 +38,7 @@ from colonnade.datasets import (
     mnist5k,
     modelnet10,
     openml,
+    parkinson,
 )
 from colonnade.datasets.pixels import check_normalise
 from colonnade.errors import ConfigurationError
@@ -49,6 +51,7 @@ from colonnade.tables import (
     read_table,
     vertical_tables,
 )
+from colonnade.tables.numeric import Scale
 from colonnade.tables.table import as_table
 from colonnade.tables.together import likely_id
 
@@ -130,15 +133,19 @@ class _Coloured(DataSection):
 
 
 class ImagesConfig(_Divided, _Grey, _Cut):
-    """Pictures of digits or clothes, flattened."""
+    """Pictures of digits or clothes."""
 
     name: Literal["mnist5k", "mnist", "fashion_mnist"] = "mnist5k"
+    flatten: bool = Field(
+        True, description="pixels in a row; false leaves parts pictures, as convolutions want them"
+    )
 
     def _read(self) -> VerticalDataset:
         return _IMAGES[self.name](
             self.folder,
             partition=self.partition,
             parties=self.parties,
+            flatten=self.flatten,
             normalise=self.normalise,
         )
 
@@ -249,14 +256,44 @@ class MimicConfig(_Divided):
         return mimic3_mortality(self.folder, parties=self.parties, standardise=self.standardise)
 
 
-class HandwrittenConfig(DataSection):
+class _Numbers(DataSection):
+    """Columns of numbers that are brought to one scale."""
+
+    scale: Scale = Field(
+        "standard",
+        description="of numbers, by the training rows; unit is from 0 to 1, for polynomial",
+    )
+
+
+class HandwrittenConfig(_Divided, _Numbers):
     """Six views of handwritten digits (UCI multiple features)."""
 
     name: Literal["handwritten"] = "handwritten"
-    validation: Share = Field(0.0, description="share of the training rows that is set aside")
+    test: Share = Field(0.2, description="share of the rows to test on")
 
-    def _load(self) -> VerticalDataset:
-        return handwritten(self.folder).with_validation(self.validation)
+    def _read(self) -> VerticalDataset:
+        return handwritten(self.folder, scale=self.scale, test=self.test)
+
+
+class Caltech7Config(_Divided, _Numbers):
+    """Six views of pictures of seven things (Caltech101-7)."""
+
+    name: Literal["caltech7"] = "caltech7"
+    test: Share = Field(0.2, description="share of the rows to test on")
+
+    def _read(self) -> VerticalDataset:
+        return caltech7(self.folder, scale=self.scale, test=self.test)
+
+
+class ParkinsonConfig(_Divided, _Numbers):
+    """Parkinson's disease from speech, its columns shared out among parties."""
+
+    name: Literal["parkinson"] = "parkinson"
+    parties: Count = Field(10, description="each has a run of the columns")
+    test: Share = Field(0.3, description="share of the people to test on")
+
+    def _read(self) -> VerticalDataset:
+        return parkinson(self.folder, parties=self.parties, scale=self.scale, test=self.test)
 
 
 class SplitConfig(Section):
@@ -283,7 +320,7 @@ class FeaturesConfig(Section):
     numeric: list[str] | None = Field(None, description="columns that are numbers")
     categorical: list[str] | None = Field(None, description="columns that are categories")
     ignore: list[str] = Field([], description="columns to leave out")
-    scale: Literal["standard", "none"] = Field("standard", description="of numbers")
+    scale: Scale = Field("standard", description="of numbers; unit is from 0 to 1")
     missing: Literal["median", "error"] = Field(
         "median", description="what a missing number becomes, with a column that says so"
     )
@@ -443,14 +480,20 @@ class TablesConfig(DataSection):
         )
 
 
-class CreditConfig(DataSection):
-    """Default of credit card clients, as a bank, a bureau and a processor."""
+class CreditConfig(_Numbers):
+    """Default of credit card clients, as a bank, a bureau and a processor, or of more parties."""
 
     name: Literal["credit_default"] = "credit_default"
+    parties: Count | None = Field(
+        None,
+        description="each has a run of the 23 columns; by default, the three companies",
+    )
     split: SplitConfig = SplitConfig()
 
     def _load(self) -> VerticalTables:
-        return credit_default(self.folder, split=self.split.build())
+        return credit_default(
+            self.folder, parties=self.parties, scale=self.scale, split=self.split.build()
+        )
 
 
 class OpenmlConfig(DataSection):
@@ -503,6 +546,8 @@ DataConfig: TypeAlias = Annotated[
     | ImagenetConfig
     | MimicConfig
     | HandwrittenConfig
+    | Caltech7Config
+    | ParkinsonConfig
     | CreditConfig
     | CriteoConfig
     | AvazuConfig

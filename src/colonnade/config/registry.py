@@ -39,9 +39,11 @@ from colonnade.codecs import (
 )
 from colonnade.codecs.quantiser import Quantiser
 from colonnade.config.bottoms import (
+    CnnConfig,
     LstmConfig,
     MlpConfig,
     MvcnnConfig,
+    PolynomialConfig,
     ResNet18Config,
     TopConfig,
     WideAndDeepConfig,
@@ -307,6 +309,8 @@ GROUPS = {
             "what a party turns its columns into embeddings by",
             {
                 "mlp": MlpConfig,
+                "polynomial": PolynomialConfig,
+                "cnn": CnnConfig,
                 "resnet18": ResNet18Config,
                 "mvcnn": MvcnnConfig,
                 "lstm": LstmConfig,

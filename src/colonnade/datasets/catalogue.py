@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from colonnade.datasets.avazu import AVAZU_COLUMNS, avazu, avazu_files
+from colonnade.datasets.caltech import CALTECH_VIEWS, caltech7, caltech7_files
 from colonnade.datasets.cifar import cifar10, cifar10_files, cifar100, cifar100_files
 from colonnade.datasets.credit import CREDIT_COLUMNS, credit_default, credit_files
 from colonnade.datasets.criteo import criteo, criteo_columns, criteo_files
@@ -21,6 +22,7 @@ from colonnade.datasets.mnist import fashion_mnist, fashion_mnist_files, mnist, 
 from colonnade.datasets.mnist5k import mnist5k
 from colonnade.datasets.modelnet import modelnet10, modelnet10_files
 from colonnade.datasets.openml import openml, openml_cache
+from colonnade.datasets.parkinson import parkinson, parkinson_files
 from colonnade.datasets.synthetic_clicks import synthetic_clicks
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.streamed import StreamedRows
@@ -277,7 +279,7 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
             DatasetInfo(
                 name="credit_default",
                 title="default of credit card clients",
-                parties=", ".join(CREDIT_COLUMNS),
+                parties=f"{', '.join(CREDIT_COLUMNS)}; or up to 23, by columns",
                 rows=30_000,
                 columns=sum(map(len, CREDIT_COLUMNS.values())),
                 task="classification",
@@ -345,6 +347,36 @@ CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
                 "doi:10.24432/C5HC70",
                 load=handwritten,
                 find=handwritten_files,
+            ),
+            DatasetInfo(
+                name="caltech7",
+                title="pictures of seven things, six views of each",
+                parties=", ".join(CALTECH_VIEWS),
+                rows=1474,
+                columns=sum(CALTECH_VIEWS.values()),
+                task="classification",
+                classes=7,
+                files=("Caltech101-7.mat",),
+                source='Li, Nie, Huang and Huang, "Large-scale multi-view spectral clustering via '
+                'bipartite graph", AAAI 2015, of Caltech 101 (Fei-Fei, Fergus and Perona, 2004)',
+                load=caltech7,
+                find=caltech7_files,
+            ),
+            DatasetInfo(
+                name="parkinson",
+                title="Parkinson's disease from speech",
+                parties="up to 751, by columns",
+                rows=None,
+                columns=None,
+                task="classification",
+                classes=2,
+                files=("pd_speech_features.csv", "pd_speech.csv"),
+                source='Sakar et al., "A comparative analysis of speech signal processing '
+                "algorithms for Parkinson's disease classification and the use of the tunable "
+                'Q-factor wavelet transform", Applied Soft Computing 74, 2019; UCI Machine '
+                "Learning Repository, doi:10.24432/C5MS4X",
+                load=parkinson,
+                find=parkinson_files,
             ),
             DatasetInfo(
                 name="openml",

@@ -1,4 +1,4 @@
-"""Default of credit card clients, as the tables of three companies.
+"""Default of credit card clients, as the tables of three companies, or of any number of parties.
 
 Yeh and Lien, "The comparisons of data mining techniques for the predictive accuracy of probability
 of default of credit card clients", Expert Systems with Applications 36(2), 2009; UCI Machine
@@ -21,7 +21,8 @@ a network does better when it is given their logarithms as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,11 @@ from colonnade.tables import (
     vertical_tables,
 )
 from colonnade.tables.names import listed
+from colonnade.tables.numeric import Scale
 
 __all__ = [
     "CREDIT_COLUMNS",
+    "credit_columns",
     "credit_default",
     "credit_files",
     "credit_tables",
@@ -58,6 +61,14 @@ CREDIT_COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """Whose which columns are."""
 
+_IN_ORDER = (
+    *CREDIT_COLUMNS["bank"][:5],
+    *CREDIT_COLUMNS["bureau"],
+    *CREDIT_COLUMNS["bank"][5:],
+    *CREDIT_COLUMNS["processor"],
+)
+_CATEGORIES = ("SEX", "EDUCATION", "MARRIAGE", *CREDIT_COLUMNS["bureau"])
+
 _NAME = "default of credit card clients"
 _ID = "ID"
 _LABEL = "default.payment.next.month"
@@ -70,6 +81,8 @@ _AMOUNTS = ("LIMIT_BAL", "BILL_AMT", "PAY_AMT")
 def credit_default(
     folder: str | Path | None = None,
     *,
+    parties: int | None = None,
+    scale: Scale = "standard",
     split: Splitting | None = None,
     transformers: Mapping[str, Any] | None = None,
 ) -> VerticalTables:
@@ -82,11 +95,16 @@ def credit_default(
     folder
         Where ``UCI_Credit_Card.csv`` is, plain or ``.gz``, or its subfolder ``credit``. By default
         the folder that the environment variable ``COLONNADE_DATA`` names.
+    parties
+        How many parties share the columns out equally, as ``credit_columns`` says: 11 in the
+        experiments of FedVS. By default they are the three companies'.
+    scale
+        Of numbers, as for ``TableTransformer``.
     split
         Who is for training, validation and test; ``HashSplit()`` by default.
     transformers
-        For companies that shall differ, how columns become features. By default numbers are
-        scaled, and SEX, EDUCATION, MARRIAGE and the status of repayment are categories with a
+        For companies or parties that shall differ, how columns become features. By default numbers
+        are scaled, and SEX, EDUCATION, MARRIAGE and the status of repayment are categories with a
         column each; a category too rare to be among the training rows is all zeros.
 
     Returns
@@ -110,26 +128,62 @@ def credit_default(
         clients.columns["bureau"]  # ('PAY_0', 'PAY_2', 'PAY_3', 'PAY_4', 'PAY_5', 'PAY_6')
     """
     own = dict(transformers or {})
-    strange = [name for name in own if name not in CREDIT_COLUMNS]
+    columns = _columns(parties)
+    strange = [name for name in own if name not in columns]
     if strange:
         raise ConfigurationError(
-            f"transformers name {listed(strange)}; the companies are {listed(CREDIT_COLUMNS)}"
+            f"transformers name {listed(strange)}; there are {listed(columns)}"
         )
-    tables, labels = credit_tables(folder)
+    tables, labels = credit_tables(folder, parties=parties)
     return vertical_tables(
         {company: with_logarithms(table) for company, table in tables.items()},
         labels,
         id=_ID,
         split=split,
-        transformers=_usual_transformers() | own,
+        transformers={name: _usual(held, scale) for name, held in columns.items()} | own,
         task="classification",
     )
 
 
+def credit_columns(parties: int) -> dict[str, tuple[str, ...]]:
+    """Return who holds which columns, if so many parties share them out equally.
+
+    Each has a run of the 23, in the file's order; where they cannot be shared out equally, the
+    first parties have one more.
+
+    Raises
+    ------
+    ConfigurationError
+        If there are more parties than columns, or none.
+
+    Examples
+    --------
+    >>> shared = credit_columns(11)
+    >>> shared["party_1"], shared["party_11"]
+    (('LIMIT_BAL', 'SEX', 'EDUCATION'), ('PAY_AMT5', 'PAY_AMT6'))
+    """
+    most = len(_IN_ORDER)
+    if not 1 <= parties <= most:
+        raise ConfigurationError(
+            f"{most} columns can be shared out among 1 to {most} parties, not {parties}"
+        )
+    width, more = divmod(most, parties)
+    ends = [width * number + min(number, more) for number in range(parties + 1)]
+    return {
+        f"party_{number}": _IN_ORDER[first:last]
+        for number, (first, last) in enumerate(pairwise(ends), start=1)
+    }
+
+
 def credit_tables(
-    folder: str | Path | None = None,
+    folder: str | Path | None = None, *, parties: int | None = None
 ) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
     """Return the three companies' tables and the table of labels, each with the clients' ids.
+
+    Parameters
+    ----------
+    folder, parties
+        As for ``credit_default``.
 
     Raises
     ------
@@ -148,7 +202,8 @@ def credit_tables(
     features = [name for columns in CREDIT_COLUMNS.values() for name in columns]
     frame = read_table(path, id=_ID, columns=[*features, _LABEL])
     _check(path, frame)
-    tables = {company: frame.select(_ID, *columns) for company, columns in CREDIT_COLUMNS.items()}
+    columns = _columns(parties)
+    tables = {name: frame.select(_ID, *held) for name, held in columns.items()}
     return tables, frame.select(_ID, _LABEL)
 
 
@@ -200,12 +255,13 @@ def with_logarithms(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _usual_transformers() -> dict[str, Any]:
-    return {
-        "bank": TableTransformer(categorical=["SEX", "EDUCATION", "MARRIAGE"], unseen="zeros"),
-        "bureau": TableTransformer(categorical=CREDIT_COLUMNS["bureau"], unseen="zeros"),
-        "processor": TableTransformer(),
-    }
+def _columns(parties: int | None) -> Mapping[str, tuple[str, ...]]:
+    return CREDIT_COLUMNS if parties is None else credit_columns(parties)
+
+
+def _usual(columns: Sequence[str], scale: Scale) -> TableTransformer:
+    categories = [name for name in columns if name in _CATEGORIES]
+    return TableTransformer(categorical=categories, scale=scale, unseen="zeros")
 
 
 def _check(path: Path, frame: pl.DataFrame) -> None:

@@ -28,9 +28,11 @@ from numpy.typing import NDArray
 
 from colonnade.datasets.dataset import VerticalDataset
 from colonnade.datasets.files import data_folder, plain_or_packed
-from colonnade.errors import ConfigurationError, DataError
-from colonnade.kernels.philox import permutation
-from colonnade.streams import StreamKey
+from colonnade.datasets.matlab import checked_view, matlab_views
+from colonnade.datasets.scaling import check_scale, scaled
+from colonnade.datasets.stratified import stratified
+from colonnade.errors import DataError
+from colonnade.tables.numeric import Scale
 
 __all__ = ["VIEWS", "handwritten", "handwritten_files"]
 
@@ -48,7 +50,7 @@ _ROWS = _CLASSES * _OF_EACH
 def handwritten(
     folder: str | Path | None = None,
     *,
-    standardise: bool = True,
+    scale: Scale = "standard",
     test: float = 0.2,
     seed: int = 0,
 ) -> VerticalDataset:
@@ -65,11 +67,12 @@ def handwritten(
         ``mfeat-kar``, ``mfeat-pix``, ``mfeat-zer`` and ``mfeat-mor``, each plain or ``.gz``, in
         the folder or in its subfolder ``mfeat`` or ``handwritten``. By default the folder that
         the environment variable ``COLONNADE_DATA`` names.
-    standardise
-        Whether each column is scaled to mean 0 and variance 1 over the training rows; a column
-        that is constant there becomes 0.
+    scale
+        ``"standard"``: each column to mean 0 and variance 1 over the training rows; ``"unit"``: to
+        [0, 1] over them, as polynomial networks want it; ``"none"``: as it is. A column that is
+        constant in the training rows becomes 0.
     test
-        The share of test rows.
+        The share of test rows; 0.4 in the experiments of FedVS.
     seed
         Another seed, another choice of test rows.
 
@@ -83,7 +86,8 @@ def handwritten(
     DataError
         If there is no folder, a file is missing, or a file does not hold what it should.
     ConfigurationError
-        If the share leaves no row of each digit for training or for testing.
+        If there is no such scale, or the share leaves no row of each digit for training or for
+        testing.
 
     Examples
     --------
@@ -93,12 +97,11 @@ def handwritten(
         digits  # VerticalDataset('handwritten', 6 parties, 1600 + 400 rows, 10 classes)
         digits.features["zer"].shape  # [2000, 47]
     """
-    count = _tests_of_each(test)
+    check_scale(scale)
     files = handwritten_files(folder)
     views, labels = _from_matlab(files[0]) if len(files) == 1 else _from_text(files)
-    train_rows, test_rows = _divided(labels, count, seed)
-    if standardise:
-        views = {name: _standardised(x, train_rows) for name, x in views.items()}
+    train_rows, test_rows = stratified("handwritten", labels, test, seed)
+    views = {name: scaled(x, train_rows, scale) for name, x in views.items()}
     return VerticalDataset(
         name="handwritten",
         features={name: torch.from_numpy(x.astype(np.float32)) for name, x in views.items()},
@@ -139,29 +142,9 @@ def handwritten_files(folder: str | Path | None = None) -> list[Path]:
 
 
 def _from_matlab(path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
-    """Return the views and the digits of a file with a cell array X and labels Y from 1."""
-    from scipy.io import loadmat
-
-    try:
-        content = loadmat(path, variable_names=["X", "Y"])
-    except Exception as error:  # a damaged file can end its reader in many ways
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path} cannot be read as a file of MATLAB: {line}") from error
-    for name in ("X", "Y"):
-        if name not in content:
-            raise DataError(
-                f"{path} has no variable {name}; expected a cell array X of views and labels Y"
-            )
-    cells = content["X"]
-    arrays = list(cells.ravel()) if cells.dtype == object else []
-    by_width = {x.shape[1]: x for x in arrays if getattr(x, "ndim", 0) == 2}
-    if sorted(by_width) != sorted(VIEWS.values()) or len(arrays) != len(VIEWS):
-        raise DataError(
-            f"{path}: X holds {len(arrays)} arrays of {sorted(by_width)} columns; expected the six "
-            f"views of {sorted(VIEWS.values())}"
-        )
-    views = {name: _checked(path, name, by_width[width]) for name, width in VIEWS.items()}
-    labels = np.asarray(content["Y"]).ravel()
+    """Return the views and the digits of a file whose labels Y are from 1."""
+    found, labels = matlab_views(path, VIEWS)
+    views = {name: checked_view(path, name, x, _ROWS) for name, x in found.items()}
     digits = np.arange(1, _CLASSES + 1)
     if len(labels) != _ROWS or not np.array_equal(np.sort(labels), digits.repeat(_OF_EACH)):
         raise DataError(
@@ -184,48 +167,5 @@ def _from_text(files: list[Path]) -> tuple[dict[str, NDArray[Any]], NDArray[np.i
             raise DataError(f"{path} cannot be read as a table of numbers: {line}") from error
         if values.shape[1] != width:
             raise DataError(f"{path} has {values.shape[1]} columns; expected {width}")
-        views[name] = _checked(path, name, values)
+        views[name] = checked_view(path, name, values, _ROWS)
     return views, np.arange(_CLASSES, dtype=np.int64).repeat(_OF_EACH)
-
-
-def _checked(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
-    if len(values) != _ROWS or values.dtype.kind not in "fiu":
-        raise DataError(
-            f"{path}: {name} has {len(values)} rows of {values.dtype}; expected {_ROWS} of numbers"
-        )
-    numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        row, column = np.argwhere(~np.isfinite(numbers))[0]
-        raise DataError(
-            f"{path}: {name} holds {numbers[row, column]} in row {row}, column {column}; "
-            "expected finite numbers, so fetch the file again"
-        )
-    return numbers
-
-
-def _tests_of_each(share: float) -> int:
-    count = round(share * _OF_EACH) if 0 < share < 1 else 0
-    if not 0 < count < _OF_EACH:
-        raise ConfigurationError(
-            f"test must be a share that leaves some of {_OF_EACH} rows of each digit for training "
-            f"and some for testing, not {share}"
-        )
-    return count
-
-
-def _divided(
-    labels: NDArray[np.int64], tests: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the training and the test rows, in which the digits take turns."""
-    turns = np.empty((_OF_EACH, _CLASSES), dtype=np.int64)
-    for digit in range(_CLASSES):
-        order = permutation(StreamKey(seed, "", "handwritten/split", 0, digit), _OF_EACH)
-        turns[:, digit] = np.flatnonzero(labels == digit)[order]
-    return turns[tests:].ravel(), turns[:tests].ravel()
-
-
-def _standardised(values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-    training = values[rows]
-    varies = training.min(0) < training.max(0)
-    scale = np.where(varies, training.std(0), 1)
-    return np.where(varies, (values - training.mean(0)) / scale, 0)

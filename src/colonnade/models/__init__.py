@@ -1,6 +1,7 @@
 """Models by name, fusion, and a model together with its optimiser."""
 
 from colonnade.models.bounded import Bounded
+from colonnade.models.cnn import Cnn
 from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import (
@@ -26,6 +27,7 @@ from colonnade.models.wide_and_deep import WideAndDeep
 __all__ = [
     "Additive",
     "Bounded",
+    "Cnn",
     "Concat",
     "DotProduct",
     "Features",

@@ -50,12 +50,19 @@ class Polynomial(nn.Module):
 
     where x̃ is the input with a 1 after it and its i-th power is taken component by component, so
     that the last row of each W^i is a bias. As in FedVS each power has a bias of its own; they add
-    up.
+    up. Keep inputs near [-1, 1]: of a column that reaches 10, the third power reaches 1000.
+
+    Weights begin uniform, with the variance
+
+    .. math:: \sigma^2 = \Bigl( n \sum_{i=1}^{D} \tfrac{1}{2 i + 1} \Bigr)^{-1}
+
+    for n inputs, so that embeddings of inputs spread evenly over [0, 1] begin with variance 1: the
+    mean of many parties' embeddings is small, and smaller ones would learn slowly at first.
 
     Parameters
     ----------
     inputs
-        Components of a flat input row.
+        Components of an input row; what has a shape is flattened.
     width
         Components of an embedding.
     degree
@@ -86,8 +93,8 @@ class Polynomial(nn.Module):
                 raise ConfigurationError(
                     f"{name} of a polynomial network is {value}, but 1 or more"
                 )
-        # As a layer of all powers side by side would begin.
-        bound = 1 / math.sqrt(degree * inputs)
+        squares = sum(1 / (2 * power + 1) for power in range(1, degree + 1))  # of x^i on average
+        bound = math.sqrt(3 / (inputs * squares))
         self.weight = nn.Parameter(torch.empty(degree, inputs + 1, width))
         nn.init.uniform_(self.weight, -bound, bound)
 
@@ -98,11 +105,11 @@ class Polynomial(nn.Module):
 
     def powers(self, x: Tensor) -> Tensor:
         """Return the powers of each row with a 1 after it, ``[B, D, inputs + 1]``."""
-        x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
+        x = torch.cat([x.flatten(1), x.new_ones(len(x), 1)], dim=1)
         return torch.stack([x**power for power in range(1, self.degree + 1)], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return embeddings ``[B, width]`` of rows ``[B, inputs]``."""
+        """Return embeddings ``[B, width]`` of rows ``[B, ...]`` of ``inputs`` numbers each."""
         return self.powers(x).flatten(1) @ self.weight.flatten(0, 1)
 
     def extra_repr(self) -> str:

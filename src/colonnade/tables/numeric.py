@@ -16,7 +16,7 @@ from colonnade.tables.remedies import named_in
 
 __all__ = ["Number", "Scale", "fit_number", "numbers"]
 
-Scale = Literal["standard", "none"]
+Scale = Literal["standard", "unit", "none"]
 
 
 class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="number"):
@@ -31,9 +31,10 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
     median
         Of the training values that were there.
     mean, deviation
-        Of the training values, missing ones filled in; 0 and 1 without scaling. A deviation of 0
-        stands for a column that was constant: it becomes 0 throughout, since a model that never
-        saw it vary has learned nothing about it.
+        Of the training values, missing ones filled in; 0 and 1 without scaling; the lowest value
+        and how far it is to the highest for the unit interval. A deviation of 0 stands for a
+        column that was constant: it becomes 0 throughout, since a model that never saw it vary has
+        learned nothing about it.
     had_missing
         Whether a training value was missing; then a second column says which are: 1, others 0.
     """
@@ -104,7 +105,7 @@ def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Pl
     name
         The column.
     scale
-        "standard": to mean 0 and variance 1; "none": as they are.
+        "standard": to mean 0 and variance 1; "unit": to [0, 1]; "none": as they are.
     fill
         Whether missing values may be filled in; otherwise they are refused.
     place
@@ -139,6 +140,8 @@ def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Pl
             mean, deviation = 0.0, 1.0
         elif low == high:  # exactly, where rounding may leave a tiny deviation
             mean, deviation = float(low), 0.0
+        elif scale == "unit":
+            mean, deviation = float(low), float(high - low)
         else:
             mean, deviation = float(x.mean()), float(x.std())
     if not np.isfinite([median, mean, deviation]).all():

@@ -14,7 +14,7 @@ Unseen = Literal["warn", "zeros", "error"]
 Output = Literal["tensor", "dict"]
 
 _CHOICES = {
-    "scale": ("standard", "none"),
+    "scale": ("standard", "unit", "none"),
     "missing": ("median", "error"),
     "unseen": ("warn", "zeros", "error"),
     "output": ("tensor", "dict"),

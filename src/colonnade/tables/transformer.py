@@ -54,7 +54,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
     ignore
         Columns to leave out. Dates must be made into numbers, or left out.
     scale
-        "standard", or "none" for numbers as they are.
+        "standard"; "unit" for each column from 0 to 1 over the training rows, where others may lie
+        beyond; or "none" for numbers as they are.
     missing
         "median", or "error" to refuse missing values, also of categories.
     one_hot_up_to
