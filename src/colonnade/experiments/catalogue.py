@@ -15,6 +15,8 @@ from colonnade.experiments.cvfl_steps import CVFL_ALGORITHMS, CVFL_LATENCY
 from colonnade.experiments.efvfl_minibatch import EFVFL_LOCAL_UPDATES, EFVFL_PRIVATE_LABELS
 from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
+from colonnade.experiments.fedvs_coding import FEDVS_COLLUSION, FEDVS_PARTITION
+from colonnade.experiments.fedvs_networks import FEDVS_NETWORKS
 from colonnade.experiments.lean import LEAN_MNIST
 from colonnade.experiments.pbm_tradeoff import PBM_PARTIES, PBM_TRADEOFF
 from colonnade.experiments.untuned import DEFAULTS, DEFAULTS_CHOSEN
@@ -40,6 +42,9 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             LEAN_MNIST,
             PBM_TRADEOFF,
             PBM_PARTIES,
+            FEDVS_PARTITION,
+            FEDVS_COLLUSION,
+            FEDVS_NETWORKS,
             DEFAULTS,
             DEFAULTS_CHOSEN,
         )

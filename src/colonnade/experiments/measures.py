@@ -15,6 +15,7 @@ from colonnade.runs import Run
 __all__ = [
     "accuracy_chart",
     "accuracy_curve",
+    "at_times",
     "best",
     "best_cell",
     "bodies_along",
@@ -26,6 +27,7 @@ __all__ = [
     "counted_cell",
     "framed_along",
     "held_back",
+    "last_second",
     "mean_cell",
     "reached",
     "reaching_cell",
@@ -34,6 +36,7 @@ __all__ = [
     "seconds_along",
     "share_cell",
     "target_below",
+    "value_at",
 ]
 
 
@@ -95,6 +98,30 @@ def bodies_up_along(run: Run) -> list[float]:
 def seconds_along(run: Run) -> list[float]:
     """Return the seconds on the run's clock at each place of the history."""
     return [float(seconds) for seconds in run.history["seconds"].to_list()]
+
+
+def value_at(run: Run, seconds: float) -> float:
+    """Return the metric, in %, of the last evaluation within so many seconds; nan before any."""
+    values = run.history[run.summary["metric"]].to_list()
+    known = [v for v, at in zip(values, seconds_along(run), strict=True) if at <= seconds]
+    return 100 * known[-1] if known else math.nan
+
+
+def last_second(results: Sequence[Result]) -> float:
+    """Return when training was over, in the mean of some runs."""
+    return fmean(seconds_along(result.run)[-1] for result in results)
+
+
+def at_times(name: str, results: Sequence[Result], until: float, points: int = 60) -> Curve:
+    """Return the mean metric in % at even times, where all runs have been evaluated."""
+    times, means, spread = [], [], []
+    for time in np.linspace(until / points, until, points):
+        values = [value_at(result.run, time) for result in results]
+        if not any(map(math.isnan, values)):
+            times.append(float(time))
+            means.append(fmean(values))
+            spread.append(float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
+    return Curve(name, times, means, spread if len(results) > 1 else [])
 
 
 def held_back(run: Run) -> float:
