@@ -272,6 +272,7 @@ class _Simulation:
             self._final_checkpoint()
         for actor in self.actors:
             actor.coroutine.close()
+            actor.lanes.clear()  # which lead to all others: so roles and what they hold are let go
         return RunRecord.assembled(
             {actor.name: actor.part() for actor in self.actors},
             self.ledger,
