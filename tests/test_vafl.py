@@ -12,6 +12,7 @@ from torch import nn
 
 import colonnade as cn
 from colonnade.channels import Channel, Gateway, Network
+from colonnade.audits.recording import Recording
 from colonnade.checkpoints import decode_state
 from colonnade.codecs import QSGD, Scalar, TopK
 from colonnade.config import parse_config
@@ -436,6 +437,19 @@ def test_predictions_are_of_the_trained_parts():
     scores = run.predict({m.name: m.features[rows] for m in members}).scores
     true = float(nn.functional.cross_entropy(scores, federation.label_holder.labels[rows]))
     assert run.summary["test"]["log_loss"] == pytest.approx(true, abs=1e-6)
+
+
+def test_an_audit_hears_of_each_party_the_derivatives_of_its_own_steps():
+    federation = small_federation(vafl())
+    batches = federation.agreement(vafl(), LONG).batches
+    recording = Recording(slow(0.1), batches)
+    run = train(vafl(), recording)
+    assert same(run, train(vafl(), slow(0.1)))
+    for party, heard in recording.heard.items():
+        taken = steps(run, party)
+        assert [step for step, _ in heard.first] == list(range(min(4, taken)))
+        assert [step for step, _ in heard.last] == list(range(taken))[-4:]
+        assert all(len(d) == len(batches.rows(step)) for step, d in heard.last)
 
 
 def test_noise_of_the_parties_is_refused_as_rows_are_used_once_more_than_it_counts():

@@ -105,7 +105,7 @@ class EventDrivenParty(TrainingParty):
         self._step += 1
         self._sent, self._embedding = False, None
 
-    def _update(self, body: bytes) -> None:
+    def _update(self, body: bytes) -> Tensor:
         rows, moment = self._batch()
         embedding = self._again(rows) if self._embedding is None else self._embedding
         key = moment.key(self._seed, self._label_holder, f"{DERIVATIVE}/{self.name}")
@@ -113,6 +113,7 @@ class EventDrivenParty(TrainingParty):
         torch.autograd.backward(embedding, derivative)
         self.bottom.step()
         self._saliency = derivative.sum(dim=0).abs()
+        return derivative
 
     def _again(self, rows: Rows) -> Tensor:
         """Return the embedding that was sent, with its graph, which no checkpoint holds.

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from colonnade.channels import Network
@@ -165,7 +166,7 @@ class _Impatient:
 class _Server:
     """Takes what comes next of two others that count rounds of their own, until both are done."""
 
-    sends = {"hospital": 3, "shop": 7}
+    sends = MappingProxyType({"hospital": 3, "shop": 7})
 
     def __init__(self, name: str) -> None:
         self.name = name
