@@ -12,8 +12,8 @@ from colonnade import local_updates
 from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
 from colonnade.config.registry import GROUPS
 from colonnade.errors import ConfigurationError
-from colonnade.exchanges import Asynchronous, Relay, Split
-from colonnade.links import Direct, ErrorFeedback
+from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
+from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
 from colonnade.local_updates import (
     Consecutive,
     LocalStep,
@@ -23,7 +23,7 @@ from colonnade.local_updates import (
     Workset,
 )
 from colonnade.method import Method
-from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl
+from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl, vafl
 from colonnade.models import Concat, Mean, Sum
 from colonnade.stragglers import Deadline, Fastest
 from colonnade.testing.methods import (
@@ -121,6 +121,20 @@ SUBJECTS = {
         Method("celu, masked", Sum(), Masked(), Asynchronous(), Workset(3, 2, 0.2)),
         like=Method("plain", Sum(), exchange=Asynchronous()),
         tolerance=1e-5,
+        timed=True,
+    ),
+    "vafl": MethodSubject(vafl(), like=svfl(), timed=True),
+    "vafl, compressed": MethodSubject(
+        Method(
+            "vafl, compressed",
+            Mean(),
+            Plain(ErrorFeedback(TopK(0.5))),
+            EventDriven(Direct(LargeRows(0.5, Scalar(4)))),
+        ),
+        timed=True,
+    ),
+    "vafl, learned": MethodSubject(
+        Method("vafl, learned", Sum(), Plain(LearnedEntropy(Scalar(4))), EventDriven()),
         timed=True,
     ),
     "noisy": MethodSubject(Method("noisy", Sum(), Noisy()), noise=0.5, steps=False),
@@ -239,6 +253,19 @@ def test_what_cannot_be_composed_is_refused():
         (
             lambda: Method("x", Mean(), exchange=Relay("shared"), stragglers=Deadline(1)),
             "waits for everybody",
+        ),
+        (lambda: Method("x", Sum(), Masked(), EventDriven()), "does not show the label holder"),
+        (
+            lambda: Method("x", exchange=EventDriven(), stragglers=Deadline(1, "stale")),
+            "leave Deadline out",
+        ),
+        (
+            lambda: Method("x", exchange=EventDriven(), local_updates=Consecutive(2)),
+            r"EventDriven does not: say Consecutive\(1\)",
+        ),
+        (
+            lambda: Method("x", exchange=EventDriven(), local_updates=Workset()),
+            "EventDriven does not",
         ),
         (lambda: Method("x", uplink=Plain), "is a value, not a class"),
         (lambda: Method("x", stragglers="wait"), r"or Wait\(\), not 'wait': a part of your own"),

@@ -347,7 +347,7 @@ REFUSED = {
     "cvfl with private labels sends the parties derivatives alone": lambda: cvfl(
         Scalar(4), others="total"
     ),
-    "method.exchange is Asynchronous(...), Relay(...) or Split(...), not Direct(": lambda: Method(
+    "Asynchronous(...), EventDriven(...), Relay(...) or Split(...), not Direct(": lambda: Method(
         "own", exchange=Direct()
     ),
     "Concat needs each of them": lambda: cvfl(Scalar(4), labels="shared", others="total"),

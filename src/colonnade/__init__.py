@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from colonnade.drivers import Elsewhere, Processes, Replay, Simulate
     from colonnade.effects import Role
     from colonnade.estimators import VerticalClassifier, VerticalRegressor
-    from colonnade.exchanges import Asynchronous, Relay, Split
+    from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
     from colonnade.export import load_part
     from colonnade.federation import Federation
     from colonnade.labelling import LabelForm
@@ -62,6 +62,7 @@ __all__ = [
     "EarlyStopping",
     "Elsewhere",
     "ErrorFeedback",
+    "EventDriven",
     "Fastest",
     "Federation",
     "Gateway",
@@ -122,7 +123,7 @@ _HOMES = {
     "colonnade.drivers": ("Elsewhere", "Processes", "Replay", "Simulate"),
     "colonnade.effects": ("Role",),
     "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),
-    "colonnade.exchanges": ("Asynchronous", "Relay", "Split"),
+    "colonnade.exchanges": ("Asynchronous", "EventDriven", "Relay", "Split"),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
     "colonnade.labelling": ("LabelForm",),

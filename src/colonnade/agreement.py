@@ -135,6 +135,18 @@ class Exchange(Protocol):
         """Whether it takes as many local steps, where there are any, as there is time for."""
         return False
 
+    @property
+    def own_pace(self) -> bool:
+        """Whether each party goes at its own pace: then how many messages there are hangs on time.
+
+        So does what is learned, whatever the local updates.
+        """
+        return False
+
+    def bytes_remembered(self, layout: Layout) -> Mapping[str, int]:
+        """Return what its roles remember of rows beside what links do, by organisation."""
+        return {}
+
     def affords(self, layout: Layout, uses: int) -> bool:
         """Return whether a row may be trained on so often; where not, training ends."""
         return True

@@ -106,12 +106,16 @@ class Expect(NamedTuple):
     ``within`` alone needs no number (but with ``Since.FIRST_ARRIVAL`` one message). Only messages
     of exactly this round count: a later round's message never satisfies an earlier Expect.
 
+    Where sources count rounds of their own, ``round`` is a tuple with one for each::
+
+        Expect("embedding", (7, 3), ("bank", "shop"), quorum=1)  # the next of either
+
     Parameters
     ----------
     kind
         The kind of message, or a tuple of kinds of which either will do.
     round
-        The round the messages belong to.
+        The round the messages belong to, or a tuple of one for each source.
     sources
         Names of the senders, in the order in which the messages shall be returned.
     purpose
@@ -127,7 +131,7 @@ class Expect(NamedTuple):
     """
 
     kind: str | tuple[str, ...]
-    round: int
+    round: int | tuple[int, ...]
     sources: tuple[str, ...]
     purpose: Purpose = Purpose.TRAINING
     quorum: int | None = None
@@ -140,11 +144,27 @@ class Expect(NamedTuple):
         """The kinds that will do, always as a tuple."""
         return (self.kind,) if isinstance(self.kind, str) else self.kind
 
+    @property
+    def earliest(self) -> int:
+        """The round, or the first of them."""
+        return self.round if isinstance(self.round, int) else min(self.round)
+
+    def round_of(self, source: str) -> int:
+        """Return the round that the message of a source belongs to.
+
+        >>> Expect("embedding", (7, 3), ("bank", "shop")).round_of("shop")
+        3
+        """
+        if isinstance(self.round, int):
+            return self.round
+        return self.round[self.sources.index(source)]
+
     def __str__(self) -> str:
         sources = ", ".join(self.sources)
+        rounds = (self.round,) if isinstance(self.round, int) else self.round
+        told, kinds = ", ".join(map(str, rounds)), " or ".join(self.kinds)
         piece = f", piece {self.part}" if self.part else ""
-        kinds, purpose = " or ".join(self.kinds), self.purpose.label
-        return f"{kinds} of round {self.round} ({purpose}{piece}) from {sources}"
+        return f"{kinds} of round {told} ({self.purpose.label}{piece}) from {sources}"
 
 
 @dataclass(slots=True)

@@ -35,7 +35,8 @@ class Method:
         How embeddings reach the label holder.
     exchange
         What comes back: ``Split()``, derivatives; ``Asynchronous()``, the same, with local steps
-        while messages are under way; or ``Relay(...)``, the others' embeddings and the top model.
+        while messages are under way; ``EventDriven()``, derivatives as soon as one party's
+        embeddings come; or ``Relay(...)``, the others' embeddings and the top model.
     local_updates
         Which steps follow an exchange.
     stragglers
@@ -96,7 +97,9 @@ class Method:
         >>> Method("waits").timed
         False
         """
-        return self.stragglers.drops or (self.exchange.timed and bool(self.local_updates.kinds))
+        if self.stragglers.drops or self.exchange.own_pace:
+            return True
+        return self.exchange.timed and bool(self.local_updates.kinds)
 
     def with_links(self, change: Callable[[Link], Link]) -> Method:
         """Return the method with each link of uplink and exchange changed."""

@@ -13,7 +13,7 @@ from colonnade.agreement import Exchange
 from colonnade.codecs import Codec, Entropy, Float, LargeRows, LowRank, Scalar
 from colonnade.defences import Defence
 from colonnade.errors import ConfigurationError
-from colonnade.exchanges import Asynchronous, Relay, Split
+from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
 from colonnade.local_updates import Consecutive, LocalUpdates, Proximal, Replayed, Workset
 from colonnade.method import Method
@@ -35,6 +35,7 @@ __all__ = [
     "lean",
     "pbm_vfl",
     "svfl",
+    "vafl",
     "wait_dp",
 ]
 
@@ -283,6 +284,40 @@ def celu(
         Plain(Direct(codec or Float())),
         exchange(Direct(derivative_codec or Float())),
         Workset(capacity, reuses, min_cosine, bursts),
+    )
+
+
+def vafl(
+    codec: Codec | None = None,
+    derivative_codec: Codec | None = None,
+    fusion: Fusion | None = None,
+) -> Method:
+    """VAFL: a party's embeddings are answered when they come, and nobody waits for anybody.
+
+    Chen, Jin, Sun and Yin, "VAFL: a method of vertical asynchronous federated learning", 2020,
+    without its noise on embeddings. The label holder fuses them with the newest of the others,
+    of which it is sent every row once before the first step; see ``EventDriven``. Labels stay
+    private. It is a baseline of FedVS (Li, Yao and Liu, 2023, section 6).
+
+    Parameters
+    ----------
+    codec
+        Of the embeddings; by default ``Float(32)``.
+    derivative_codec
+        Of the derivatives; by default ``Float(32)``.
+    fusion
+        By default ``Concat()``.
+
+    Examples
+    --------
+    >>> vafl().timed
+    True
+    """
+    return Method(
+        "vafl",
+        fusion or Concat(),
+        Plain(Direct(codec or Float())),
+        EventDriven(Direct(derivative_codec or Float())),
     )
 
 

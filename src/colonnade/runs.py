@@ -360,8 +360,8 @@ def _late(ledger: Ledger) -> list[str]:
             sent[entry.sender] += 1
             late[entry.sender] += entry.discarded
     return [
-        f"{count} of the {sent[name]} messages that {name} sent for training came too late and "
-        "were discarded: it took no part in those rounds"
+        f"{count} of the {sent[name]} messages that {name} sent for training came too late to be "
+        "of use, and were discarded"
         for name, count in late.items()
         if count
     ]

@@ -53,7 +53,7 @@ from colonnade.config.sections import Duration, Number
 from colonnade.defences import Defence, GaussianDerivatives
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
 from colonnade.errors import ConfigurationError
-from colonnade.exchanges import Asynchronous, Relay, Split
+from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy, Link
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
@@ -158,6 +158,7 @@ GROUPS = {
                 "cvfl": methods.cvfl,
                 "efvfl": methods.efvfl,
                 "celu": methods.celu,
+                "vafl": methods.vafl,
                 "lean": methods.lean,
                 "pbm_vfl": methods.pbm_vfl,
                 "wait_dp": methods.wait_dp,
@@ -204,7 +205,12 @@ GROUPS = {
             "exchange",
             "exchange",
             "what travels in a round, and who therefore learns what",
-            {"split": Split, "asynchronous": Asynchronous, "relay": Relay},
+            {
+                "split": Split,
+                "asynchronous": Asynchronous,
+                "event_driven": EventDriven,
+                "relay": Relay,
+            },
         ),
         Group(
             "local_updates",

@@ -47,6 +47,9 @@ class Account:
     entered
         When each message that came to this role's gateway will have passed it, in nanoseconds, by
         (sender, sequence), until it is taken or discarded.
+    trained
+        The last round in which it has worked for training, -1 before the first; None where an
+        older checkpoint does not say.
     closed
         The role receives nothing of the rounds before this one any more.
     journal
@@ -64,6 +67,7 @@ class Account:
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
     ports: dict[tuple[str, str], int] = field(default_factory=dict)
     entered: dict[tuple[str, int], int] = field(default_factory=dict)
+    trained: int | None = -1
     closed: int = 0
     journal: tuple[int, int] | None = None
     departed: Mark = field(default_factory=Mark)
@@ -104,6 +108,7 @@ class Account:
             "occupancy": {receiver: list(times) for receiver, times in self.occupancy.items()},
             "ports": [[*port, free] for port, free in self.ports.items()],
             "entered": [[*name, due] for name, due in self.entered.items()],
+            "trained": self.trained,
             "closed": self.closed,
             "journal": self.journal and list(self.journal),
             "departed": list(self.departed),
@@ -126,7 +131,8 @@ class Account:
             occupancy={receiver: deque(times) for receiver, times in data["occupancy"].items()},
             ports={(kind, name): free for kind, name, free in data.get("ports", [])},
             entered={(sender, sequence): due for sender, sequence, due in data.get("entered", [])},
-            closed=data.get("closed", 0),  # this and what follows are absent from older checkpoints
+            trained=data.get("trained"),  # this and what follows are absent from older checkpoints
+            closed=data.get("closed", 0),
             journal=None if journal is None else (journal[0], journal[1]),
             departed=Mark(departed) if isinstance(departed, int) else Mark(*departed),
             uncounted=data.get("uncounted", False),

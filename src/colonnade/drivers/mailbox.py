@@ -71,7 +71,7 @@ class Mailbox:
 
     def check(self, expect: Expect, name: str) -> None:
         """Raise LocalProtocolError if the role ``name`` expects what it has closed."""
-        if expect.round < self.closed and expect.purpose is not Purpose.SETUP:
+        if expect.earliest < self.closed and expect.purpose is not Purpose.SETUP:
             raise LocalProtocolError(
                 f"{name} expects {expect}, but has closed all rounds before {self.closed}"
             )
@@ -158,13 +158,12 @@ class Mailbox:
 
     def _first(self, expect: Expect, source: str) -> tuple[Message, int] | None:
         """Return the earliest message of the source that will do."""
+        round = expect.round_of(source)
         if isinstance(expect.kind, str):
-            shelf = self._shelves.get(
-                (source, expect.kind, expect.round, expect.purpose, expect.part)
-            )
+            shelf = self._shelves.get((source, expect.kind, round, expect.purpose, expect.part))
             return shelf[0] if shelf else None
         shelves = (
-            self._shelves.get((source, kind, expect.round, expect.purpose, expect.part))
+            self._shelves.get((source, kind, round, expect.purpose, expect.part))
             for kind in expect.kind
         )
         return min(

@@ -161,8 +161,10 @@ class _Actor:
         self.coroutine: Coroutine[Effect[Any], Any, None] = role.run()
         self.trace: list[bool | tuple[tuple[str, int], ...]] = []
         self.boundary = -1  # the last one passed
-        self.trained = role.round - 1  # the last round in which it has worked
-        self.worked: set[str] = set()  # at what, in that round
+        if account.trained is None:
+            account.trained = role.round - 1
+        self.trained = account.trained
+        self.worked: set[str] = set()  # at what, in the last round in which it has worked
         self.answer: Any = None  # of the work that is done when its step comes
         self.began = 0  # when it began what it attempts
         self.blocked: Send | None = None  # waits for room in a full queue
@@ -180,6 +182,7 @@ class _Actor:
 
     def snapshot(self) -> dict[str, Any]:
         self.account.sequence = self.outbox.sequence
+        self.account.trained = self.trained
         self.account.note(self.journal)
         self.account.departed = self.departures.mark()
         return self.account.as_json()

@@ -17,6 +17,7 @@ from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
 from colonnade.experiments.fedvs_coding import FEDVS_COLLUSION, FEDVS_PARTITION
 from colonnade.experiments.fedvs_networks import FEDVS_NETWORKS
+from colonnade.experiments.fedvs_stragglers import FEDVS_MOTIVATION, FEDVS_STRAGGLERS
 from colonnade.experiments.lean import LEAN_MNIST
 from colonnade.experiments.pbm_tradeoff import PBM_PARTIES, PBM_TRADEOFF
 from colonnade.experiments.untuned import DEFAULTS, DEFAULTS_CHOSEN
@@ -42,6 +43,8 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             LEAN_MNIST,
             PBM_TRADEOFF,
             PBM_PARTIES,
+            FEDVS_MOTIVATION,
+            FEDVS_STRAGGLERS,
             FEDVS_PARTITION,
             FEDVS_COLLUSION,
             FEDVS_NETWORKS,

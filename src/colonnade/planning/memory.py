@@ -33,7 +33,7 @@ class MemoryUse:
     messages
         The largest messages of a round, sent and received.
     surrogates
-        What links remember: of each row, as error feedback does, or of their stream.
+        What is remembered of each row, by error feedback or an exchange, or of a link's stream.
     replayed
         The batches that local updates remember.
     """
@@ -63,7 +63,8 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
         return sum(flow.bytes_at_most for flow in own)
 
     def remembered(name: str) -> int:
-        return sum(flow.bytes_remembered(name) for flow in flows)
+        of_rows = agreement.method.exchange.bytes_remembered(agreement.layout).get(name, 0)
+        return of_rows + sum(flow.bytes_remembered(name) for flow in flows)
 
     layout, updates = agreement.layout, agreement.method.local_updates
 

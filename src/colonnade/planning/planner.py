@@ -212,6 +212,7 @@ def plan(
     flows = agreement.flows()
     steady = all(flow.format.at(0) == flow.format for flow in flows)
     whole_epochs = rounds % every == 0 and in_all % rounds == 0
+    steady = steady and not method.exchange.own_pace
     if epochs > _EPOCHS_PLAYED and whole_epochs and steady:
         three, two = played(_EPOCHS_PLAYED), played(_EPOCHS_PLAYED - 1)
         sent = stretched(three.ledger, two.ledger, epochs, rounds)
@@ -264,6 +265,8 @@ def _why_bound(
         reasons.append("for whom a round waits depends on time")
     if method.uplink.timed:
         reasons.append("who is told that its answer is not needed depends on time")
+    if method.exchange.own_pace:
+        reasons.append("how often each party sends depends on time")
     rule = training.early_stopping
     if rule is not None and rule.patience is not None and rule.patience < evaluations:
         reasons.append("training may stop early")

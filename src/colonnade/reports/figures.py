@@ -293,8 +293,8 @@ def _missing_by_round(run: Run) -> Figure | None:
         _line(plot, column.removeprefix(MISSING), shares, "round", column, index)
     _make_room(plot)
     plot.update_yaxes(range=(-3, 103))
-    note = "Of the rounds since the evaluation before: in which the party's embedding came too "
-    note += "late, and it took no step. Evaluations wait for everybody."
+    note = "Of the rounds since the evaluation before: in which no embedding of the party's was "
+    note += "in time, and it took no step. Evaluations wait for everybody."
     return Figure("missing", "Who was missing", plot, note)
 
 

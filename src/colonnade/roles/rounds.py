@@ -24,6 +24,7 @@ from colonnade.organisations import check_rows
 from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.local_steps import LocalSteps
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
+from colonnade.stragglers import Stragglers
 from colonnade.uplinks import Moment
 
 __all__ = ["TrainingLabelHolder", "TrainingParty"]
@@ -159,9 +160,13 @@ class TrainingLabelHolder(ABC):
         What all organisations know.
     seat
         What the label holder alone has.
+    stragglers
+        For whom a message of training waits; by default what the method says.
     """
 
-    def __init__(self, agreement: Agreement, seat: HolderSeat) -> None:
+    def __init__(
+        self, agreement: Agreement, seat: HolderSeat, stragglers: Stragglers | None = None
+    ) -> None:
         layout, method, own = agreement.layout, agreement.method, seat.own
         self.name = own.name
         self.agreed = agreement.digest
@@ -183,7 +188,8 @@ class TrainingLabelHolder(ABC):
         self._timetable = agreement
         self._batches = agreement.batches
         self._evaluation = agreement.evaluation
-        self._uplink = method.uplink.collector(layout, method.fusion, method.stragglers)
+        policy = stragglers or method.stragglers
+        self._uplink = method.uplink.collector(layout, method.fusion, policy)
         self._metrics = seat.metrics or usual_metrics(own.labels)
         self._seed = layout.seed
         self._judge = self._made_judge()
@@ -228,7 +234,7 @@ class TrainingLabelHolder(ABC):
         await self._prepare()
         while not self.done():
             await Boundary(self.round)
-            await Close(self.round)  # nothing that comes late for an earlier round is of use
+            await Close(self._passed())  # nothing that comes late for an earlier round is of use
             await self._train(self._batches.rows(self.round), Moment(self.round))
             self.round += 1
             if self._batches.schedule_due(self.round):
@@ -245,11 +251,15 @@ class TrainingLabelHolder(ABC):
             if values or self.done():
                 await self._report(values)
         await Boundary(self.round)
-        await Close(self.round)
+        await Close(self._passed())
 
     async def _prepare(self) -> None:
         """Do what comes before the first round of this start."""
         await self._uplink.prepare(self._timetable)
+
+    def _passed(self) -> int:
+        """Return the round before which no message is waited for any more."""
+        return self.round
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:

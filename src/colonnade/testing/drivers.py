@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from colonnade.channels import Network
@@ -162,6 +163,38 @@ class _Impatient:
         self.round, self.missing = state["round"], list(state["missing"])
 
 
+class _Server:
+    """Takes what comes next of two others that count rounds of their own, until both are done."""
+
+    sends = MappingProxyType({"hospital": 3, "shop": 7})
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.round = 0
+        self.taken: dict[str, list[int]] = {"hospital": [], "shop": []}
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return ("hospital", "shop") if self.name == "bank" else ("bank",)
+
+    async def run(self) -> None:
+        for round in range(self.sends.get(self.name, 0)):
+            await Send("bank", "number", round, bytes([round]))
+        while self.name == "bank" and sum(map(len, self.taken.values())) < 10:
+            rounds = tuple(len(taken) for taken in self.taken.values())
+            got = await Receive(Expect("number", rounds, ("hospital", "shop"), quorum=1))
+            assert got.messages, "a wait for anybody ended with nobody"
+            for message in got:
+                self.taken[message.sender].append(message.body[0])
+        self.round = 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round, "taken": self.taken}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.round, self.taken = state["round"], dict(state["taken"])
+
+
 def _talkers(rounds: int, ahead: int = 0, fails_in: int = -1) -> list[_Talker]:
     return [_Talker(n, rounds, ahead, fails_in if n == "hospital" else -1) for n in _NAMES]
 
@@ -211,6 +244,15 @@ def waits_no_longer_than_asked(subject: DriverSubject, folder: Path) -> None:
     roles = [_Impatient(name) for name in _NAMES]
     subject.driver.run(roles, Assignment())
     assert roles[0].missing == ["shop", "shop"]
+
+
+def takes_what_comes_next_of_anybody(subject: DriverSubject, folder: Path) -> None:
+    """Assert that sources may be in rounds of their own, that one suffices, and the replay."""
+    roles, again = ([_Server(name) for name in _NAMES] for _ in range(2))
+    record = subject.driver.run(roles, Assignment())
+    Replay(record.trace).run(again, Assignment())
+    for bank in (roles[0], again[0]):
+        assert bank.taken == {"hospital": [0, 1, 2], "shop": [*range(7)]}
 
 
 def goes_on_from_its_checkpoints_and_the_simulators(subject: DriverSubject, folder: Path) -> None:
@@ -273,6 +315,7 @@ DRIVER_CHECKS: Sequence[Callable[[DriverSubject, Path], None]] = (
     plays_like_the_simulator,
     says_who_reported_and_when,
     waits_no_longer_than_asked,
+    takes_what_comes_next_of_anybody,
     goes_on_from_its_checkpoints_and_the_simulators,
     remembers_what_was_committed,
     ends_all_when_one_fails,

@@ -231,7 +231,7 @@ class MaskedCollector:
         """Take offers for the next sum, where nobody contributes to this one."""
         arrivals = await Receive(offers)
         self._sum.offers({message.sender: message.body for message in arrivals})
-        await self._ask(offers.round, offers.purpose)
+        await self._ask(offers.earliest, offers.purpose)
         self._sum.advance()
 
     async def _ask(self, round: int, purpose: Purpose) -> None:
