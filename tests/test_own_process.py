@@ -26,7 +26,8 @@ from colonnade.models import Mean, parameter_count
 from colonnade.organisations import LabelHolder, Party
 from colonnade.testing.methods import TRAINING, small_federation
 from colonnade.training import EarlyStopping
-from test_elsewhere import found_in_memory, python
+from test_elsewhere import python
+from toy_elsewhere import found_in_memory
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
