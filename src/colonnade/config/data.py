@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import polars as pl
 import pydantic
@@ -44,13 +44,15 @@ from colonnade.tables import (
     HashSplit,
     IdForm,
     StoredTable,
-    TableTransformer,
     VerticalTables,
     read_table,
     vertical_tables,
 )
 from colonnade.tables.table import as_table
 from colonnade.tables.together import likely_id
+
+if TYPE_CHECKING:
+    from colonnade.tables import TableTransformer
 
 __all__ = ["DataConfig", "Loaded", "as_data_section", "holds_a_source"]
 
@@ -298,6 +300,8 @@ class FeaturesConfig(Section):
 
     def build(self) -> TableTransformer:
         """Return the transformer, to be fitted."""
+        from colonnade.tables import TableTransformer  # only here: it needs scikit-learn
+
         return TableTransformer(**self.model_dump())
 
 

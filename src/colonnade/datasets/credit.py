@@ -31,7 +31,6 @@ from colonnade.datasets.files import data_folder, plain_or_packed
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import (
     Splitting,
-    TableTransformer,
     VerticalTables,
     read_table,
     vertical_tables,
@@ -201,6 +200,8 @@ def with_logarithms(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _usual_transformers() -> dict[str, Any]:
+    from colonnade.tables import TableTransformer  # only here: it needs scikit-learn
+
     return {
         "bank": TableTransformer(categorical=["SEX", "EDUCATION", "MARRIAGE"], unseen="zeros"),
         "bureau": TableTransformer(categorical=CREDIT_COLUMNS["bureau"], unseen="zeros"),
