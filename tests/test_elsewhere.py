@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -14,22 +13,25 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Elsewhere, Processes, Replay, control
-from colonnade.effects import Boundary, Commit, Expect, Receive, Send
 from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolError, RoleFailed
-from test_journals import Careful, reopened
+from test_journals import reopened
 from test_simulate import DRIVER
-from toys import Counter
+from toy_elsewhere import (
+    NAMES,
+    Keeper,
+    cast_in_a_new_process,
+    found_in_memory,
+    look_around,
+    refuse,
+    write_total,
+)
+from toys import Careful, Counter
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="connects by file descriptors")
-
-
-def write_total(folder: Path, role: Counter) -> None:
-    (folder / role.name).write_text(f"{role.total} {os.getpid()}")
 
 
 def elsewhere(folder, name, peer, rounds=12, ahead=2):
@@ -131,19 +133,9 @@ def test_a_journal_elsewhere_that_is_behind_a_checkpoint_ends_the_run(tmp_path):
     assert reopened(tmp_path / "journal", "a").incarnation == 2
 
 
-HERE: list[str] = []
-
-
-def cast_in_a_new_process(folder, name, peer):
-    from colonnade.drivers import simulate
-
-    (folder / f"{name} cast").write_text(json.dumps([HERE, hasattr(simulate, "planted")]))
-    return Counter(name, peer, 12, 2)
-
-
 def test_a_role_elsewhere_inherits_no_memory(tmp_path, monkeypatch):
     """It is spawned, whatever the others are; a fork would hold what this process filled in."""
-    monkeypatch.setattr("test_elsewhere.HERE", ["what is only here"])
+    monkeypatch.setattr("toy_elsewhere.HERE", ["what is only here"])
     monkeypatch.setattr("colonnade.drivers.simulate.planted", True, raising=False)
     roles = [
         Elsewhere("a", ("b",), partial(cast_in_a_new_process, tmp_path, "a", "b")),
@@ -151,10 +143,6 @@ def test_a_role_elsewhere_inherits_no_memory(tmp_path, monkeypatch):
     ]
     assert Processes().run(roles, Assignment()).completed
     assert json.loads((tmp_path / "a cast").read_text()) == [[], False]
-
-
-def refuse(role):
-    raise OSError("the disk is full")
 
 
 def test_what_goes_wrong_there_is_raised_here(tmp_path):
@@ -204,7 +192,6 @@ def test_what_cannot_be_handed_to_its_process_is_refused_in_words(function):
 # Whose bytes are in whose memory. A marker is drawn by a process of its own, which also writes it
 # with one added to each byte: so a process can look for it without ever holding it.
 
-NAMES = ("bank", "hospital", "shop")
 DRAW = (
     "import os, sys, pathlib; folder = pathlib.Path(sys.argv[1]); marker = os.urandom(24);"
     "(folder / 'marker').write_bytes(marker);"
@@ -212,76 +199,13 @@ DRAW = (
 )
 
 
-def found_in_memory(shifted: dict[str, bytes]) -> dict[str, bool]:
-    """Whose marker is in this process's writable memory; markers are given shifted by one."""
-    found = dict.fromkeys(shifted, False)
-    chunk = 2**20
-    with Path("/proc/self/maps").open() as maps:
-        spans = [line.split()[:2] for line in maps if "[v" not in line]
-    memory = os.open("/proc/self/mem", os.O_RDONLY)
-    try:
-        for span, rights in spans:
-            if not rights.startswith("rw"):
-                continue
-            start, end = (int(part, 16) for part in span.split("-"))
-            for place in range(start, end, chunk):
-                try:
-                    data = os.pread(memory, min(chunk + 23, end - place), place)
-                except OSError:
-                    break
-                moved = (np.frombuffer(data, np.uint8) + np.uint8(1)).tobytes()
-                for name, needle in shifted.items():
-                    found[name] |= needle in moved
-    finally:
-        os.close(memory)
-    return found
-
-
-class Keeper:
-    """Holds a marker, and exchanges what a digest of it tells with two others."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.round = 0
-        self.folder = folder
-        self.marker = (folder / "marker").read_bytes()
-        self.total = hashlib.blake2b(self.marker).digest()
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        return tuple(name for name in NAMES if name != self.name)
-
-    async def run(self) -> None:
-        while self.round < 10:
-            await Boundary(self.round)
-            await Commit({"round": self.round})
-            for peer in self.peers:
-                await Send(peer, "digest", self.round, self.total)
-            got = await Receive(Expect("digest", self.round, self.peers))
-            bodies = b"".join(message.body for message in got)
-            self.total = hashlib.blake2b(self.total + bodies).digest()
-            self.round += 1
-        await Boundary(self.round)
-
-    def state_dict(self):
-        return {"round": self.round, "total": self.total, "marker": self.marker}
-
-    def load_state_dict(self, state):
-        self.round, self.total, self.marker = state["round"], state["total"], state["marker"]
-
-
-def look_around(others: dict[str, Path], role: Keeper) -> None:
-    shifted = {name: (folder / "shifted").read_bytes() for name, folder in others.items()}
-    told = {"found": found_in_memory(shifted), "total": role.total.hex()}
-    (role.folder / "told.json").write_text(json.dumps(told))
-
-
 SIMULATED = """
 import json, sys
 from pathlib import Path
-from test_elsewhere import DRIVER, NAMES, Assignment, Keeper
+from colonnade.drivers import Assignment, Simulate
+from toy_elsewhere import NAMES, Keeper
 roles = [Keeper(name, Path(sys.argv[1]) / name) for name in NAMES]
-record = DRIVER.run(roles, Assignment())
+record = Simulate().run(roles, Assignment())
 entries = [list(entry) for entry in record.ledger.without_time()]
 print(json.dumps([[role.total.hex() for role in roles], entries]))
 """
@@ -298,18 +222,13 @@ def python(program, folder):
 # A parent that is killed while a role is being cast
 
 
-def cast_for_ever(folder: Path) -> Counter:
-    (folder / "casting").write_text(str(os.getpid()))
-    (folder / "casting").replace(folder / "cast")
-    signal.pause()
-    return Counter("a", "b", 12)
-
-
 CASTING = """
 import sys
 from functools import partial
 from pathlib import Path
-from test_elsewhere import Assignment, Counter, Elsewhere, Processes, cast_for_ever
+from colonnade.drivers import Assignment, Elsewhere, Processes
+from toy_elsewhere import cast_for_ever
+from toys import Counter
 elsewhere = Elsewhere("a", ("b",), partial(cast_for_ever, Path(sys.argv[1])))
 if __name__ == "__main__":
     Processes().run([elsewhere, Counter("b", "a", 12)], Assignment())

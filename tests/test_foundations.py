@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
@@ -36,6 +37,7 @@ from colonnade.models import (
     Mean,
     Sparse,
     Sum,
+    all_finite,
     mlp,
     parameter_vector,
     take,
@@ -797,3 +799,20 @@ def test_rows_are_taken_in_their_order_from_every_feature():
     assert taken["age"].tolist() == [3, 0, 3]
     assert torch.equal(take(columns["age"], rows), taken["age"])
     assert take(columns["image"], rows[:0]).shape == (0, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (70, 19), (2, 4099)], ids=str)
+def test_one_value_that_is_not_finite_is_found_wherever_it_is(shape, dtype):
+    finite = torch.finfo(dtype)
+    values = torch.linspace(-1, 1, math.prod(shape)).view(shape).to(dtype)
+    values[0, 0], values[-1, -1] = finite.max, finite.min
+    assert all_finite(values)
+    assert all_finite(values[:0])
+    for wrong in (math.nan, math.inf, -math.inf):
+        for place in {0, 1, 7, 8, 15, 16, values.numel() // 2, values.numel() - 1}:
+            if place < values.numel():
+                strange = values.clone()
+                strange.view(-1)[place] = wrong
+                assert not all_finite(strange)
+                assert not all_finite(strange.t())

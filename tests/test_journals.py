@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Processes, Replay
-from colonnade.effects import Boundary, Commit, Expect, Notes, Recall, Receive, Send
+from colonnade.effects import Commit, Expect, Notes, Receive, Send
 from colonnade.errors import CheckpointError, LocalProtocolError
 from colonnade.journals import MAGIC, MAX_RECORD_BYTES, Journal, open_journals
 from test_checkpoints import killed
 from test_simulate import DRIVER
-from toys import Counter, Scripted
+from toys import Careful, Scripted
 
 RECORDS = [{"round": 0, "of": ["bank"]}, {"share": b"\x00\xff", "epsilon": 0.5}, {}]
 
@@ -296,33 +296,6 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_no_number_comes_t
 
 
 # Under the drivers
-
-
-class Careful(Counter):
-    """A counter that commits every round before it sends, and recalls before and after."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.seen = []
-
-    async def run(self):
-        notes = await Recall()
-        self.seen.append([notes.incarnation, len(notes.records)])
-        while self.round < self._rounds:
-            await Boundary(self.round)
-            await Commit({"round": self.round, "by": self.name, "body": b"\x00"})
-            self.round += 1
-            notes = await Recall()
-            assert notes.records[-1]["round"] == self.round - 1
-            self.total = (self.total * 31 + len(notes.records) + notes.incarnation) % 2**61
-        await Boundary(self.round)
-
-    def state_dict(self):
-        return super().state_dict() | {"seen": self.seen}
-
-    def load_state_dict(self, state):
-        super().load_state_dict(state)
-        self.seen = list(state["seen"])
 
 
 def careful(rounds=6):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from dataclasses import replace
@@ -10,31 +9,38 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 import yaml
-from torch import nn
 
-from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
+from colonnade.agreement import HolderSeat, PartySeat, Shared
 from colonnade.codecs import Scalar, TopK
 from colonnade.config import parse_config
 from colonnade.drivers import Assignment, Elsewhere, Processes, Simulate
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.federation import Federation
-from colonnade.layout import Layout
 from colonnade.methods import cvfl, efvfl, svfl
-from colonnade.models import Mean, parameter_count
-from colonnade.organisations import LabelHolder, Party
+from colonnade.models import Mean
 from colonnade.testing.methods import TRAINING, small_federation
 from colonnade.training import EarlyStopping
-from test_elsewhere import found_in_memory, python
+from test_elsewhere import python
+from toy_elsewhere import found_in_memory
+from toy_own_process import (
+    COLUMNS,
+    HOLDER,
+    PARTIES,
+    ROWS,
+    agreement,
+    cast,
+    digest,
+    finish,
+    label_holder,
+    party,
+)
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
     pytest.mark.usefixtures("no_pictures"),
 ]
 
-ROWS, COLUMNS, WIDTH = 64, 6, 4
-PARTIES, HOLDER = ("bank", "shop"), "insurer"
 # Of each organisation's table the first 24 bytes are what others look for, shifted by one.
 DRAW = f"""
 import os, sys, pathlib
@@ -51,69 +57,6 @@ AGREED = {
     "method": {"name": "cvfl", "embedding": {"codec": "scalar", "bits": 6}, "fusion": "mean"},
     "training": {"epochs": 2, "batch_size": 16, "seed": 9, "evaluation_rows": 8},
 }
-
-
-def network(seed, inputs, outputs):
-    with torch.random.fork_rng():
-        torch.random.manual_seed(seed)
-        return nn.Sequential(nn.Linear(inputs, outputs), nn.Tanh())
-
-
-def table(folder):
-    return torch.from_numpy(np.load(folder / "table.npy"))
-
-
-def party(name, folder):
-    bottom = network(PARTIES.index(name), COLUMNS, WIDTH)
-    return Party(name, table(folder), bottom, partial(torch.optim.SGD, lr=0.1))
-
-
-def label_holder(folder):
-    top = nn.Linear(WIDTH, 1)
-    with torch.no_grad():
-        for parameter in top.parameters():
-            parameter.fill_(0.25)
-    return LabelHolder(HOLDER, table(folder), top, optimiser=partial(torch.optim.SGD, lr=0.1))
-
-
-def agreement(path):
-    """What is agreed on, from the file that everybody has."""
-    agreed = yaml.safe_load(path.read_text(encoding="utf-8"))
-    config = parse_config(agreed)
-    return Agreement(
-        config.method.build(),
-        config.training.build(),
-        Layout(PARTIES, HOLDER, dict.fromkeys(PARTIES, WIDTH), ROWS, agreed["training"]["seed"]),
-        parameters=WIDTH + 1,
-        train_rows=np.arange(48),
-        validation_rows=np.arange(0),
-        test_rows=np.arange(48, ROWS),
-    )
-
-
-def cast(name, folder, agreed):
-    common = agreement(agreed)
-    exchange = common.method.exchange
-    if name != HOLDER:
-        return exchange.party(common, PartySeat(party(name, folder)))
-    own = label_holder(folder)
-    assert parameter_count(own.top) == common.parameters
-    return exchange.label_holder(common, HolderSeat(own))
-
-
-def digest(*modules):
-    hashed = hashlib.blake2b(digest_size=16)
-    for module in modules:
-        for key, value in module.state_dict().items():
-            hashed.update(key.encode() + value.numpy().tobytes())
-    return hashed.hexdigest()
-
-
-def finish(name, folders, role):
-    shifted = {other: (folder / "shifted").read_bytes() for other, folder in folders.items()}
-    model = role.top if name == HOLDER else role.bottom
-    told = {"found": found_in_memory(shifted), "model": digest(model.module)}
-    (folders[name] / "told.json").write_text(json.dumps(told))
 
 
 def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
@@ -140,6 +83,7 @@ def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
     for name in names:
         # Its own table is found, so the search finds what is there; nobody else's is.
         assert told[name]["found"] == {other: other == name for other in names}
+        assert not told[name]["sklearn"]  # without a table of text nobody waits for its import
     shifted = {name: (folder / "shifted").read_bytes() for name, folder in folders.items()}
     assert found_in_memory(shifted) == dict.fromkeys(names, False)
     # It is the run that a federation with all the data in one place makes, to the bit.

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from colonnade.effects import Arrivals, Boundary, Close, Expect, Receive, Report, Send, Work
+from colonnade.effects import (
+    Arrivals,
+    Boundary,
+    Close,
+    Commit,
+    Expect,
+    Recall,
+    Receive,
+    Report,
+    Send,
+    Work,
+)
 
 Script = Callable[["Scripted"], Awaitable[None]]
 
@@ -78,6 +89,33 @@ class Counter:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.round, self.total, self._sent = state["round"], state["total"], state["sent"]
+
+
+class Careful(Counter):
+    """A counter that commits every round before it sends, and recalls before and after."""
+
+    def __init__(self, name: str, peer: str, rounds: int, ahead: int = 0) -> None:
+        super().__init__(name, peer, rounds, ahead)
+        self.seen: list[list[int]] = []
+
+    async def run(self) -> None:
+        notes = await Recall()
+        self.seen.append([notes.incarnation, len(notes.records)])
+        while self.round < self._rounds:
+            await Boundary(self.round)
+            await Commit({"round": self.round, "by": self.name, "body": b"\x00"})
+            self.round += 1
+            notes = await Recall()
+            assert notes.records[-1]["round"] == self.round - 1
+            self.total = (self.total * 31 + len(notes.records) + notes.incarnation) % 2**61
+        await Boundary(self.round)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.seen = list(state["seen"])
 
 
 class Late:

@@ -115,7 +115,9 @@ def shares(
         Draws the rows.
     """
     rows = len(parts)
-    weights = random.multinomial(rows, np.full(rows, 1 / rows), size=_RESAMPLED)
+    weights = np.empty((_RESAMPLED, rows))  # how often each row is drawn
+    for again in weights:
+        again[:] = np.bincount(random.integers(rows, size=rows), minlength=rows)
     below = np.maximum(weights @ wholes, 1e-300)
     total = max(float(wholes.sum()), 1e-300)
 

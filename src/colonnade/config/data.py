@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import polars as pl
 import pydantic
@@ -46,7 +46,6 @@ from colonnade.tables import (
     HashSplit,
     IdForm,
     StoredTable,
-    TableTransformer,
     VerticalTables,
     read_table,
     vertical_tables,
@@ -54,6 +53,9 @@ from colonnade.tables import (
 from colonnade.tables.numeric import Scale
 from colonnade.tables.table import as_table
 from colonnade.tables.together import likely_id
+
+if TYPE_CHECKING:
+    from colonnade.tables import TableTransformer
 
 __all__ = ["DataConfig", "Loaded", "as_data_section", "holds_a_source"]
 
@@ -335,6 +337,8 @@ class FeaturesConfig(Section):
 
     def build(self) -> TableTransformer:
         """Return the transformer, to be fitted."""
+        from colonnade.tables import TableTransformer  # only here: it needs scikit-learn
+
         return TableTransformer(**self.model_dump())
 
 

@@ -32,7 +32,6 @@ from colonnade.datasets.files import data_folder, plain_or_packed
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import (
     Splitting,
-    TableTransformer,
     VerticalTables,
     read_table,
     vertical_tables,
@@ -259,7 +258,9 @@ def _columns(parties: int | None) -> Mapping[str, tuple[str, ...]]:
     return CREDIT_COLUMNS if parties is None else credit_columns(parties)
 
 
-def _usual(columns: Sequence[str], scale: Scale) -> TableTransformer:
+def _usual(columns: Sequence[str], scale: Scale) -> Any:
+    from colonnade.tables import TableTransformer  # only here: it needs scikit-learn
+
     categories = [name for name in columns if name in _CATEGORIES]
     return TableTransformer(categorical=categories, scale=scale, unseen="zeros")
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import permutation
+from colonnade.models import all_finite
 from colonnade.streams import StreamKey
 
 __all__ = ["VerticalDataset"]
@@ -227,7 +228,7 @@ class VerticalDataset:
                     f"{self.name}: {party} has {len(values)} rows, but there are {self.rows} "
                     "labels; align the rows first"
                 )
-            if not bool(values.isfinite().all()):
+            if not all_finite(values):
                 row = int((~values.isfinite()).flatten(1).any(1).nonzero()[0])
                 raise DataError(
                     f"{self.name}: row {row} of {party} holds a value that is not a finite "

@@ -26,7 +26,7 @@ _SHIFTS = np.array([20, 10, 0], dtype=np.uint32)
 
 @njit(cache=True, nogil=True)
 def _count(patterns, counts):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Add to ``counts`` how many magnitudes have each value of the upper bits."""
+    """Write into ``counts`` how many magnitudes have each value of the upper bits."""
     tables = np.zeros((4, len(counts)), dtype=np.int64)
     whole = len(patterns) // 4 * 4
     for j in range(0, whole, 4):
@@ -36,7 +36,8 @@ def _count(patterns, counts):  # type: ignore[no-untyped-def]  # numba infers th
         tables[3, (patterns[j + 3] & _MAGNITUDE) >> _SHIFTS[0]] += 1
     for j in range(whole, len(patterns)):
         tables[0, (patterns[j] & _MAGNITUDE) >> _SHIFTS[0]] += 1
-    counts[:] = tables.sum(axis=0)
+    for j in range(len(counts)):
+        counts[j] = tables[0, j] + tables[1, j] + tables[2, j] + tables[3, j]
 
 
 @njit(cache=True, nogil=True)

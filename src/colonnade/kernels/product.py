@@ -21,13 +21,20 @@ _PIECE = 512
 _NONE = np.uint16(65535)
 
 
+@njit(inline="always")
+def _copy(source, target):  # type: ignore[no-untyped-def]
+    # An assignment of arrays compiles the words in which it refuses shapes, for seconds.
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
 @njit(cache=True, nogil=True)
 def _padded(centroids):  # type: ignore[no-untyped-def]
     # To an even number, by the last one again, which never is nearer; and to fours of components.
     count, width = centroids.shape
     even = np.zeros((count + count % 2, width + -width % 4), dtype=np.float32)
-    even[:count, :width] = centroids
-    even[-1, :width] = centroids[-1]
+    for k in range(len(even)):
+        _copy(centroids[min(k, count - 1)], even[k])
     return even
 
 
@@ -43,7 +50,8 @@ def _nearest(points, centroids, codes, squares):  # type: ignore[no-untyped-def]
     changed = False
     for start in range(0, count, _PIECE):
         size = min(_PIECE, count - start)
-        x[:width, :size] = points[:, start : start + size]
+        for j in range(width):
+            _copy(points[j, start : start + size], x[j])
         best[:] = np.inf
         code[:] = 0
         for k in range(0, len(centroids), 2):
@@ -118,10 +126,11 @@ def _seeds(points, uniform, centroids):  # type: ignore[no-untyped-def]
     for k in range(len(centroids)):
         if k:
             chosen = _drawn(squares, uniform[k] * total)
-        centroids[k] = points[:, chosen]
+        _copy(points[:, chosen], centroids[k])
         total = _closer(points, chosen, squares)
         if total == 0:
-            centroids[k:] = points[:, chosen]
+            for rest in range(k + 1, len(centroids)):
+                _copy(points[:, chosen], centroids[rest])
             break
 
 
@@ -137,7 +146,7 @@ def _fill(points, codes, squares, centroids):  # type: ignore[no-untyped-def]
             farthest = np.argmax(squares)
             if squares[farthest] == 0:
                 break
-            centroids[k] = points[:, farthest]
+            _copy(points[:, farthest], centroids[k])
             _closer(points, farthest, squares)
             filled = True
     return filled
@@ -155,7 +164,8 @@ def _means(points, codes, centroids):  # type: ignore[no-untyped-def]
             sums[codes[n], j] += x[n]
     for k in range(len(centroids)):
         if counts[k]:
-            centroids[k] = sums[k] / counts[k]
+            for j in range(len(points)):
+                centroids[k, j] = sums[k, j] / counts[k]
 
 
 @njit(cache=True, nogil=True)

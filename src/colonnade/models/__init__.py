@@ -2,6 +2,7 @@
 
 from colonnade.models.bounded import Bounded
 from colonnade.models.cnn import Cnn
+from colonnade.models.finite import all_finite
 from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import (
@@ -46,6 +47,7 @@ __all__ = [
     "Sum",
     "Tabular",
     "WideAndDeep",
+    "all_finite",
     "check_gradients",
     "check_rows_apart",
     "group_norm",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import CheckpointError, ConfigurationError, Diverged
+from colonnade.models import all_finite
 
 __all__ = ["Precision", "Rows", "Storage", "Surrogate", "advanced", "check_shape", "torch_dtype"]
 
@@ -121,7 +122,7 @@ def advanced(known: Tensor, change: Tensor, dtype: torch.dtype) -> Tensor:
     tensor([2048.], dtype=torch.float16)
     """
     new = (known + change).to(dtype)
-    if not new.isfinite().all():
+    if not all_finite(new):
         largest = torch.finfo(dtype).max
         raise Diverged(
             f"a surrogate left the finite numbers of {dtype}, which end at {largest:g}: "

@@ -3,6 +3,10 @@
 ``vertical_tables`` does it all; the parts can be used alone.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from colonnade.tables.align import Aligned, align
 from colonnade.tables.fitted import FittedTransformer, fitted
 from colonnade.tables.frames import as_frame
@@ -11,8 +15,10 @@ from colonnade.tables.labels import EncodedLabels, encode_labels
 from colonnade.tables.read import read_table
 from colonnade.tables.splitting import HashSplit, IdSplit, LastRows, RowSplit, Splitting
 from colonnade.tables.stored import StoredTable
-from colonnade.tables.transformer import TableTransformer
 from colonnade.tables.vertical import VerticalTables, vertical_tables
+
+if TYPE_CHECKING:
+    from colonnade.tables.transformer import TableTransformer
 
 __all__ = [
     "Aligned",
@@ -34,3 +40,12 @@ __all__ = [
     "read_table",
     "vertical_tables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TableTransformer":
+        raise AttributeError(f"module 'colonnade.tables' has no attribute {name!r}")
+    # Only now: it is scikit-learn's estimator, which takes long to import, and not all have tables.
+    from colonnade.tables.transformer import TableTransformer
+
+    return TableTransformer

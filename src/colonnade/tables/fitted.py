@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError, InvalidInput
@@ -18,7 +17,9 @@ from colonnade.models import Features
 from colonnade.tables.names import check_present
 from colonnade.tables.notes import tell
 from colonnade.tables.table import SelectedRows, Table, as_table, whole
-from colonnade.tables.transformer import TableTransformer
+
+if TYPE_CHECKING:
+    from colonnade.tables.transformer import TableTransformer
 
 __all__ = ["FittedTransformer", "fitted", "fitted_and_notes"]
 
@@ -70,6 +71,8 @@ def fitted_and_notes(
                 f"{_of(name)}a transformer must have fit and transform, as scikit-learn's have, "
                 f"not {transformer!r}"
             )
+    from sklearn.base import clone  # only here: whoever has no table should not wait
+
     try:
         own = clone(transformer)
     except TypeError as error:
@@ -82,7 +85,7 @@ def fitted_and_notes(
         raise DataError(f"{_of(name)}there are no training rows to fit {_called(own)} on")
     rows = np.asarray(rows, dtype=np.int64)
     training = table.only(rows) if isinstance(table, SelectedRows) else SelectedRows(table, rows)
-    if isinstance(own, TableTransformer):
+    if _is_ours(own):
         notes = _attempt(own, "check", table, name)
         _attempt(own, "learn", training, name)
     else:
@@ -128,7 +131,7 @@ class FittedTransformer:
         table = as_table(frame)
         where = f"the table of {self.name!r}" if self.name else "the table"
         check_present(where, self.columns, list(table.schema))
-        if isinstance(self.transformer, TableTransformer):
+        if _is_ours(self.transformer):
             # It checks what it returns, and reads a batch at a time.
             features, notes = _attempt(self.transformer, "features_and_notes", table, self.name)
             return features, tuple(f"{_of(self.name)}{note}" for note in notes)
@@ -150,7 +153,7 @@ class FittedTransformer:
 
     def read(self) -> Iterator[tuple[str, str, int | None]]:
         """Yield each column, as what it was read, and how many features it makes, where known."""
-        if isinstance(self.transformer, TableTransformer):
+        if _is_ours(self.transformer):
             yield from self.transformer.read()
             return
         for column in self.columns:
@@ -158,7 +161,7 @@ class FittedTransformer:
 
     def state(self) -> dict[str, Any] | None:
         """Return the state of a ``TableTransformer``; None for a foreign one."""
-        if isinstance(self.transformer, TableTransformer):
+        if _is_ours(self.transformer):
             return self.transformer.state()
         return None
 
@@ -209,7 +212,7 @@ def _attempt(transformer: Any, method: str, data: Any, name: str) -> Any:
             raise
         raise type(error)(f"{_of(name)}{error}") from error
     except Exception as error:  # a foreign transformer may raise anything
-        if isinstance(transformer, TableTransformer):
+        if _is_ours(transformer):
             raise  # our own mistake, not one of the data
         line = (str(error).splitlines() or [type(error).__name__])[0]
         advice = ""
@@ -221,6 +224,12 @@ def _attempt(transformer: Any, method: str, data: Any, name: str) -> Any:
         raise DataError(
             f"{_of(name)}{_called(transformer)} cannot {method} the table: {line}{advice}"
         ) from error
+
+
+def _is_ours(transformer: Any) -> TypeGuard[TableTransformer]:
+    from colonnade.tables.transformer import TableTransformer  # only here: it needs scikit-learn
+
+    return isinstance(transformer, TableTransformer)
 
 
 def _called(transformer: Any) -> str:

@@ -25,7 +25,6 @@ from colonnade.tables.spellings import told_apart
 from colonnade.tables.splitting import HashSplit, Splitting
 from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table, keyed, keyed_tables
 from colonnade.tables.together import LABELS, rows_together
-from colonnade.tables.transformer import TableTransformer
 
 __all__ = ["VerticalTables", "vertical_tables"]
 
@@ -387,6 +386,8 @@ def _of_classes(classes: tuple[Any, ...] | None) -> tuple[str, ...]:
 
 
 def _transformer_of_each(transformers: Any, parties: tuple[str, ...]) -> dict[str, Any]:
+    from colonnade.tables.transformer import TableTransformer  # only here: it needs scikit-learn
+
     if transformers is None:
         transformers = {}
     if not isinstance(transformers, Mapping):

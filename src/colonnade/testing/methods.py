@@ -101,8 +101,8 @@ def small_federation(method: Composition, holder_has_features: bool = True) -> F
 
 def _linear(seed: int, inputs: int, outputs: int) -> nn.Linear:
     """Make a layer whose start depends on ``seed`` alone, and leave torch's own generator be."""
-    with torch.random.fork_rng():
-        torch.random.manual_seed(seed)
+    with torch.random.fork_rng(devices=()):
+        torch.default_generator.manual_seed(seed)
         return nn.Linear(inputs, outputs)
 
 
