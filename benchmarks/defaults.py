@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from colonnade.experiments.default_sets import CHOOSING
-from colonnade.experiments.experiment import Experiment, Findings, reproduce
+from colonnade.experiments.experiment import Experiment, Findings, Scale
+from colonnade.experiments.reproducing import reproduce
 from colonnade.experiments.untuned import joint_score, untuned_trial
 from colonnade.training import Watcher
 
@@ -66,7 +67,7 @@ def trained(table_set, seed, name):
         findings=lambda results: found.extend(results.of(*trial.label)) or Findings([]),
     )
     with tempfile.TemporaryDirectory() as folder:
-        reproduce(collect, [trial], Path(folder), lambda name: Watcher())
+        reproduce(collect, Scale(), Path(folder), lambda name: Watcher())
     return found[0]
 
 

@@ -9,11 +9,13 @@ import io
 import itertools
 import json
 import math
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from colonnade.codecs import Entropy, Scalar
 from colonnade.costs import Modelled
 from colonnade.datasets import CATALOGUE
 from colonnade.drivers import Simulate
+from colonnade.errors import CheckpointError, ConfigurationError, RoleFailed
 from colonnade.experiments import (
     EXPERIMENTS,
     Experiment,
@@ -36,6 +39,7 @@ from colonnade.experiments import (
     Results,
     Scale,
     Trial,
+    celu_time,
     reproduce,
     untuned,
     write_findings,
@@ -62,6 +66,7 @@ from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import Chart, Curve, Sheet
+from colonnade.runs import load_run
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose
 
@@ -123,14 +128,14 @@ def watching(name: str) -> Watcher:
 
 
 def test_an_interrupted_experiment_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    whole = reproduce(TOY, TOY.trials(Scale()), tmp_path / "whole", watching)
+    whole = reproduce(TOY, Scale(), tmp_path / "whole", watching)
     assert whole is not None
     calls = itertools.count()
     attempts = 0
     while True:  # every few boundaries something interrupts it
         limit = next(calls) + 9
         watcher = Watcher(interrupted=lambda limit=limit: next(calls) > limit)  # type: ignore[misc]
-        found = reproduce(TOY, TOY.trials(Scale()), tmp_path / "parts", lambda name, w=watcher: w)  # type: ignore[misc]
+        found = reproduce(TOY, Scale(), tmp_path / "parts", lambda name, w=watcher: w)  # type: ignore[misc]
         attempts += 1
         if found is not None:
             break
@@ -143,24 +148,152 @@ def test_an_interrupted_experiment_goes_on_to_the_same_end(tmp_path: Path) -> No
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
-    first = reproduce(TOY, TOY.trials(Scale(seeds=1)), tmp_path, watching)
+    first = reproduce(TOY, Scale(seeds=1), tmp_path, watching)
     rounds = []
     watcher = Watcher(on_round=lambda role, round, sent: rounds.append(round))
-    second = reproduce(TOY, TOY.trials(Scale(seeds=1)), tmp_path, lambda name: watcher)
+    second = reproduce(TOY, Scale(seeds=1), tmp_path, lambda name: watcher)
     assert first is not None
     assert second is not None
     assert first.sheets == second.sheets
     assert set(rounds) <= {8}  # each role says only that it is at the end
 
 
+def refusing(seed: int) -> Federation:
+    return replaced(toy(seed), "insurer")
+
+
+def replaced(federation: Federation, holder: str) -> Federation:
+    """The same with a label holder whose top model does not fit."""
+    label_holder = replace(federation.label_holder, name=holder, top=nn.Linear(7, 2))
+    return Federation(federation.parties, label_holder, range(100), range(100, ROWS))
+
+
+def dying(seed: int) -> Federation:
+    os._exit(7)
+
+
+def failing(seed: int) -> Federation:
+    raise ZeroDivisionError("a bug")
+
+
+def one_bad(make, scale: Scale) -> list[Trial]:
+    good, bad, *_ = trials(scale)
+    return [good, replace(bad, label=("odd one",), federation=make)]
+
+
+def test_trials_at_once_find_what_they_find_one_by_one(tmp_path: Path) -> None:
+    names: list[str] = []
+    reports: list[str] = []
+
+    def watch(name: str) -> Watcher:
+        names.append(name)
+        return Watcher(on_report=lambda values: reports.append(name))
+
+    alone = reproduce(TOY, Scale(), tmp_path / "alone", watching)
+    together = reproduce(TOY, Scale(), tmp_path / "together", watch, workers=2)
+    assert alone is not None
+    assert together is not None
+    assert together.sheets == alone.sheets
+    assert together.charts == alone.charts
+    assert together.notes == alone.notes
+    assert names == [trial.name for trial in TOY.trials(Scale())]
+    assert set(reports) == set(names)
+    for trial in TOY.trials(Scale()):
+        for file in ("history.csv", "ledger.csv", "probes.json"):
+            one, other = (tmp_path / way / trial.folder / file for way in ("alone", "together"))
+            assert one.read_bytes() == other.read_bytes()
+
+
+def test_trials_at_once_that_are_interrupted_go_on_to_the_same_end(tmp_path: Path) -> None:
+    whole = reproduce(TOY, Scale(), tmp_path / "whole", watching)
+    rounds: list[int] = []
+    watcher = Watcher(
+        on_round=lambda role, round, sent: rounds.append(round),
+        interrupted=lambda: bool(rounds),
+    )
+    assert reproduce(TOY, Scale(), tmp_path / "parts", lambda name: watcher, workers=2) is None
+    found = reproduce(TOY, Scale(), tmp_path / "parts", watching, workers=2)
+    assert found is not None
+    assert whole is not None
+    assert found.sheets == whole.sheets
+
+
+def test_a_trial_that_fails_is_named(tmp_path: Path) -> None:
+    bad = replace(TOY, trials=partial(one_bad, refusing))
+    with pytest.raises(ConfigurationError, match=r"odd one, seed 1: .*does not take fused"):
+        reproduce(bad, Scale(), tmp_path, watching)
+    assert (tmp_path / trials(Scale())[0].folder / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "what"),
+    [
+        (refusing, ConfigurationError, "does not take fused"),
+        (failing, RoleFailed, "ZeroDivisionError: a bug"),
+        (dying, RoleFailed, "exit code 7"),
+    ],
+)
+def test_a_trial_that_fails_beside_others_is_named(tmp_path: Path, make, error, what) -> None:
+    bad = replace(TOY, trials=partial(one_bad, make))
+    with pytest.raises(error, match=rf"odd one, seed 1: .*{what}"):
+        reproduce(bad, Scale(), tmp_path, watching, workers=2)
+    assert not multiprocessing.active_children()
+
+
+def test_a_second_interruption_ends_all_processes_at_once(tmp_path: Path) -> None:
+    def stopped(values) -> None:
+        raise KeyboardInterrupt
+
+    watcher = Watcher(on_report=stopped)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(TOY, Scale(), tmp_path, lambda name: watcher, workers=2)
+    assert not multiprocessing.active_children()
+
+
+def test_every_experiment_can_be_sent_to_a_process() -> None:
+    for experiment in EXPERIMENTS.values():
+        ForkingPickler.dumps(experiment.trials)
+
+
+def test_the_device_is_told_where_it_is_not_the_cpu(tmp_path: Path) -> None:
+    usual = reproduce(TOY, Scale(seeds=1), tmp_path / "usual", watching)
+    there = reproduce(TOY, Scale(seeds=1, device="cpu:0"), tmp_path / "there", watching)
+    assert usual is not None
+    assert there is not None
+    assert there.sheets == usual.sheets  # it is the same processor
+    assert usual.notes == ["<note>"]
+    assert "computed on cpu:0;" in there.notes[1]
+    run = load_run(tmp_path / "there" / TOY.trials(Scale())[0].folder)
+    assert set(run.summary["devices"].values()) == {"cpu:0"}
+    write_findings(TOY, Scale(seeds=1, device="cpu:0"), there, tmp_path)
+    assert "reproduce toy --seeds 1 --device cpu:0" in (tmp_path / "toy.html").read_text()
+
+
+def test_a_trial_of_another_device_is_not_gone_on_with(tmp_path: Path) -> None:
+    reproduce(TOY, Scale(seeds=1), tmp_path, watching)
+    with pytest.raises(CheckpointError, match=r"seed 0: .*another configuration"):
+        reproduce(TOY, Scale(seeds=1, device="cpu:0"), tmp_path, watching)
+
+
+def test_where_models_cannot_compute_is_said_with_the_trial(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"exact 10 %, seed 0: .*compute on 'cuda:99'"):
+        reproduce(TOY, Scale(device="cuda:99"), tmp_path, watching)
+
+
+def test_what_modelled_work_takes_is_the_same_on_every_device(tmp_path: Path) -> None:
+    for setting in celu_time.SETTINGS:
+        for name in celu_time.METHODS:
+            assert not celu_time._driver(setting, name).costs.measures
+
+
 def test_two_trials_of_one_name_are_refused(tmp_path: Path) -> None:
     twice = Experiment("twice", "", "", (), lambda scale: trials(scale) * 2, findings)
     with pytest.raises(Exception, match="two trials of one name"):
-        reproduce(twice, twice.trials(Scale()), tmp_path, watching)
+        reproduce(twice, Scale(), tmp_path, watching)
 
 
 def test_files_hold_the_tables(tmp_path: Path) -> None:
-    found = reproduce(TOY, TOY.trials(Scale(quick=True)), tmp_path / "runs", watching)
+    found = reproduce(TOY, Scale(quick=True), tmp_path / "runs", watching)
     assert found is not None
     write_findings(TOY, Scale(quick=True), found, tmp_path)
     with (tmp_path / "toy.csv").open() as file:

@@ -358,6 +358,12 @@ def reproduce(
     trial_run: Annotated[
         bool, typer.Option("--quick", help="Everything once on little data; figures mean nothing.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Trials at once, each in a process of its own.")
+    ] = 1,
+    device: Annotated[
+        str, typer.Option(help="Where models compute, as torch names it: cpu, cuda, cuda:1, mps.")
+    ] = "cpu",
     quiet: _Quiet = False,
     json_: _Json = False,
 ) -> None:
@@ -373,13 +379,13 @@ def reproduce(
         raise ConfigurationError(
             f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}"
         )
-    experiment, scale = EXPERIMENTS[name], Scale(data, seeds, trial_run)
+    experiment, scale = EXPERIMENTS[name], Scale(data, seeds, trial_run, device)
     folder = out_ or Path("reproduce") / (f"{name}-quick" if trial_run else name)
     show = _show(quiet, json_)
     check_outputs(folder, files_of(experiment))
-    trials = experiment.trials(scale)
-    with watched(len(trials), show) as watch:
-        findings = run_trials(experiment, trials, folder / "runs", watch.run)
+    count = len(experiment.trials(scale))
+    with watched(count, show, workers) as watch:
+        findings = run_trials(experiment, scale, folder / "runs", watch.run, workers)
     if findings is None:
         say(err, "interrupted; the same command goes on")
         raise typer.Exit(INTERRUPTED)

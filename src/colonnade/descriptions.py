@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.models import Learner
 
-__all__ = ["bytes_of", "content_of", "described"]
+__all__ = ["bytes_of", "content_of", "described", "device_told"]
 
 
 def described(learner: Learner) -> dict[str, Any]:
@@ -30,6 +30,18 @@ def described(learner: Learner) -> dict[str, Any]:
         "scheduler": repr(learner.scheduler and _plain(learner.scheduler.state_dict())),
         "device": str(learner.device),
     }
+
+
+def device_told(device: str | torch.device) -> str:
+    """Return a device in words: as torch names it, and of a GPU of Nvidia's what it is.
+
+    >>> device_told("cpu")
+    'cpu'
+    """
+    where = torch.device(device)
+    if where.type != "cuda":
+        return str(where)
+    return f"{where} ({torch.cuda.get_device_name(where)})"
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from colonnade.checks import (
     first_line,
     shown,
 )
-from colonnade.descriptions import bytes_of, described
+from colonnade.descriptions import bytes_of, described, device_told
 from colonnade.disclosures import (
     Disclosure,
     privacy_statement,
@@ -140,6 +140,21 @@ class Federation:
         }
         for party in self._holders():  # whose bottoms are modules, as just tried
             check_gradients(party.name, party.bottom, party.optimiser)
+
+    def on(self, device: str | torch.device) -> Federation:
+        """Return this federation with everybody's models on a device, as torch names it.
+
+        Raises
+        ------
+        ConfigurationError
+            If torch cannot compute there.
+        """
+        for name in (*(party.name for party in self.parties), self.label_holder.name):
+            check_device(name, device)
+        moved = copy.copy(self)
+        moved.parties = tuple(replace(party, device=device) for party in self.parties)
+        moved.label_holder = replace(self.label_holder, device=device)
+        return moved
 
     def train(
         self,
@@ -322,6 +337,7 @@ class Federation:
                 "privacy_loss_of_labels": of_labels,
                 "seed": training.seed,
                 "driver": driver.label,
+                "devices": self._devices(),
                 "network": None if network is None else network_told(network, parties, holder),
                 "versions": {"colonnade": __version__, "torch": torch.__version__},
             },
@@ -338,6 +354,11 @@ class Federation:
         path = None if folder is None else folder.path
         predictor = self._predictor(method, training, models)
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
+
+    def _devices(self) -> dict[str, str]:
+        """Return where each organisation's models compute, in words."""
+        told = {party.name: device_told(party.device) for party in self.parties}
+        return told | {self.label_holder.name: device_told(self.label_holder.device)}
 
     @staticmethod
     def _spent(roles: Sequence[object], by: str) -> dict[str, Any] | None:

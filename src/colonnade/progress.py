@@ -89,10 +89,11 @@ class Told:
 class Watch:
     """Shows the progress of runs, and passes Ctrl-C on to them."""
 
-    def __init__(self, show: Show, total: int) -> None:
+    def __init__(self, show: Show, total: int, at_once: int = 1) -> None:
         self.interrupted = False
         self.show = show
         self._total = total
+        self._at_once = at_once
         self._count = 0
         self._start = time.monotonic()
         self.progress = Progress(
@@ -149,8 +150,10 @@ class Watch:
         def on_begin(first: int, last: int) -> None:
             # Only now is all input known to be good, and there is something to show.
             progress.start()
-            if self._total > _SHOWN and progress.tasks:
-                progress.update(progress.tasks[-1].id, visible=False)
+            if tasks:  # it goes on
+                progress.update(tasks[0], completed=first, visible=True)
+                return
+            self._make_room()
             tasks.append(progress.add_task(label, total=last, completed=first, metric="", sent=""))
 
         def on_round(role: str, round: int, sent_bytes: int) -> None:
@@ -172,6 +175,15 @@ class Watch:
                 progress.update(tasks[0], metric=headline)
 
         return replace(watcher, on_begin=on_begin, on_round=on_round, on_report=on_report)
+
+    def _make_room(self) -> None:
+        """Hide bars that give their places to others: of many runs, those that have ended."""
+        if self._total <= _SHOWN:
+            return
+        shown = [task for task in self.progress.tasks if task.visible]
+        shown.sort(key=lambda task: not task.finished)
+        for task in shown[: max(0, len(shown) + 1 - self._at_once)]:
+            self.progress.update(task.id, visible=False)
 
     def _log(self, name: str, watcher: Watcher) -> Watcher:
         from dataclasses import replace
@@ -200,9 +212,9 @@ def _headline(values: Mapping[str, float | int | str]) -> tuple[str, bool]:
 
 
 @contextmanager
-def watched(total: int, show: Show = Show.BAR) -> Iterator[Watch]:
+def watched(total: int, show: Show = Show.BAR, at_once: int = 1) -> Iterator[Watch]:
     """Watch ``total`` runs; the first Ctrl-C stops after the round, a second one at once."""
-    watch = Watch(show, total)
+    watch = Watch(show, total, at_once)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if watch.interrupted:

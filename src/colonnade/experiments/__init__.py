@@ -7,9 +7,9 @@ from colonnade.experiments.experiment import (
     Results,
     Scale,
     Trial,
-    reproduce,
 )
 from colonnade.experiments.files import QUICK, files_of, write_findings
+from colonnade.experiments.reproducing import reproduce
 
 __all__ = [
     "EXPERIMENTS",

@@ -2,29 +2,26 @@
 
 Trials are listed before any is run, so that progress can be shown; each is a run in a folder of its
 own, so that an interrupted experiment goes on where it was, and every figure in a table leads to a
-ledger.
+ledger. ``one_trial`` runs one, ``workers`` several at once, ``reproducing`` a whole experiment.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colonnade.drivers import Driver, Simulate
-from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
 from colonnade.methods import Method
-from colonnade.outputs import replacing
 from colonnade.reports import Chart, Sheet
 from colonnade.runs import Run
-from colonnade.training import Training, Watcher
+from colonnade.training import Training
 
-__all__ = ["Experiment", "Findings", "Results", "Scale", "Trial", "reproduce"]
+__all__ = ["Experiment", "Findings", "Result", "Results", "Scale", "Trial"]
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,14 @@ class Scale:
         How many repetitions; None for the paper's, or as many as the experiment says.
     quick
         Whether to try everything once on little data: the figures mean nothing then.
+    device
+        Where all organisations' models compute, as torch names it.
     """
 
     folder: Path | None = None
     seeds: int | None = None
     quick: bool = False
+    device: str = "cpu"
 
     def repetitions(self, usual: int) -> range:
         """Return the seeds, of which there are usually so many."""
@@ -85,6 +85,11 @@ class Trial:
     probe: Callable[[Federation, Method, Mapping[str, Any]], dict[str, float]] | None = None
 
     @property
+    def name(self) -> str:
+        """What it is called where it is spoken of."""
+        return f"{' '.join(self.label)}, seed {self.seed}"
+
+    @property
     def folder(self) -> str:
         """A name for its folder."""
         words = (re.sub(r"[^A-Za-z0-9.=]+", "-", word).strip("-") for word in self.label)
@@ -116,6 +121,16 @@ class Results:
     def labels(self) -> list[Label]:
         """Return all labels, in the order of the trials."""
         return list(self._results)
+
+    def devices(self) -> list[str]:
+        """Return in words where models computed, each place once."""
+        told = [
+            device
+            for results in self._results.values()
+            for result in results
+            for device in result.run.summary["devices"].values()
+        ]
+        return list(dict.fromkeys(told))
 
     def values(self, measure: Callable[[Run], float | None], *label: str) -> list[float]:
         """Return a number for each seed, of those runs that have it."""
@@ -171,87 +186,6 @@ class Experiment:
     trials: Callable[[Scale], Sequence[Trial]]
     findings: Callable[[Results], Findings]
     minutes: int = 1
-
-
-def reproduce(
-    experiment: Experiment,
-    trials: Sequence[Trial],
-    out: Path,
-    watcher: Callable[[str], Watcher],
-) -> Findings | None:
-    """Run trials, or what is left of them, and return what they show.
-
-    None if a trial was interrupted: called again, it goes on.
-
-    Parameters
-    ----------
-    experiment, trials
-        What to run: the experiment's trials at some scale.
-    out
-        The folder of the runs, each in a folder of its own.
-    watcher
-        Makes the watcher of a trial, from its name.
-
-    Raises
-    ------
-    ConfigurationError
-        If two trials have one name, or the runs in ``out`` are of other trials.
-    """
-    names = [trial.folder for trial in trials]
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"{experiment.name} has two trials of one name")
-    results = Results()
-    for trial in trials:
-        name = f"{' '.join(trial.label)}, seed {trial.seed}"
-        result = _result(trial, out / trial.folder, watcher(name))
-        if result is None:
-            return None
-        results.add(trial, result)
-    return experiment.findings(results)
-
-
-def _result(trial: Trial, folder: Path, watcher: Watcher) -> Result | None:
-    """Run a trial, stopping where it is probed; None if it was interrupted."""
-    federation = trial.federation(trial.seed)
-    training = replace(trial.training, seed=trial.seed)
-
-    def train(stop_before: int | None) -> Run:
-        return federation.train(
-            trial.method,
-            training,
-            trial.driver,
-            out=folder,
-            resume=True,
-            stop_before=stop_before,
-            watcher=watcher,
-            report=False,
-        )
-
-    file = folder / "probes.json"
-    probed = _probed(file) if file.exists() else {}
-    for round in trial.probes:
-        if round in probed:
-            continue
-        run = train(round)
-        if run.summary["rounds"] < round:
-            return None
-        assert trial.probe is not None
-        probed[round] = trial.probe(federation, trial.method, run.models)
-        with replacing(file) as partial:
-            partial.write_text(json.dumps(probed), encoding="utf-8")
-    run = train(None)
-    return Result(run, probed) if run.summary["completed"] else None
-
-
-def _probed(file: Path) -> dict[int, Any]:
-    """Return what probes saw before an interruption."""
-    try:
-        return {int(round): seen for round, seen in json.loads(file.read_bytes()).items()}
-    except (OSError, ValueError, AttributeError):
-        raise ConfigurationError(
-            f"{file} was not written by Colonnade, or is damaged; move it away, or choose another "
-            "folder"
-        ) from None
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:

@@ -38,6 +38,8 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
         command += " --quick"
     if scale.seeds is not None:
         command += f" --seeds {scale.seeds}"
+    if scale.device != "cpu":
+        command += f" --device {scale.device}"
     text = io.StringIO()
     console = Console(file=text, width=140)
     for sheet in findings.sheets:

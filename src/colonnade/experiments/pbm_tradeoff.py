@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from colonnade.experiments.experiment import (
     Experiment,
@@ -287,12 +288,16 @@ def _found(settings: Sequence[Setting], trials: Sequence[int], results: Results)
     )
 
 
+def _tradeoff_trials(scale: Scale) -> list[Trial]:
+    return _listed(TRADEOFF, TRIALS, scale) + _rated(scale)
+
+
 PBM_TRADEOFF = Experiment(
     name="pbm-tradeoff",
     title="accuracy against epsilon and bits, by b and beta",
     source="Tran et al., PBM-VFL, Fig. 2 in kind",
     data=("mnist", "fashion_mnist"),
-    trials=lambda scale: _listed(TRADEOFF, TRIALS, scale) + _rated(scale),
+    trials=_tradeoff_trials,
     findings=_tradeoff,
     minutes=135,
 )
@@ -302,7 +307,7 @@ PBM_PARTIES = Experiment(
     title="accuracy against epsilon with 6 parties and with 12",
     source="Tran et al., PBM-VFL, Figs. 3 and 4 in kind",
     data=("mnist",),
-    trials=lambda scale: _listed(PARTIES, FEWER, scale),
+    trials=partial(_listed, PARTIES, FEWER),
     findings=_parties,
     minutes=140,
 )
