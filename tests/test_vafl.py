@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade.channels import Channel, Gateway, Network
 from colonnade.audits.recording import Recording
+from colonnade.channels import Channel, Gateway, Network
 from colonnade.checkpoints import decode_state
 from colonnade.codecs import QSGD, Scalar, TopK
 from colonnade.config import parse_config
