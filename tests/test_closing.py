@@ -225,6 +225,7 @@ ACCOUNTS = st.builds(
     occupancy=st.dictionaries(st.text(), st.lists(PROGRESS).map(deque)),
     ports=st.dictionaries(st.tuples(st.text(), st.text()), PROGRESS),
     entered=st.dictionaries(st.tuples(st.text(), PROGRESS), PROGRESS),
+    trained=st.none() | PROGRESS,
     closed=PROGRESS,
     journal=st.none() | st.tuples(PROGRESS, PROGRESS),
     departed=st.builds(Mark, PROGRESS, st.text()),
@@ -249,6 +250,7 @@ def test_every_field_of_an_account_makes_a_difference_to_its_json():
         occupancy={"b": deque([5])},
         ports={("out", "b"): 6},
         entered={("c", 7): 70},
+        trained=80,
         closed=8,
         journal=(9, 10),
         departed=Mark(11, "x"),
@@ -266,7 +268,7 @@ def test_an_account_of_before_rounds_were_closed_and_journals_and_departures_not
     data = Account(3, 4).as_json()
     data["departed"] = 5
     assert Account.from_json(data) == Account(3, 4, departed=Mark(5))
-    for name in ("closed", "journal", "departed", "uncounted"):
+    for name in ("trained", "closed", "journal", "departed", "uncounted"):
         del data[name]
     assert Account.from_json(data) == Account(3, 4)
 

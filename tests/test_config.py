@@ -321,7 +321,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"method": {"name": "fedavg"}},
-        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
+        "method: 'fedavg' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'vafl', 'lean', "
         "'pbm_vfl', 'wait_dp', 'fedvs'; 'fedvs' is near; a composition of your own has one of the "
         "keys uplink, exchange, local_updates",
     ),

@@ -200,7 +200,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"name": "efvfl"}, "method.embedding: is required"),
     (
         {"name": "efvlf"},
-        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'lean', "
+        "method: 'efvlf' names none of 'svfl', 'fedbcd', 'cvfl', 'efvfl', 'celu', 'vafl', 'lean', "
         "'pbm_vfl', 'wait_dp', 'fedvs'; 'efvfl' is near",
     ),
     ({"name": "mine", "fusion": "sum"}, "method: 'mine' names none of 'svfl'"),

@@ -435,6 +435,11 @@ def test_the_catalogue_is_complete() -> None:
         "lean-mnist",
         "pbm-tradeoff",
         "pbm-parties",
+        "fedvs-motivation",
+        "fedvs-stragglers",
+        "fedvs-partition",
+        "fedvs-collusion",
+        "fedvs-networks",
         "defaults",
         "defaults-chosen",
     ]

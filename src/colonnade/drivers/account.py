@@ -48,8 +48,8 @@ class Account:
         When each message that came to this role's gateway will have passed it, in nanoseconds, by
         (sender, sequence), until it is taken or discarded.
     trained
-        The last round in which it has worked for training, -1 before the first; None where an
-        older checkpoint does not say.
+        The last round in which it has worked for training on a virtual clock, -1 before the first;
+        None where nobody counted.
     closed
         The role receives nothing of the rounds before this one any more.
     journal
@@ -67,7 +67,7 @@ class Account:
     occupancy: dict[str, deque[int]] = field(default_factory=dict)
     ports: dict[tuple[str, str], int] = field(default_factory=dict)
     entered: dict[tuple[str, int], int] = field(default_factory=dict)
-    trained: int | None = -1
+    trained: int | None = None
     closed: int = 0
     journal: tuple[int, int] | None = None
     departed: Mark = field(default_factory=Mark)
