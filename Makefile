@@ -43,6 +43,8 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/masks.py
+	$(BIN)/python benchmarks/fields.py
+	$(BIN)/python benchmarks/coded_rounds.py
 
 clean:
 	rm -rf .venv build dist

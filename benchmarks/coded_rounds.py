@@ -38,7 +38,8 @@ def federation() -> Federation:
     folder = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("COLONNADE_DATA")
     if folder is None:
         strips = {f"party_{n}": torch.rand(ROWS + 2000, 28) for n in range(1, PARTIES + 1)}
-        labels, train, test = torch.randint(10, (ROWS + 2000,)), range(ROWS), range(ROWS, ROWS + 2000)
+        labels = torch.randint(10, (ROWS + 2000,))
+        train, test = range(ROWS), range(ROWS, ROWS + 2000)
     else:
         digits = mnist_anywhere(Path(folder), partition="strips", parties=PARTIES).head(ROWS, 2000)
         strips, labels, train, test = digits.features, digits.labels, digits.train, digits.test
@@ -74,8 +75,10 @@ def main() -> None:
             if each["purpose"] == "setup":
                 setup += each["seconds_cpu"]
         work = sum(stages.values())
-        print(f"{name}: {1e3 * work / rounds:.1f} ms of work a round; {spent:.1f} s in all, "
-              f"{setup:.1f} to share data")
+        print(
+            f"{name}: {1e3 * work / rounds:.1f} ms of work a round; {spent:.1f} s in all, "
+            f"{setup:.1f} to share data"
+        )
         shares = sorted(stages.items(), key=lambda item: -item[1])
         print("  " + ", ".join(f"{kind} {value / work:.0%}" for kind, value in shares))
         sizes: dict[str, list[int]] = {}

@@ -39,8 +39,9 @@ def main() -> None:
         with threadpool_limits(1):
             seconds = cpu_seconds(tried, repeats=15)
         own = seconds["float64"]
-        cells = [f"{1e3 * seconds[bits]:6.2f} ({seconds[bits] / own:4.2f})" for bits in ("31", "61")]
-        print(f"{what:24} {f'{n} x {k} x {m}':>18} {1e3 * own:6.2f} ms {cells[0]:>14} {cells[1]:>14}")
+        shape = f"{n} x {k} x {m}"
+        cells = [f"{1e3 * seconds[b]:6.2f} ({seconds[b] / own:4.2f})" for b in ("31", "61")]
+        print(f"{what:24} {shape:>18} {1e3 * own:6.2f} ms {cells[0]:>14} {cells[1]:>14}")
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ class Setting:
         method: Method,
         costs: CostModel = FREE,
         times: int = 1,
-        evaluations: int = 20,
+        evaluations: int = 10,
     ) -> Trial:
         """Return the trial of a method that is trained so many times as long as usual."""
         data = self.data(scale, seed)

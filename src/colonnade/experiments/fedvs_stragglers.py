@@ -125,7 +125,8 @@ def _sheet(results: Results) -> Sheet:
         text=(0, 1),
         note="Seconds are those of the simulated network and of the paper's delays; evaluations "
         "take none. Accuracy, of credit and parkinson AUC. Ignore trains three times as many "
-        "epochs, VAFL twice as many, as their rounds are short. Epsilon is that of all releases of "
+        "epochs, VAFL twice as many, as their rounds are short; both wait for everybody when they "
+        "are evaluated, ten times. Epsilon is that of all releases of "
         "a row together, at delta 1e-5; each by itself is (5, 1e-5)-private.",
     )
 
