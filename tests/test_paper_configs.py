@@ -67,9 +67,9 @@ SMALL = {
     "modelnet10": ["data.size=16", "model.bottom.outputs=4", "model.bottom.grid=1"],
     "imagenet": ["data.classes=5", "data.size=16", "model.bottom.width=2"],
     "mimic3_mortality": ["model.bottom.hidden=4"],
-    "emnist": ["model.bottom.width=4"],
+    "emnist": ["model.bottom.width=4", "method.segments=1"],
     "caltech7": ["model.bottom.width=4"],
-    "parkinson": ["model.bottom.width=4"],
+    "parkinson": ["model.bottom.width=4", "method.segments=1"],
 }
 
 
