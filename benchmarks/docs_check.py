@@ -1,8 +1,9 @@
 """Compare the tables of docs/ with what the experiments wrote, figure by figure.
 
-    python benchmarks/docs_check.py               # those whose folders are in reproduce/
+    python benchmarks/docs_check.py               # those in reproduce/ or benchmarks/results/
     python benchmarks/docs_check.py --run         # runs the others first, which takes hours
 
+What took many hours is kept in ``benchmarks/results`` too, as it was in ``reproduce/NAME``.
 A table is checked where a comment precedes it that names the file in ``reproduce/NAME`` and the
 columns that tell its rows apart; one that the file calls otherwise follows as ``here = there``::
 
@@ -24,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FOLDER = ROOT / "reproduce"
+KEPT = ROOT / "benchmarks" / "results"
 COMMENT = re.compile(r"<!-- figures of (\S+\.csv) by ([^;]+?)((?:; .+?)?) -->\Z")
 NUMBER = re.compile(r"(?<![\w.])([-+]?\d*\.?\d+)(?:e([-+]?\d+))?(?: ([kMGT]?B)\b)?")
 MEASURED = re.compile(r"[-+]?\d*\.\d+(?:e[-+]?\d+)?(?: ± .+)?(?: %| [kMGT]?B)?\Z")
@@ -108,7 +110,8 @@ def read_csv(file: str) -> list[Row]:
 
 def place(file: str) -> Path:
     """Return where an experiment's file lies; its folder has the name without a number."""
-    return FOLDER / re.sub(r"(-\d+)?\.csv\Z", "", file) / file
+    written = FOLDER / re.sub(r"(-\d+)?\.csv\Z", "", file) / file
+    return KEPT / file if (KEPT / file).exists() and not written.exists() else written
 
 
 def main() -> None:

@@ -39,6 +39,7 @@ from colonnade.experiments import (
     Results,
     Scale,
     Trial,
+    celu_setting,
     celu_time,
     reproduce,
     untuned,
@@ -51,6 +52,7 @@ from colonnade.experiments.experiment import Result
 from colonnade.experiments.gradient import loss_and_gradient
 from colonnade.experiments.measures import (
     accuracy_chart,
+    accuracy_curve,
     bytes_both,
     bytes_framed,
     cost,
@@ -262,7 +264,7 @@ def test_the_device_is_told_where_it_is_not_the_cpu(tmp_path: Path) -> None:
     assert there is not None
     assert there.sheets == usual.sheets  # it is the same processor
     assert usual.notes == ["<note>"]
-    assert "computed on cpu:0;" in there.notes[1]
+    assert "computed on cpu:0:" in there.notes[1]
     run = load_run(tmp_path / "there" / TOY.trials(Scale())[0].folder)
     assert set(run.summary["devices"].values()) == {"cpu:0"}
     write_findings(TOY, Scale(seeds=1, device="cpu:0"), there, tmp_path)
@@ -284,6 +286,45 @@ def test_what_modelled_work_takes_is_the_same_on_every_device(tmp_path: Path) ->
     for setting in celu_time.SETTINGS:
         for name in celu_time.METHODS:
             assert not celu_time._driver(setting, name).costs.measures
+
+
+def test_seeds_are_compared_with_their_own_vanilla_also_where_some_have_not_run() -> None:
+    training = Training(epochs=4, batch_size=50, evaluate_every=1)
+    vanilla = [
+        Result(toy(seed).train(svfl(fusion=Mean()), replace(training, seed=seed)))
+        for seed in (0, 1, 2)
+    ]
+    targets = celu_setting.targets_of(vanilla)
+    assert targets == {
+        seed: pytest.approx(result.run.summary["best"] - 0.002)
+        for seed, result in enumerate(vanilla)
+    }
+    some = [vanilla[2], vanilla[0]]
+    assert celu_setting.paired(vanilla, some) == [vanilla[0], vanilla[2]]
+    expected = [cost(each.run, each.run.summary["best"] - 0.002, bytes_both) for each in some]
+    assert celu_setting.costs_of(some, targets, bytes_both) == expected
+    unreachable = dict.fromkeys(targets, 1.5)
+    assert celu_setting.costs_of(some, unreachable, bytes_both) == [None, None]
+
+
+def test_a_curve_of_seeds_that_were_evaluated_less_often_ends_with_the_first() -> None:
+    runs = [
+        toy(0).train(svfl(fusion=Mean()), Training(4, 50, evaluate_every=every)) for every in (1, 2)
+    ]
+    assert [len(run.history) for run in runs] == [8, 4]
+    curve = accuracy_curve("two", [Result(run) for run in runs], lambda run: run.history["round"])
+    assert curve.x == [1.5, 3, 4.5, 6]
+    both = [run.history["test_accuracy"].to_list()[:4] for run in runs]
+    assert curve.y == pytest.approx([50 * (a + b) for a, b in zip(*both, strict=True)])
+
+
+def test_a_line_for_each_trial_is_in_a_file_of_its_own(tmp_path: Path) -> None:
+    found = reproduce(TOY, Scale(quick=True), tmp_path / "runs", watching)
+    assert found is not None
+    each = Sheet("Every trial", ("method", "seed"), [("exact", "0"), ("coarse", "0")])
+    write_findings(TOY, Scale(quick=True), replace(found, trials=each), tmp_path)
+    assert (tmp_path / "toy-trials.csv").read_text() == "method,seed\nexact,0\ncoarse,0\n"
+    write_findings(TOY, Scale(quick=True), replace(found, trials=each), tmp_path)  # over its own
 
 
 def test_two_trials_of_one_name_are_refused(tmp_path: Path) -> None:

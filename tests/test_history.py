@@ -133,6 +133,24 @@ def test_the_bar_follows_whoever_evaluates():
     assert shown == ["", "loss 0.500", "auc 0.800", "auc 0.800", "auc 0.900"]
 
 
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_of_many_runs_those_are_shown_that_are_under_way(at_once):
+    watch = Watch(Show.BAR, 20, at_once)
+    try:
+        watchers = [watch.run(f"run {number}") for number in range(5)]
+        for watcher in watchers[:3]:
+            watcher.on_begin(0, 9)
+        watchers[1].on_round("bank", 9, 0)  # it has ended
+        watchers[3].on_begin(0, 9)
+        shown = [task.description for task in watch.progress.tasks if task.visible]
+        assert shown == {1: ["4/20 run 3"], 3: ["1/20 run 0", "3/20 run 2", "4/20 run 3"]}[at_once]
+        watchers[3].on_begin(5, 9)  # goes on, after a look at its models
+        assert len(watch.progress.tasks) == 4
+        assert watch.progress.tasks[3].completed == 5
+    finally:
+        watch.progress.stop()
+
+
 def test_every_driver_tells_its_clock():
     assert DRIVER.clock == {"network": "modelled", "compute": "modelled"}
     assert Simulate().clock == {"network": "modelled", "compute": Simulate().costs.label}

@@ -24,12 +24,13 @@ import torch
 from colonnade.assembly import Blueprint, Bottom, Layers, VerticalData, WideAndDeepBottom, assemble
 from colonnade.datasets import credit_default, mnist_anywhere, synthetic_clicks
 from colonnade.drivers import Driver
-from colonnade.experiments.experiment import Result, Scale, Trial
+from colonnade.experiments.experiment import Result, Results, Scale, Trial
 from colonnade.experiments.measures import best, cost
 from colonnade.federation import Federation
 from colonnade.methods import Method
 from colonnade.objectives import Classification
-from colonnade.reports import Curve
+from colonnade.reports import Curve, Sheet
+from colonnade.runs import Run
 from colonnade.tables import HashSplit, RowSplit
 from colonnade.training import Training
 
@@ -38,10 +39,13 @@ __all__ = [
     "SETTINGS",
     "Setting",
     "costs_of",
+    "in_digits",
     "metric_of",
+    "paired",
     "target_curve",
     "targets_of",
     "told",
+    "trials_sheet",
 ]
 
 BELOW = 0.002
@@ -116,8 +120,8 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("mnist", "party_2", 64, 256, 10, 0.01),
-    Setting("credit", "bank", 32, 256, 8, 0.01),
+    Setting("mnist", "party_2", 64, 256, 10, 0.03),
+    Setting("credit", "bank", 32, 256, 8, 0.03),
     Setting("clicks", "counts", 256, 4096, 2, 0.01),
 )
 
@@ -138,22 +142,57 @@ def _pictures(folder: Path | None, quick: bool) -> VerticalData:
     return (pictures.head(train=600, test=200) if quick else pictures).with_validation(1 / 6)
 
 
-def targets_of(vanilla: Sequence[Result]) -> list[float]:
+def targets_of(vanilla: Sequence[Result]) -> dict[int, float]:
     """Return the value of the validation metric that each seed is to reach, as a share."""
-    return [best(result.run) / 100 - BELOW for result in vanilla]
+    return {seed_of(result): best(result.run) / 100 - BELOW for result in vanilla}
+
+
+def seed_of(result: Result) -> int:
+    """Return which repetition it is of."""
+    return int(result.run.summary["seed"])
+
+
+def paired(results: Sequence[Result], others: Sequence[Result]) -> list[Result]:
+    """Return those results whose seeds are among the others', so that both can be compared."""
+    seeds = {seed_of(result) for result in others}
+    return [result for result in results if seed_of(result) in seeds]
 
 
 def costs_of(
     results: Sequence[Result],
-    targets: Sequence[float],
+    targets: Mapping[int, float],
     of: Callable[..., float],
     further: float = 0.0,
 ) -> list[float | None]:
     """Return what it cost each seed to reach its target less ``further``; None if it did not."""
-    return [
-        cost(result.run, target - further, of)
-        for result, target in zip(results, targets, strict=True)
-    ]
+    return [cost(result.run, targets[seed_of(result)] - further, of) for result in results]
+
+
+def trials_sheet(
+    results: Results,
+    settings: Sequence[Setting],
+    names: Sequence[str],
+    vanilla: str,
+    columns: Mapping[str, Callable[[Run, float], str]],
+) -> Sheet:
+    """Return a line for each trial: what was seen of it alone, by column, with its target."""
+    rows = []
+    for setting in settings:
+        targets = targets_of(results.of(setting.name, vanilla))
+        for name in names:
+            for result in results.of(setting.name, name):
+                target, run = targets[seed_of(result)], result.run
+                shown = (show(run, target) for show in columns.values())
+                device = ", ".join(dict.fromkeys(run.summary["devices"].values()))
+                start = (setting.name, name, str(seed_of(result)))
+                rows.append((*start, f"{best(run):.3f}", f"{100 * target:.3f}", *shown, device))
+    head = ("data", "method", "seed", "best, %", "target, %", *columns, "computed on")
+    return Sheet("Every trial", head, rows)
+
+
+def in_digits(value: float | None, form: str = ".0f") -> str:
+    """Return a number as text; nothing where there is none."""
+    return "" if value is None else format(value, form)
 
 
 def metric_of(results: Sequence[Result]) -> str:
@@ -161,9 +200,9 @@ def metric_of(results: Sequence[Result]) -> str:
     return str(results[0].run.summary["metric"]).replace("_", " ")
 
 
-def target_curve(targets: Sequence[float], last: float) -> Curve:
+def target_curve(targets: Mapping[int, float], last: float) -> Curve:
     """Return the mean target as a line to the end of an axis."""
-    return Curve("target", [0.0, last], [100 * fmean(targets)] * 2, dashed=True)
+    return Curve("target", [0.0, last], [100 * fmean(targets.values())] * 2, dashed=True)
 
 
 def told(results: Sequence[Result], what: str) -> Mapping[str, float]:

@@ -150,11 +150,14 @@ class Findings:
         Its figures.
     notes
         What a reader should know: where it differs from the paper, what was not run.
+    trials
+        A line for each trial, for a file alone; None where the tables are enough.
     """
 
     sheets: Sequence[Sheet]
     charts: Sequence[Chart] = ()
     notes: Sequence[str] = ()
+    trials: Sheet | None = None
 
 
 @dataclass(frozen=True)

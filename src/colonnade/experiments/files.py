@@ -26,6 +26,8 @@ def files_of(experiment: Experiment) -> dict[str, Kind]:
 def write_findings(experiment: Experiment, scale: Scale, findings: Findings, folder: Path) -> None:
     """Write ``NAME.txt``, ``NAME.csv`` (one a table), ``NAME.html`` and ``NAME.png``.
 
+    ``NAME-trials.csv`` too, where the findings have a line for each trial.
+
     Raises
     ------
     ConfigurationError
@@ -51,6 +53,8 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
         folder / (f"{name}.csv" if number == 0 else f"{name}-{number + 1}.csv"): sheet.as_csv()
         for number, sheet in enumerate(findings.sheets)
     }
+    if findings.trials is not None:
+        tables[folder / f"{name}-trials.csv"] = findings.trials.as_csv()
     heads = {path.name: table(content.splitlines()[0]) for path, content in tables.items()}
     check_outputs(folder, files_of(experiment) | heads)
     try:

@@ -242,11 +242,15 @@ _AXES: Mapping[Callable[[Run], Sequence[float]], str] = {
 def accuracy_curve(
     name: str, results: Sequence[Result], x: Callable[[Run], Sequence[float]]
 ) -> Curve:
-    """Return the mean accuracy in % of runs of several seeds, with its deviation, at mean x."""
+    """Return the mean accuracy in % of runs of several seeds, with its deviation, at mean x.
+
+    Seeds that divide the rows otherwise may be evaluated a little more often than others: the curve
+    ends where the first of them does.
+    """
     histories = [result.run.history[result.run.summary["metric"]].to_list() for result in results]
     pairs = [
-        mean_and_deviation([100 * value for value in at]) for at in zip(*histories, strict=True)
+        mean_and_deviation([100 * value for value in at]) for at in zip(*histories, strict=False)
     ]
     spread = [deviation for _, deviation in pairs] if len(results) > 1 else []
-    places = [fmean(at) for at in zip(*(x(result.run) for result in results), strict=True)]
+    places = [fmean(at) for at in zip(*(x(result.run) for result in results), strict=False)]
     return Curve(name, places, [mean for mean, _ in pairs], spread)

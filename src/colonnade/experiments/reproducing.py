@@ -12,7 +12,7 @@ from colonnade.experiments.one_trial import run_trial
 from colonnade.experiments.workers import run_trials
 from colonnade.training import Watcher
 
-__all__ = ["reproduce"]
+__all__ = ["findings_of", "reproduce"]
 
 
 def reproduce(
@@ -56,17 +56,19 @@ def reproduce(
         found = run_trials(experiment.trials, scale, trials, out, watcher, workers)
     if found is None:
         return None
+    return findings_of(experiment, list(zip(trials, found, strict=True)))
+
+
+def findings_of(experiment: Experiment, found: Sequence[tuple[Trial, Result]]) -> Findings:
+    """Return what the results of trials, in their order, show; and where they were computed."""
     results = Results()
-    for trial, result in zip(trials, found, strict=True):
+    for trial, result in found:
         results.add(trial, result)
     findings = experiment.findings(results)
-    elsewhere = [device for device in results.devices() if device != "cpu"]
-    if not elsewhere:
+    devices = results.devices()
+    if devices == ["cpu"]:
         return findings
-    told = (
-        f"Models computed on {', '.join(elsewhere)}; on another device the last bits of a run are "
-        "others."
-    )
+    told = f"Models computed on {', '.join(devices)}: the last bits of a run depend on that."
     return replace(findings, notes=[*findings.notes, told])
 
 
