@@ -202,6 +202,56 @@ def test_a_label_holder_cannot_put_its_keys_in_place_of_pinned_ones():
     refused("party_1", honest.ends["party_0"].meet, together)
 
 
+def rank(rows, prime):
+    """The rank of a matrix modulo a prime, by elimination."""
+    rows, found = [list(map(int, row)) for row in rows], 0
+    for column in range(len(rows[0])):
+        pivot = next((r for r in rows[found:] if r[column] % prime), None)
+        if pivot is None:
+            continue
+        rows.remove(pivot)
+        scale = pow(pivot[column], -1, prime)
+        pivot = [v * scale % prime for v in pivot]
+        rows = [
+            [(v - row[column] * w) % prime for v, w in zip(row, pivot, strict=True)]
+            if place >= found
+            else row
+            for place, row in enumerate(rows)
+        ]
+        rows.insert(found, pivot)
+        found += 1
+    return found
+
+
+def test_a_label_holder_that_a_party_helps_can_solve_for_the_data():
+    """A warning that the summary gives, shown to be true: equations leave no more than a gauge.
+
+    The middle coefficient of the answers' polynomial, in powers of (z - alpha), is the sum of
+    X b + a W, in which the helping party knows a and b: so X + a M and W - M b solve it as well,
+    for any matrix M of columns by columns, and nothing else does.
+    """
+    prime, rows, columns, width = 2**31 - 1, 8, 3, 2
+    draw = np.random.default_rng(0)
+    a = draw.integers(0, prime, (rows, columns))
+    left = []
+    for rounds in (1, 2, 3):
+        unknowns = rows * columns + rounds * columns * width
+        equations = []
+        for t in range(rounds):
+            b = draw.integers(0, prime, (columns, width))
+            for r in range(rows):
+                for c in range(width):
+                    equation = [0] * unknowns
+                    equation[r * columns : (r + 1) * columns] = b[:, c].tolist()
+                    for j in range(columns):
+                        place = rows * columns + (t * columns + j) * width + c
+                        equation[place] = int(a[r, j])
+                    equations.append(equation)
+        left.append(unknowns - rank(equations, prime))
+    assert left[0] < rows * columns
+    assert left[1:] == [columns**2] * 2, "it does not grow with the rows"
+
+
 def test_weights_that_might_wrap_are_not_shared():
     case = Sum()
     with pytest.raises(OutOfRange, match="fewer of data_bits or weight_bits"):

@@ -203,6 +203,13 @@ class Coded(Uplink):
                 f"the label holder has {self.needed} of them and so all of the polynomial that "
                 "they are values of, at its masks' points too; FedVS's theorem 5.3 is about one",
             ),
+            Disclosure(
+                "collusion",
+                "shares protect from parties, answers from the label holder, nothing from both "
+                f"together: with the shares of {self.colluders} parties it can solve for the data",
+                to=f"the label holder with the help of {self.colluders} of the parties",
+                sees="features and weights of all parties",
+            ),
             *unpinned(self.identities, parties, "features and weights"),
             NOT_COVERED,
         ]
