@@ -15,9 +15,11 @@ features, ``[rows, P_n]``, and weights W_n, ``[P_n, E]``, both as whole numbers 
 **Who learns what.** T parties that put all together that they were given learn nothing of the
 others' data and weights: their shares are uniform. The label holder sees answers alone. FedVS's
 theorem 5.3 is about one of them; with as many as it needs it knows all of the polynomial, at the
-masks' points too: T values more, of sums of products of uniform masks. That is so of either by itself. **A
-label holder that T parties help finds the data**: with K = T = 1, where a_n and b_n are a party's
-shares, the polynomial tells of every row of a batch, besides the sum, also
+masks' points too: T values more, of sums of products of uniform masks.
+
+That is so of either by itself. **A label holder that T parties help finds the data**: with K = T =
+1, where a_n and b_n are a party's shares, the polynomial tells of every row of a batch, besides the
+sum, also
 
 .. math:: \sum_n X_n b_n + a_n W_n,
 
