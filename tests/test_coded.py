@@ -25,6 +25,7 @@ from colonnade.models import Concat, Mean, Polynomial, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.privacy import Gaussian
+from colonnade.reports.figures import run_figures
 from colonnade.stragglers import Deadline
 from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
 from colonnade.uplinks import Coded, Perturbed, Plain
@@ -150,8 +151,11 @@ def test_a_slow_wire_holds_nobody_up_either_evaluations_included():
 
 def test_the_history_tells_whose_answer_was_not_waited_for():
     run = train(CODED, slow_wire("party_2"))
-    missing = {name: run.history[f"missing_party_{name}"].sum() for name in range(PARTIES)}
-    assert missing == {0: 0, 1: 0, 2: run.summary["rounds"], 3: 0, 4: 0}
+    late = {name: run.history[f"late_party_{name}"].sum() for name in range(PARTIES)}
+    assert late == {0: 0, 1: 0, 2: run.summary["rounds"], 3: 0, 4: 0}
+    (figure,) = [figure for figure in run_figures(run) if figure.key == "late"]
+    assert [trace.name for trace in figure.plot.data] == [f"party_{n}" for n in range(PARTIES)]
+    assert list(figure.plot.data[2].y) == [100.0] * run.history.height
     told = run.others_history.filter(pl.col("organisation") == "party_2")
     assert 0 < told["rounding_error"].max() < 0.01
 

@@ -18,7 +18,7 @@ from colonnade.reports.groups import by_metric, is_classifier
 from colonnade.reports.palette import GRID, HELD_BACK, INK, WAITING, colour, turn
 from colonnade.reports.words import activity, broken, is_score, purposes_told, quantity, words
 from colonnade.runs import Run
-from colonnade.stragglers import MISSING
+from colonnade.stragglers import LATE, MISSING
 from colonnade.wire import Purpose
 
 __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figures"]
@@ -78,6 +78,7 @@ def run_figures(run: Run) -> list[Figure]:
         _staleness(run),
         _epsilon_by_round(run),
         _missing_by_round(run),
+        _late_by_round(run),
         _bytes_by_party(run),
         _bytes_by_purpose(run),
         _time_shares({"": run}),
@@ -283,19 +284,33 @@ _EPSILONS = (
 
 def _missing_by_round(run: Run) -> Figure | None:
     """Return in how many rounds each party was not waited for, where somebody may be missing."""
-    columns = [column for column in run.history.columns if column.startswith(MISSING)]
+    note = "Of the rounds since the evaluation before: in which no embedding of the party's was "
+    note += "in time, and it took no step. Evaluations wait for everybody."
+    plot = _by_party(run, MISSING, "missing (% of rounds)")
+    return plot and Figure("missing", "Who was missing", plot, note)
+
+
+def _late_by_round(run: Run) -> Figure | None:
+    """Return in how many rounds each party's answer was not waited for, where some suffice."""
+    note = "Of the rounds since the evaluation before: in which others' answers sufficed. The sum "
+    note += "has everybody in it all the same, and everybody takes a step."
+    plot = _by_party(run, LATE, "late (% of rounds)")
+    return plot and Figure("late", "Whose answer was not waited for", plot, note)
+
+
+def _by_party(run: Run, prefix: str, y: str) -> go.Figure | None:
+    """Return the shares of rounds that columns count, a line for each party."""
+    columns = [column for column in run.history.columns if column.startswith(prefix)]
     if not columns:
         return None
-    plot = empty_plot("rounds", "missing (% of rounds)")
+    plot = empty_plot("rounds", y)
     since = pl.col("round") - pl.col("round").shift(1, fill_value=0)
     shares = run.history.select("round", *(pl.col(name) * 100 / since for name in columns))
     for index, column in enumerate(columns):
-        _line(plot, column.removeprefix(MISSING), shares, "round", column, index)
+        _line(plot, column.removeprefix(prefix), shares, "round", column, index)
     _make_room(plot)
     plot.update_yaxes(range=(-3, 103))
-    note = "Of the rounds since the evaluation before: in which no embedding of the party's was "
-    note += "in time, and it took no step. Evaluations wait for everybody."
-    return Figure("missing", "Who was missing", plot, note)
+    return plot
 
 
 def _loss_by_epoch(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:

@@ -37,7 +37,7 @@ from colonnade.reports.tables import (
 from colonnade.reports.targets import check_target, target_of
 from colonnade.reports.words import activity, left_out, pieces, purposes_told, words
 from colonnade.runs import Run
-from colonnade.stragglers import MISSING
+from colonnade.stragglers import LATE, MISSING
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
 
@@ -411,7 +411,7 @@ def _evaluations(run: Run) -> Sheet:
             places.add(history["round"].to_list().index(best))
         history = history[sorted(places)]
     hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *local_columns(history)}
-    hidden |= {column for column in history.columns if column.startswith(MISSING)}  # in a figure
+    hidden |= {column for column in history.columns if column.startswith((MISSING, LATE))}
     columns = [column for column in history.columns if column not in hidden]
     rows = [
         [_cell(column, row[column]) for column in columns] for row in history.iter_rows(named=True)

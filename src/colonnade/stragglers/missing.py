@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["MISSING", "Missing"]
+__all__ = ["LATE", "MISSING", "Missing"]
 
-MISSING = "missing_"  # begins the name of a column, and the party's follows
+# Each begins the name of a column, and the party's follows.
+MISSING = "missing_"
+LATE = "late_"  # where what is late is lost and yet nothing is missing
 
 
 class Missing:
@@ -17,6 +19,8 @@ class Missing:
     ----------
     parties
         Who may be missing; nobody, where every round waits for all.
+    column
+        How the names of columns begin.
 
     Examples
     --------
@@ -26,7 +30,8 @@ class Missing:
     ({'missing_bank': 1, 'missing_shop': 0}, {'missing_bank': 0, 'missing_shop': 0})
     """
 
-    def __init__(self, parties: Sequence[str]) -> None:
+    def __init__(self, parties: Sequence[str], column: str = MISSING) -> None:
+        self._column = column
         self._rounds = dict.fromkeys(parties, 0)
 
     def note(self, present: Iterable[str]) -> None:
@@ -36,7 +41,7 @@ class Missing:
 
     def report(self) -> Mapping[str, float]:
         """Return the counts, by party, and begin anew."""
-        told = {f"{MISSING}{party}": count for party, count in self._rounds.items()}
+        told = {f"{self._column}{party}": count for party, count in self._rounds.items()}
         self._rounds = dict.fromkeys(self._rounds, 0)
         return told
 

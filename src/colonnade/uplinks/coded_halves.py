@@ -27,7 +27,7 @@ from colonnade.links import Rows
 from colonnade.models import Additive, Learner, LinearInPowers, take
 from colonnade.organisations import Party
 from colonnade.secure import CodedHolder, CodedParty, CodedSums, Instant
-from colonnade.stragglers import Missing
+from colonnade.stragglers import LATE, Missing
 from colonnade.uplinks.coded_rows import CodedRows, Places
 from colonnade.uplinks.contract import Embedder, Moment, Timetable
 from colonnade.uplinks.summed import Summed
@@ -262,7 +262,7 @@ class CodedCollector:
 
     def __init__(self, sums: CodedSums, layout: Layout, fusion: Additive) -> None:
         self._sums, self._parties, self._fusion = sums, layout.parties, fusion
-        self._missing = Missing(layout.parties)
+        self._late = Missing(layout.parties, LATE)
 
     async def prepare(self, timetable: Timetable) -> None:
         """Pass on everybody's keys."""
@@ -304,7 +304,7 @@ class CodedCollector:
         total = self._ends.total(answers, len(places.coded), _instant(moment))
         values = self._sums.quantised.values(total[places.segment, places.at])
         if moment.purpose is Purpose.TRAINING:
-            self._missing.note(answers)
+            self._late.note(answers)
         return Summed(self._fusion, torch.from_numpy(values), self._parties)
 
     def recalled(self, state: Mapping[str, Any]) -> Summed:
@@ -313,7 +313,7 @@ class CodedCollector:
 
     def report(self) -> Mapping[str, float]:
         """Return in how many rounds each party's answer was not waited for."""
-        return self._missing.report()
+        return self._late.report()
 
     def spent(self) -> Mapping[str, Any]:
         """Return nothing: no noise is added."""
@@ -321,11 +321,11 @@ class CodedCollector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is to be reported."""
-        return {"missing": self._missing.state_dict()}
+        return {"late": self._late.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
-        self._missing.load_state_dict(state["missing"])
+        self._late.load_state_dict(state["late"])
 
 
 def _instant(moment: Moment) -> Instant:
