@@ -165,6 +165,7 @@ def test_who_is_late_is_told_once_that_there_is_enough():
     told = [e for e in run.ledger if e.kind == "enough" and e.receiver == "party_0"]
     assert len([e for e in told if e.purpose.trains]) == run.summary["rounds"]
     assert all(entry.body_bytes == 0 for entry in told)
+    assert not [entry for entry in run.ledger if entry.discarded], "it took what it was told"
     answers = [e for e in run.ledger if e.kind == "coded_answer" and e.sender == "party_0"]
     assert not [entry for entry in answers if entry.purpose.trains], "it computed all the same"
 

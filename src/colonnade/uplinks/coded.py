@@ -177,6 +177,8 @@ class Coded(Uplink):
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what the sums tell, against whom shares protect, and what is not covered."""
         parties, (data, weights) = layout.parties, self.bits(len(layout.parties))
+        alone = self.colluders == 1
+        those = "one party" if alone else f"{self.colluders} parties"
         learned = [
             Disclosure(
                 "embeddings",
@@ -194,8 +196,8 @@ class Coded(Uplink):
             ),
             Disclosure(
                 "shares",
-                f"every party has shares of all others' data and weights: {self.colluders} parties "
-                "together learn nothing from them; "
+                f"every party has shares of all others' data and weights: {those} "
+                f"{'alone' if alone else 'together'} learn{'s' * alone} nothing from them; "
                 f"{self.segments + self.colluders} together, everything",
             ),
             Disclosure(
@@ -206,8 +208,8 @@ class Coded(Uplink):
             Disclosure(
                 "collusion",
                 "shares protect from parties, answers from the label holder, nothing from both "
-                f"together: with the shares of {self.colluders} parties it can solve for the data",
-                to=f"the label holder with the help of {self.colluders} of the parties",
+                f"together: with the shares of {those} it can solve for the data",
+                to=f"the label holder with the help of {those}",
                 sees="features and weights of all parties",
             ),
             *unpinned(self.identities, parties, "features and weights"),

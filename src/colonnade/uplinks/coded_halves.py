@@ -211,6 +211,7 @@ class CodedUploader:
             )
             piece = await Attempt(work, enough)
             if piece is None:
+                await Receive(enough)  # which made it superfluous
                 return
             pieces.append(piece)
         body = self._ends.answer(pieces, _instant(moment))
