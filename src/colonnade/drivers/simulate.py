@@ -166,7 +166,6 @@ class _Actor:
         self.trained = account.trained
         self.worked: set[str] = set()  # at what, in the last round in which it has worked
         self.answer: Any = None  # of the work that is done when its step comes
-        self.began = 0  # when it began what it attempts
         self.blocked: Send | None = None  # waits for room in a full queue
         self.waiting: Receive | Ready | None = None
         self.attempting: _Attempting | None = None
@@ -193,6 +192,7 @@ class _Attempting:
     """Work under way that a message may end."""
 
     attempt: Attempt[Any]
+    began: int
     step: int  # the number of the event at which it would be done
     done: tuple[Any, int] | None  # its result and CPU time; None where its cost does not need them
 
@@ -398,8 +398,7 @@ class _Simulation:
         done = perform(work, actor.name, self.assignment.seed) if measured else None
         cost = self._cost(actor, work, done[1] if done else 0)
         self._at(now + cost, _STEP, actor)
-        actor.attempting = _Attempting(attempt, self.serial, done)
-        actor.began = now
+        actor.attempting = _Attempting(attempt, now, self.serial, done)
         return True
 
     def _attempted(self, actor: _Actor, attempting: _Attempting) -> Any:
@@ -407,7 +406,7 @@ class _Simulation:
         actor.attempting = None
         work = attempting.attempt.work
         answer, cpu = attempting.done or perform(work, actor.name, self.assignment.seed)
-        actor.account.spend(work.purpose, work.kind, actor.account.clock - actor.began, cpu)
+        actor.account.spend(work.purpose, work.kind, actor.account.clock - attempting.began, cpu)
         actor.trace.append(True)
         return answer
 
@@ -416,7 +415,7 @@ class _Simulation:
         actor.attempting = None
         self.called_off.add(attempting.step)
         work, cpu = attempting.attempt.work, attempting.done[1] if attempting.done else 0
-        actor.account.spend(work.purpose, work.kind, now - actor.began, cpu)
+        actor.account.spend(work.purpose, work.kind, now - attempting.began, cpu)
         actor.trace.append(False)
         self._step(actor, now)
 

@@ -97,8 +97,8 @@ class CodedUploader:
         self._secrets = layout.secrets_for(party.name, party.secrets)
         self._quantised = sums.quantised
         self._shared: _Sharing | None = None
-        self._sent: tuple[Rows, NDArray[np.int64]] | None = None
-        self._error = 0.0  # root mean square of what rounding changed, of the last training batch
+        # Of the last training batch: its rows, the weights as they were shared, the embedding.
+        self._sent: tuple[Rows, NDArray[np.int64], Tensor] | None = None
 
     async def prepare(self, timetable: Timetable) -> None:
         """Agree on keys, and exchange shares of the data."""
@@ -191,9 +191,7 @@ class CodedUploader:
         noise = self._source.noise(f"rounding/{instant.purpose}", instant.round, instant.part)
         whole = self._quantised.weights(exact, noise)
         if instant.purpose == Purpose.TRAINING.label:
-            self._sent = rows, whole
-            lost = self._delivered(rows, whole) - embedding.detach().cpu()
-            self._error = float(lost.square().mean().sqrt())
+            self._sent = rows, whole, embedding.detach()
         return self._ends.share_weights(whole, instant)
 
     async def _answer(self, places: Places, moment: Moment) -> None:
@@ -225,27 +223,27 @@ class CodedUploader:
     def delivered(self) -> Tensor:
         """Return the own embeddings with data and weights as they were rounded."""
         assert self._sent is not None  # after a training batch
-        return self._delivered(*self._sent)
-
-    def _delivered(self, rows: Rows, weights: NDArray[np.int64]) -> Tensor:
+        rows, weights, _ = self._sent
         total = self._quantised_data(rows).astype(np.float64) @ weights.astype(np.float64)
         return torch.from_numpy(self._quantised.values(total.astype(np.int64)))
 
     def report(self) -> Mapping[str, float]:
-        """Return by how much rounding changed the own embeddings of the last batch."""
-        return {"rounding_error": self._error}
+        """Return the root mean square of what rounding changed in the last batch's embeddings."""
+        if self._sent is None:
+            return {}
+        lost = self.delivered() - self._sent[-1].cpu()
+        return {"rounding_error": float(lost.square().mean().sqrt())}
 
     def spent(self) -> Mapping[str, Any]:
         """Return nothing: no noise is added."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is reported; keys and shares are new at every start."""
-        return {"rounding_error": self._error}
+        """Return nothing: keys and shares are new at every start."""
+        return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` returned."""
-        self._error = state["rounding_error"]
+        """Do nothing."""
 
 
 class CodedCollector:
