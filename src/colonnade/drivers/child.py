@@ -1,8 +1,10 @@
 """The process of one role: sockets to its peers, a pipe to its parent, and the role between them.
 
-The role runs in the main thread. One thread reads all sockets and the pipe and only fills the
-mailbox; one thread for each peer writes what the role sends, from a bounded queue, so that a role
-can compute while its messages fly and two roles that send at once cannot block each other.
+The role runs in the main thread. One thread reads all sockets and the pipe, whatever has come of
+their frames, and only fills the mailbox; one thread for each peer writes what the role sends, from
+a bounded queue, so that a role can compute while its messages fly and two roles that send at once
+cannot block each other. What goes wrong in any of them ends the role, in its own thread; and when
+the parent asks, the reading thread tells whether the role waits for what only others can bring.
 """
 
 from __future__ import annotations
@@ -10,17 +12,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import selectors
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from colonnade.drivers import control
 from colonnade.drivers.account import Account
 from colonnade.drivers.driver import Outbox, agreements, identities, perform
 from colonnade.drivers.elsewhere import Elsewhere
+from colonnade.drivers.framed import FramedSocket
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
     Arrivals,
@@ -48,7 +51,13 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Aborted, CheckpointError, LocalProtocolError, RemoteProtocolError
+from colonnade.errors import (
+    Aborted,
+    ColonnadeError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RoleFailed,
+)
 from colonnade.journals import Journal
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, decode_frame
@@ -87,9 +96,9 @@ class _Stopped(Exception):
 
 def play(
     task: ChildTask,
-    peers: Mapping[str, Connection],
+    peers: Mapping[str, socket.socket],
     parent: Connection,
-    strangers: list[Connection],
+    strangers: Sequence[Connection | socket.socket],
 ) -> None:
     """Be the process of a role; ``strangers`` are inherited connections that belong to others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
@@ -113,7 +122,7 @@ def play(
 
 class _Child:
     def __init__(
-        self, task: ChildTask, peers: Mapping[str, Connection], parent: Connection
+        self, task: ChildTask, peers: Mapping[str, socket.socket], parent: Connection
     ) -> None:
         self.task = task
         self.is_elsewhere = isinstance(task.role, Elsewhere)
@@ -126,7 +135,8 @@ class _Child:
         self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
         self.account = task.account
         self.parent = parent
-        self.peers = peers
+        limit = task.max_body_bytes + _HEADROOM
+        self.peers = {name: FramedSocket(end, limit) for name, end in peers.items()}
         self.ledger = Ledger()
         self.shipped = 0
         self.outbox = Outbox(self.role.name, self.ledger, self.account.sequence)
@@ -139,6 +149,7 @@ class _Child:
         for message, arrival in task.mail:
             self._put(message, arrival)
         self.received = dict.fromkeys(peers, 0)
+        self.ended: set[str] = set()  # peers of whom nothing can come any more
         self.heard = dict.fromkeys(peers, -1)  # the sequence number last received
         self.origin: int | None = None  # until all roles are there
         self.gate = task.gate
@@ -146,11 +157,12 @@ class _Child:
         self.stop = False
         self.outstanding: dict[str, int] = {}  # of which sender how many are awaited before leaving
         self.failure: Exception | None = None
+        self.hampered: Callable[[], str | None] | None = None  # what the role waits for, if it does
         self.queues: dict[str, queue.Queue[_Parcel | None]] = {}
         self.writers = []
-        for name, connection in peers.items():
+        for name in peers:
             self.queues[name] = queue.Queue(maxsize=task.queue)
-            self.writers.append(_start(self._write, connection, self.queues[name]))
+            self.writers.append(_start(self._write, name))
         _start(self._read)
 
     def now(self) -> int:
@@ -165,7 +177,7 @@ class _Child:
         for agreed in agreements([self.role]).values():
             control.tell(self.parent, control.Cast(agreed))
         control.tell(self.parent, control.Waiting())
-        self._wait(lambda: self.origin is not None)
+        self._wait(lambda: self.origin is not None, "the others to be there")
         coroutine = self.role.run()
         try:
             answer = None
@@ -198,14 +210,14 @@ class _Child:
                 self.notes,
             ),
         )
-        self._wait(lambda: self.stop)
-        self._wait(lambda: self._has_received(self.outstanding))
+        self._wait(lambda: self.stop, None)
+        self._wait(lambda: self._has_received(self.outstanding), "what is still under way")
         if finished and isinstance(self.task.role, Elsewhere):
             self.task.role.finish(self.role)
         control.tell(
             self.parent,
             control.Left(
-                {name: _bytes_received(peer) for name, peer in self.peers.items()},
+                {name: peer.bytes_received for name, peer in self.peers.items()},
                 self._new_discards(),
                 time.process_time(),
             ),
@@ -271,23 +283,39 @@ class _Child:
         with self.changed:
             self.mailbox.check(expect, self.role.name)
             since = now = self.now()
+            self.hampered = lambda: self._hampered(expect, since)
             while not self.mailbox.satisfied(expect, since, now):
-                deadline = self.mailbox.deadline(expect, since)
-                # A deadline may pass long before the quorum that the wait also needs is there.
-                timed = deadline is not None and deadline > now
-                self.changed.wait((deadline - now) / 1e9 if deadline and timed else None)
+                self.changed.wait(self._seconds_until(self.mailbox.deadline(expect, since), now))
                 if self.failure is not None:
                     raise self.failure
                 now = self.now()
+            self.hampered = None
             arrivals = self.mailbox.take(expect)
         self.account.spend(expect.purpose, receive.waiting, now - since)
         self.decisions.append(identities(arrivals))
         return arrivals
 
+    @staticmethod
+    def _seconds_until(deadline: int | None, now: int) -> float | None:
+        # A deadline may pass long before the quorum that the wait also needs is there.
+        return None if deadline is None or deadline <= now else (deadline - now) / 1e9
+
+    def _hampered(self, expect: Expect, since: int) -> str | None:
+        """Say what is missing of what the role waits for, unless it is there or time may do."""
+        now = self.now()
+        if self.mailbox.satisfied(expect, since, now):
+            return None
+        if self._seconds_until(self.mailbox.deadline(expect, since), now) is not None:
+            return None
+        return self.mailbox.lacks(expect)
+
     def _boundary(self, round: int) -> None:
         control.tell(self.parent, control.Reached(round, self.sent, self.outbox.sent_bytes))
         while round >= self.gate:
-            self._wait(lambda: self.stop or self.save is not None or round < self.gate)
+            self._wait(
+                lambda: self.stop or self.save is not None or round < self.gate,
+                f"the others at the boundary before round {round}",
+            )
             if self.stop:
                 raise _Stopped
             if self.save is not None:
@@ -295,7 +323,7 @@ class _Child:
 
     def _save(self, expected: dict[str, int]) -> None:
         self.save = None
-        self._wait(lambda: self._has_received(expected))
+        self._wait(lambda: self._has_received(expected), "what was sent before the boundary")
         self._complete_account()
         state, mail = b"", list[tuple[Message, int]]()
         if self.task.saves:
@@ -332,9 +360,16 @@ class _Child:
     def _has_received(self, counts: Mapping[str, int]) -> bool:
         return all(self.received[name] >= count for name, count in counts.items())
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
+    def _wait(self, condition: Callable[[], bool], what: str | None) -> None:
+        """Wait until something is true that others bring about; ``what`` says it, to whoever asks.
+
+        It is None for a role that has played to its end.
+        """
+        told = f"waits for {what}" if what else ""
         with self.changed:
+            self.hampered = lambda: None if condition() else told
             self.changed.wait_for(lambda: self.failure is not None or condition())
+            self.hampered = None
         if self.failure is not None:
             raise self.failure
 
@@ -352,45 +387,70 @@ class _Child:
             self.failure = self.failure or error
             self.changed.notify_all()
 
-    def _write(self, connection: Connection, pending: queue.Queue[_Parcel | None]) -> None:
-        while (parcel := pending.get()) is not None:
-            header, body, row = parcel
-            try:
+    def _write(self, peer: str) -> None:
+        connection, pending = self.peers[peer], self.queues[peer]
+        try:
+            while (parcel := pending.get()) is not None:
+                header, body, row = parcel
                 self.departures.note(row)
-                connection.send_bytes(header + body)
-            except CheckpointError as error:
-                self._fail(error)
-                return
-            except ConnectionError:
-                return  # the peer's process ended: the parent knows why, and will tell
+                connection.send(header, body)
+            return
+        except ConnectionError:
+            pass  # the peer's process ended: the parent knows why, and will tell
+        except ColonnadeError as error:
+            self._fail(error)
+        except Exception as error:  # such as a lack of memory or of buffers
+            self._fail(_failure(f"messages to {peer!r} cannot be sent", error))
+        while pending.get() is not None:
+            pass  # so that the role, which has not heard of it yet, is not held up
 
     def _read(self) -> None:
-        names = {connection: name for name, connection in self.peers.items()}
-        # A peer may have begun already: what it sends has a time only when this role's clock runs.
-        open_ones = [self.parent]
-        while True:
-            for connection in wait(open_ones):
-                assert isinstance(connection, Connection)
-                try:
-                    if connection is self.parent:
-                        message = control.hear_parent(connection)
-                        self._obey(message)
-                        if isinstance(message, control.Begin):
-                            open_ones += names
-                    else:
-                        self._accept(names[connection], connection)
-                except (EOFError, ConnectionError):
-                    if connection is self.parent:
-                        os._exit(1)  # the parent is gone, and with it the run
-                    open_ones.remove(connection)  # likewise: the parent will tell
-                except (OSError, RemoteProtocolError) as error:
-                    self._fail(RemoteProtocolError(str(error)))
-                    open_ones.remove(connection)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.parent, selectors.EVENT_READ, None)
+            try:
+                while True:
+                    for key, _ in selector.select():
+                        if key.data is None:
+                            self._hear(selector)
+                        else:
+                            self._listen(selector, key.data)
+            except (EOFError, ConnectionError):
+                os._exit(1)  # the parent is gone, and with it the run
+            except Exception as error:
+                self._fail(_failure("messages cannot be received", error))
 
-    def _accept(self, name: str, connection: Connection) -> None:
-        limit = self.task.max_body_bytes
-        frame = connection.recv_bytes(limit + _HEADROOM)
-        message = decode_frame(frame, name, self.role.name, limit)
+    def _hear(self, selector: selectors.BaseSelector) -> None:
+        message = control.hear_parent(self.parent)
+        if isinstance(message, control.Ask):
+            control.tell(self.parent, self._standing(message.number))
+            return
+        self._obey(message)
+        # A peer may have begun already: what it sends has a time only when this role's clock runs.
+        if isinstance(message, control.Begin):
+            for name, connection in self.peers.items():
+                selector.register(connection, selectors.EVENT_READ, name)
+
+    def _listen(self, selector: selectors.BaseSelector, name: str) -> None:
+        connection = self.peers[name]
+        try:
+            for frame in connection.receive():
+                self._accept(name, frame)
+        except (EOFError, ConnectionError):
+            selector.unregister(connection)
+            with self.changed:
+                self.ended.add(name)  # if its process ended the parent knows, and will tell
+        except RemoteProtocolError as error:
+            selector.unregister(connection)
+            told = str(error)
+            self._fail(
+                error if repr(name) in told else RemoteProtocolError(f"from {name!r}: {told}")
+            )
+        except Exception as error:
+            selector.unregister(connection)
+            self._fail(_failure(f"messages of {name!r} cannot be received", error))
+
+    def _accept(self, name: str, frame: bytes) -> None:
+        message = decode_frame(frame, name, self.role.name, self.task.max_body_bytes)
         if message.sequence <= self.heard[name]:
             raise RemoteProtocolError(
                 f"{name!r} sent message {message.sequence} after {self.heard[name]}"
@@ -400,6 +460,12 @@ class _Child:
             self._put(message, self.now())
             self.received[name] += 1
             self.changed.notify_all()
+
+    def _standing(self, number: int) -> control.Standing:
+        with self.changed:
+            waits = self.hampered and self.hampered()
+            sent, received = dict(self.sent), dict(self.received)
+            return control.Standing(number, waits, sent, received, sorted(self.ended))
 
     def _put(self, message: Message, now: int) -> None:
         if not self.mailbox.put(message, now):
@@ -438,11 +504,8 @@ def _outlive_no_parent() -> None:
     os._exit(1)
 
 
-def _bytes_received(connection: Connection) -> int:
-    """Return what the operating system counted as received, or -1 where it does not count."""
-    if sys.platform != "linux":
-        return -1
-    with socket.socket(fileno=os.dup(connection.fileno())) as endpoint:
-        info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
-    received: int = struct.unpack_from("=Q", info, 128)[0]  # tcpi_bytes_received
-    return received
+def _failure(what: str, error: Exception) -> RoleFailed:
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    failure = RoleFailed(f"{what}: {said}")
+    failure.__cause__ = error
+    return failure

@@ -16,6 +16,7 @@ from colonnade.wire import Message
 
 __all__ = [
     "Abort",
+    "Ask",
     "Begin",
     "Cast",
     "Failed",
@@ -28,6 +29,7 @@ __all__ = [
     "Reported",
     "Save",
     "Saved",
+    "Standing",
     "Stop",
     "Waiting",
     "hear_child",
@@ -70,6 +72,29 @@ class Abort(msgspec.Struct, tag=True):
     """Another role failed."""
 
     reason: str
+
+
+class Ask(msgspec.Struct, tag=True):
+    """How does it stand? Asked when nothing was heard for a while."""
+
+    number: int
+
+
+class Standing(msgspec.Struct, tag=True):
+    """The answer to the question of that number, at one moment.
+
+    ``waits`` says what the role waits for that only others can bring, such as ``"waits for
+    embedding of round 3 from 'shop', which is missing"``; it is empty when the role has played to
+    its end, and None when it is at work, or time alone may bring it further. ``sent`` and
+    ``received`` count messages to and from each peer; of those in ``ended`` nothing can come any
+    more.
+    """
+
+    number: int
+    waits: str | None
+    sent: dict[str, int]
+    received: dict[str, int]
+    ended: list[str]
 
 
 class Reached(msgspec.Struct, tag=True):
@@ -145,8 +170,8 @@ class Failed(msgspec.Struct, tag=True):
     traceback: str
 
 
-FromParent = Begin | Gate | Save | Stop | Abort
-FromChild = Cast | Waiting | Reached | Reported | Saved | Played | Left | Failed
+FromParent = Begin | Gate | Save | Stop | Abort | Ask
+FromChild = Cast | Waiting | Standing | Reached | Reported | Saved | Played | Left | Failed
 
 _encode = msgspec.msgpack.Encoder().encode
 _from_parent: msgspec.msgpack.Decoder[FromParent] = msgspec.msgpack.Decoder(FromParent)

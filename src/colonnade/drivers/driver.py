@@ -39,6 +39,7 @@ __all__ = [
     "check_roles",
     "identities",
     "lost_before",
+    "nobody_goes_on",
     "perform",
     "refuse_disagreement",
     "threads",
@@ -338,6 +339,12 @@ def agreements(roles: Iterable[object]) -> dict[str, str]:
 class _Agreed(Protocol):
     name: str
     agreed: str
+
+
+def nobody_goes_on(waits: Sequence[str], finished: Sequence[str]) -> str:
+    """Return what a ``Deadlock`` says, from what each role waits for and who has finished."""
+    told = [*waits, *([f"finished: {', '.join(finished)}"] if finished else [])]
+    return "no message is under way, but " + "; ".join(told)
 
 
 class Outbox:

@@ -119,9 +119,18 @@ class Mailbox:
             self._awaited = (expect, since)
         return self._awaited[1]
 
-    def holds(self, expect: Expect, source: str) -> bool:
-        """Whether the message of ``source`` for ``expect`` is here."""
-        return self._first(expect, source) is not None
+    def lacks(self, expect: Expect) -> str:
+        """Say what a wait for ``expect`` lacks, and what is here of those sources instead."""
+        missing = [source for source in expect.sources if self._first(expect, source) is None]
+        told = f"waits for {expect}, of which {', '.join(missing)} is missing"
+        others = [key for key in self._shelves if key[0] in missing]
+        if others:
+            sender, kind, round, purpose, part = others[0]
+            piece = f", piece {part}" if part else ""
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            told += f" (not awaited: {kind} of round {round} ({purpose.label}{piece}) from {sender}"
+            told += f"{more})"
+        return told
 
     def take(self, expect: Expect) -> Arrivals:
         """Remove and return the messages for ``expect`` that are here, in order of the sources."""

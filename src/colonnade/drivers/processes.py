@@ -6,6 +6,12 @@ control pipe it hears which round each role has reached, and answers with a *gat
 nobody may enter yet. Checkpoints and interruptions happen at a gate: every role waits there, has
 received all that was sent to it before, and saves its state, so that what lies in the mailboxes
 completes a consistent cut. All bytes on sockets and pipes are frames or msgpack, never pickle.
+
+When nothing was heard for a while the parent asks how it stands. If every role waits for what only
+others can bring, and has received all that was sent to it, nobody will ever go on: each tells what
+it has sent and received at a moment at which it waits, so these numbers could not be equal if
+anything were still to be taken (the argument of Mattern, "Algorithms for distributed termination
+detection", 1987).
 """
 
 from __future__ import annotations
@@ -39,16 +45,19 @@ from colonnade.drivers.driver import (
     RunRecord,
     check_roles,
     lost_before,
+    nobody_goes_on,
     refuse_disagreement,
 )
 from colonnade.drivers.elsewhere import Elsewhere
+from colonnade.drivers.framed import connected_pair
 from colonnade.effects import Notes, Role
-from colonnade.errors import RoleFailed
+from colonnade.errors import Deadlock, RoleFailed
 from colonnade.ledger import Ledger
 
 __all__ = ["Processes"]
 
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the parent again
+_QUIET = 1.0  # seconds in which nothing is heard, after which the parent asks how it stands
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,8 @@ class Processes(Driver):
         ------
         RoleFailed
             If a role's process died.
+        Deadlock
+            If every unfinished role waits and no message is under way.
         ConfigurationError
             If two roles have one name or were cast from different agreements, or one is described
             by a function that cannot be handed to its process.
@@ -136,6 +147,9 @@ class _Parent:
         self.child_cpu: dict[str, float] = {}
         self.socket_bytes: dict[tuple[str, str], int] = {}
         self.discarded: list[Discarded] = []
+        self.heard = time.monotonic()  # when a role last told anything of its own accord
+        self.asked = 0  # the number of the last question
+        self.standings: dict[str, control.Standing] = {}  # answers to it
         self.tasks = {
             name: ChildTask(
                 role,
@@ -196,14 +210,14 @@ class _Parent:
 
     def _start(self) -> None:
         usual = _context(self.assignment.threads)
-        sockets: dict[str, dict[str, Connection]] = {name: {} for name in self.roles}
+        sockets: dict[str, dict[str, socket.socket]] = {name: {} for name in self.roles}
         for one, other in combinations(self.roles, 2):
             if other in self.roles[one].peers or one in self.roles[other].peers:
-                sockets[one][other], sockets[other][one] = _connected_pair()
+                sockets[one][other], sockets[other][one] = connected_pair()
         children = {}
         for name in self.roles:
             self.pipes[name], children[name] = multiprocessing.Pipe()
-        everything = [*self.pipes.values(), *children.values()]
+        everything: list[Connection | socket.socket] = [*self.pipes.values(), *children.values()]
         everything += [connection for ends in sockets.values() for connection in ends.values()]
         for name, task in self.tasks.items():
             is_elsewhere = isinstance(task.role, Elsewhere)
@@ -235,6 +249,7 @@ class _Parent:
             pipe.close()
 
     def _broadcast(self, message: control.FromParent) -> None:
+        self._void()
         for pipe in self.pipes.values():
             with suppress(OSError):
                 control.tell(pipe, message)
@@ -255,8 +270,54 @@ class _Parent:
                     raise RoleFailed(f"the process of {name!r} died (exit code {code})") from None
                 self._heed(name, message)
             self._keep_gate()
+            if time.monotonic() - self.heard > _QUIET:
+                self._ask()
+
+    def _ask(self) -> None:
+        self._broadcast(control.Ask(self.asked + 1))
+
+    def _void(self) -> None:
+        """Let no answer count any more to what was asked before something was told or heard."""
+        self.heard = time.monotonic()
+        self.asked += 1
+        self.standings.clear()
+
+    def _refuse_deadlock(self) -> None:
+        """Raise ``Deadlock`` if all who still have a process wait, and nothing is under way."""
+        standings = self.standings
+        if not standings.keys() == self.pipes.keys() == self.roles.keys():
+            return
+        # A role at the gate, or at its end, is waited for by nobody but the parent.
+        waits = {name: standings[name].waits for name in self.roles}
+        if None in waits.values() or len(self.played) == len(self.roles):
+            return
+        for receiver, standing in standings.items():
+            for sender, count in standing.received.items():
+                if standings[sender].sent[receiver] != count and sender not in standing.ended:
+                    return
+        if self.saving is None and min(self.reached.values()) >= self.gate:
+            return
+        raise Deadlock(
+            nobody_goes_on(
+                [
+                    *(f"{name} {what}" for name, what in waits.items() if what),
+                    *(
+                        f"{name} has lost its connection to {', '.join(standing.ended)}"
+                        for name, standing in standings.items()
+                        if standing.ended
+                    ),
+                ],
+                [name for name, what in waits.items() if not what],
+            )
+        )
 
     def _heed(self, name: str, message: control.FromChild) -> None:
+        if isinstance(message, control.Standing):
+            if message.number == self.asked:
+                self.standings[name] = message
+                self._refuse_deadlock()
+            return
+        self._void()
         match message:
             case control.Cast(agreed):
                 self.agreed[name] = agreed
@@ -378,18 +439,6 @@ def _part(played: control.Played) -> Part:
         notes = Notes(incarnation, tuple(records))
     account = Account.from_json(played.account)
     return Part(played.round, played.finished, account, played.decisions, notes)
-
-
-def _connected_pair() -> tuple[Connection, Connection]:
-    """Return two ends of a TCP connection over the loopback interface."""
-    with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
-        one = socket.create_connection(listener.getsockname())
-        other, address = listener.accept()
-    if address != one.getsockname():
-        raise RoleFailed("another program connected to a socket of this run")
-    for end in (one, other):
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Connection(one.detach()), Connection(other.detach())
 
 
 def _rebuilt(name: str, failed: control.Failed) -> Exception:

@@ -36,6 +36,7 @@ from colonnade.drivers.driver import (
     check_roles,
     identities,
     lost_before,
+    nobody_goes_on,
     perform,
     threads,
 )
@@ -627,12 +628,5 @@ class _Simulation:
         lines = []
         for actor in unfinished:
             assert actor.waiting is not None
-            expect: Expect = actor.waiting.expect
-            missing = [s for s in expect.sources if not actor.mailbox.holds(expect, s)]
-            lines.append(
-                f"{actor.name} waits for {expect}, of which {', '.join(missing)} is missing"
-            )
-        finished = [actor.name for actor in self.actors if actor.finished]
-        if finished:
-            lines.append(f"finished: {', '.join(finished)}")
-        return "no message is under way, but " + "; ".join(lines)
+            lines.append(f"{actor.name} {actor.mailbox.lacks(actor.waiting.expect)}")
+        return nobody_goes_on(lines, [actor.name for actor in self.actors if actor.finished])

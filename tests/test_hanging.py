@@ -1,0 +1,174 @@
+"""What would leave real processes waiting for ever is an error in words, as under the simulator."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import socket
+import sys
+
+import pytest
+
+from colonnade.drivers import Assignment, Processes, Simulate, processes
+from colonnade.drivers.child import play
+from colonnade.drivers.framed import FramedSocket, Frames, connected_pair
+from colonnade.effects import Boundary, Expect, Receive, Send
+from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed
+from colonnade.wire import Purpose
+from toys import Scripted
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs forked processes")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """Ask how it stands soon, and leave no process behind."""
+    monkeypatch.setattr(processes, "_QUIET", 0.1)
+    yield
+    assert not multiprocessing.active_children()
+
+
+async def awaits(role):
+    await Receive(Expect("x", 3, ("a",)))
+
+
+def sending(kind="x", round=3, purpose=Purpose.TRAINING, part=0):
+    async def sends(role):
+        await Send("b", kind, round, b"abc", purpose, part)
+
+    return sends
+
+
+def pair(sends, then=awaits):
+    return [Scripted("a", sends, ["b"]), Scripted("b", then)]
+
+
+WRONG = {
+    "round": sending(round=4),
+    "kind": sending(kind="y"),
+    "purpose": sending(purpose=Purpose.EVALUATION),
+    "part": sending(part=2),
+}
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_message_that_nobody_awaits_is_told(driver, wrong):
+    with pytest.raises(Deadlock, match=r"b waits for x of round 3") as caught:
+        driver.run(pair(WRONG[wrong]), Assignment())
+    assert "not awaited: " in str(caught.value)
+    assert str(caught.value).endswith("finished: a")
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_two_that_wait_for_each_other(driver):
+    async def waits(role):
+        await Receive(Expect("y", 0, ("b",)))
+
+    with pytest.raises(Deadlock, match=r"a waits for y of round 0 .*; b waits for x of round 3"):
+        driver.run(pair(waits), Assignment())
+
+
+def test_one_that_waits_at_the_gate_for_one_that_never_comes():
+    async def goes_far(role):
+        for round in range(1000):
+            role.round = round
+            await Boundary(round)
+
+    with pytest.raises(Deadlock, match=r"a waits for the others at the boundary before round 10"):
+        Processes().run(pair(goes_far), Assignment(stop_before=10))
+
+
+def test_who_only_computes_for_long_is_left_alone():
+    async def computes(role):
+        for _ in range(4):
+            await role.work("work")
+            multiprocessing.Event().wait(0.2)  # longer than the parent waits before it asks
+        await Send("b", "x", 3, b"abc")
+
+    assert Processes().run(pair(computes), Assignment()).completed
+
+
+def raw(monkeypatch, data, close=False):
+    """Let the process of ``a`` write bytes to ``b`` before it plays its role."""
+
+    def played(task, peers, parent, strangers):
+        if task.role.name == "a":
+            peers["b"].sendall(data)
+            if close:
+                peers["b"].shutdown(socket.SHUT_RDWR)
+        play(task, peers, parent, strangers)
+
+    monkeypatch.setattr(processes, "play", played)
+
+
+async def nothing(role):
+    pass
+
+
+def test_half_a_frame_keeps_nobody_from_hearing_others(monkeypatch):
+    raw(monkeypatch, bytes.fromhex("00000064") + b"half")
+
+    async def others(role):
+        await Receive(Expect("x", 0, ("c",)))
+        await Receive(Expect("x", 0, ("a",)))
+
+    async def c(role):
+        await Send("b", "x", 0, b"")
+
+    roles = [*pair(nothing, others), Scripted("c", c, ["b"])]
+    with pytest.raises(Deadlock, match=r"b waits for x of round 0 \(training\) from a"):
+        Processes().run(roles, Assignment())
+
+
+def test_a_connection_that_ends_before_its_process(monkeypatch):
+    raw(monkeypatch, b"", close=True)
+    with pytest.raises(Deadlock, match="b has lost its connection to a"):
+        Processes().run(pair(sending()), Assignment())
+
+
+@pytest.mark.parametrize("length", ["7fffffff", "ffffffff", "80000000"])
+def test_a_length_that_is_not_accepted_names_its_sender(monkeypatch, length):
+    raw(monkeypatch, bytes.fromhex(length))
+    with pytest.raises(RemoteProtocolError, match=r"from 'a': a message of \d+ bytes is announced"):
+        Processes().run(pair(nothing), Assignment())
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOBUFS, "No buffer space"), MemoryError()])
+@pytest.mark.parametrize("way", ["send", "receive"])
+def test_a_thread_that_fails_ends_the_run(monkeypatch, error, way):
+    def fails(self, *_):
+        raise error
+
+    async def sends(role):
+        for index in range(200):  # more than the queue holds
+            await Send("b", "x", index, b"abc")
+        await Receive(Expect("y", 0, ("b",)))
+
+    monkeypatch.setattr(FramedSocket, way, fails)
+    told = {"send": "messages to 'b' cannot be sent", "receive": "messages of 'a' cannot be"}[way]
+    with pytest.raises(RoleFailed, match=f"{told}.*: {type(error).__name__}"):
+        Processes().run(pair(sends), Assignment())
+
+
+def test_frames_come_in_any_pieces():
+    bodies = [b"", b"a", bytes(300), os.urandom(70_000)]
+    stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    for size in (1, 3, 7, 1000, len(stream)):
+        frames = Frames(limit=70_000)
+        got = [
+            frame
+            for start in range(0, len(stream), size)
+            for frame in frames.feed(stream[start : start + size])
+        ]
+        assert got == bodies
+
+
+def test_no_connection_in_time_is_told(monkeypatch):
+    def refuses(*_, **__):
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", refuses)
+    with pytest.raises(RoleFailed, match="could not be connected on this machine: timed out"):
+        connected_pair()
