@@ -49,7 +49,8 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs reaching local_reports networks_told predictions_told outputs",
+    "checks prediction export runs reaching sent local_reports "
+    "networks_told predictions_told outputs",
     "reports methods datasets objectives streamed",
     "federation",
     "planning assembly partners progress convergence audits",

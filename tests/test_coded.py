@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import partial
 
@@ -26,8 +27,15 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.privacy import Gaussian
 from colonnade.reports.figures import run_figures
+from colonnade.secure import CodedParty
 from colonnade.stragglers import Deadline
-from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
+from colonnade.testing.methods import (
+    METHOD_CHECKS,
+    TRAINING,
+    MethodSubject,
+    lives_with_the_late,
+    small_federation,
+)
 from colonnade.uplinks import Coded, Perturbed, Plain
 from colonnade.uplinks.coded_rows import CodedRows
 from colonnade.wire import Purpose
@@ -92,6 +100,11 @@ SUBJECT = MethodSubject(
 )
 
 
+def late_subject(method, parties=PARTIES, **settings):
+    settings |= {"timed": True, "noise": 0.1}
+    return MethodSubject(method, federation=partial(polynomials, parties=parties), **settings)
+
+
 @pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_the_contract(check):
     check(SUBJECT)
@@ -124,6 +137,48 @@ def test_nothing_that_is_learned_hangs_on_who_is_late(driver):
     assert measured
     for column in ["train_loss", *measured]:
         assert usual.history[column].to_list() == late.history[column].to_list()
+
+
+LATE = {
+    "a wire": (CODED, 5, slow_wire("party_1")),
+    "a computer": (CODED, 5, slow_computer("party_0", seconds=0.05)),
+    "with local steps": (fedvs(1, 1, 3, overlap=True), 5, slow_wire("party_1")),
+    "two segments": (fedvs(2, 1), 7, slow_computer("party_0", seconds=0.05)),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_it_lives_with_the_late(case):
+    method, parties, late = LATE[case]
+    lives_with_the_late(late_subject(method, parties, late=late))
+
+
+def test_weights_are_rounded_anew_each_round(monkeypatch):
+    """Else a bias would stay that averages out."""
+    shared = []
+
+    def share_weights(self, weights, instant):
+        shared.append((self._name, instant, weights))
+        return sharing(self, weights, instant)
+
+    sharing = CodedParty.share_weights
+    monkeypatch.setattr(CodedParty, "share_weights", share_weights)
+    monkeypatch.setattr(torch.optim.SGD, "step", lambda self, closure=None: None)
+    train(CODED)
+    own = [weights for name, instant, weights in shared if name == "party_0"]
+    assert len(own) > 6
+    for one, other in itertools.combinations(own, 2):
+        assert (one != other).any()
+        assert np.abs(one - other).max() == 1, "weights that did not change"
+
+
+def test_a_mean_is_of_the_parties_alone_where_the_label_holder_has_no_columns():
+    ends = []
+    for method in (fedvs(fusion=Mean(), field_bits=61), Method("plain", Mean(), Plain())):
+        federation = polynomials(method, holder_has_features=False)
+        ends.append(bits(federation.train(method, TRAINING, report=False)))
+    for key, value in ends[0].items():
+        assert torch.allclose(value, ends[1][key], atol=1e-5), key
 
 
 def test_nor_on_the_driver():
@@ -277,7 +332,7 @@ def test_the_plan_knows_the_memory_of_all_shares():
     setup = [e.body_bytes for e in run.ledger if e.kind == "data_share"]
     assert sum(setup) == 4 * coded * terms * (PARTIES - 1) + 16 * PARTIES * (PARTIES - 1)
     assert not planned.exact
-    assert "not needed" in planned.why_bound[0]
+    assert "not needed" in planned.why_timed[0]
 
 
 def test_the_most_of_the_field_is_used_by_itself():
@@ -347,7 +402,7 @@ def test_bottoms_that_cannot_be_computed_on_shares_are_refused():
 
 def test_training_ends_before_sums_wrap():
     method = fedvs(data_bits=14, weight_bits=15)
-    with pytest.raises(OutOfRange, match=r"take \d fewer of data_bits or weight_bits"):
+    with pytest.raises(OutOfRange, match=r"at party_\d, in round \d: .* \d fewer of data_bits or"):
         train(method)
 
 
@@ -356,6 +411,8 @@ def test_the_summary_says_what_is_protected_from_whom():
     privacy = run.summary["privacy"]
     assert "K = 1, T = 2, modulo 2^31 - 1" in privacy["mechanism"]
     assert "2 parties together learn nothing" in privacy["shares"]
+    assert "nothing from both" in privacy["collusion"]
+    assert any("features and weights of all parties" in said for said in run.summary["warnings"])
     assert "theorem 5.3 is about one" in privacy["answers"]
     plain = train(Method("plain", Mean(), Plain()))
     assert "every party's embeddings" in plain.summary["warnings"][0]

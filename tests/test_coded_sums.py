@@ -18,6 +18,7 @@ from colonnade.secure import (
     LagrangeCode,
     Quantised,
     Secrets,
+    coded_sums,
 )
 from colonnade.secure.coded_sums import Instant
 
@@ -29,7 +30,9 @@ NOW, NEXT = Instant(0, "training", 0), Instant(1, "training", 0)
 class Sum:
     """All ends of coded sums, introduced to each other, and what they shared."""
 
-    def __init__(self, parties=5, segments=1, colluders=1, bits=31, start=0, identities=None):
+    def __init__(
+        self, parties=5, segments=1, colluders=1, bits=31, start=0, identities=None, zero=False
+    ):
         self.names = tuple(f"party_{n}" for n in range(parties))
         field = Field(bits)
         self.secrets = {name: Secrets(name.encode().ljust(32)) for name in self.names}
@@ -58,6 +61,9 @@ class Sum:
         self.weights = {
             name: draw.integers(-50, 50, (terms, WIDTH)) for name, terms in self.sums.terms.items()
         }
+        if zero:  # then shares are masks, times a number that is not 0
+            self.data = {name: 0 * data for name, data in self.data.items()}
+            self.weights = {name: 0 * weights for name, weights in self.weights.items()}
         self.sent = {name: end.share_data(self.data[name]) for name, end in self.ends.items()}
         for name, end in self.ends.items():
             for other in self.others(name):
@@ -145,6 +151,49 @@ def test_weights_are_masked_anew_each_time_and_after_each_start():
 def refused(message, act, *args):
     with pytest.raises(RemoteProtocolError, match=message):
         act(*args)
+
+
+def all_differ(*arrays):
+    values = np.concatenate([array.reshape(-1) for array in arrays])
+    return len(np.unique(values)) == len(values) and 0 not in values
+
+
+@pytest.mark.parametrize("colluders", [1, 2])
+@pytest.mark.parametrize("bits", [31, 61])
+def test_every_number_is_masked_and_no_mask_is_used_twice(monkeypatch, bits, colluders):
+    monkeypatch.setattr(coded_sums, "_BLOCK", 2)  # of 4 rows
+    cases = [Sum(5, 1, colluders, bits, start, zero=True) for start in (0, 1)]
+    moments = [Instant(0, "training", 0), Instant(1, "training", 0), Instant(0, "training", 1)]
+    moments += [Instant(0, "evaluation", 0), Instant(0, "prediction", 0)]
+    for place in range(5):
+        masks = []
+        for case in cases:
+            end = case.ends[case.names[place]]
+            masks.append(end._data)
+            for moment in moments:
+                case.share_weights(moment)
+                masks.append(end._weights)
+        assert all_differ(*masks)
+
+
+@pytest.mark.parametrize("bits", [31, 61])
+def test_two_masks_are_not_one(bits):
+    """Else two parties' shares would be the same multiples of each other everywhere."""
+    case = Sum(5, 1, 2, bits, zero=True)
+    prime, ends = case.sums.code.field.prime, [case.ends[name] for name in case.names[:2]]
+    for kept in ("_data", "_weights"):
+        one, other = (getattr(end, kept).reshape(-1).astype(object) for end in ends)
+        ratios = {a * pow(b, -1, prime) % prime for a, b in zip(one, other, strict=True)}
+        assert len(ratios) == len(one)
+
+
+def test_the_largest_number_of_any_segment_counts():
+    party = Sum(5, 2, 1).ends["party_0"]
+    segments = np.zeros((2, ROWS, 2), dtype=np.int64)
+    segments[1, 2, 1] = 2**28
+    party.share_data(segments)
+    with pytest.raises(OutOfRange):
+        party.share_weights(np.full((2, WIDTH), 1), NOW)
 
 
 def test_answers_of_another_moment_party_or_start_are_refused():

@@ -16,7 +16,7 @@ from colonnade.errors import (
     RemoteProtocolError,
     TooFewAnswers,
 )
-from colonnade.kernels.mersenne import PRIMES, differences, folded, products, sums
+from colonnade.kernels.mersenne import products
 from colonnade.secure import Field, Keystream, LagrangeCode
 
 FIELDS = [Field(31), Field(61)]
@@ -62,23 +62,6 @@ def test_products_of_slices_and_of_nothing(field):
     ).all()
     assert products(a[:, :0], b[:0]).tolist() == [[0] * 8] * 8
     assert products(a[:0], b).shape == (0, 8)
-
-
-@by_field
-@given(st.data())
-def test_sums_and_differences(field, data):
-    element = st.integers(0, field.prime - 1)
-    x, y = data.draw(element), data.draw(element)
-    a, b = np.array([x], field.dtype), np.array([y], field.dtype)
-    assert sums(a, b).item() == (x + y) % field.prime
-    assert differences(a, b).item() == (x - y) % field.prime
-
-
-@pytest.mark.parametrize("dtype", PRIMES)
-@given(data=st.data())
-def test_any_word_is_folded(dtype, data):
-    word = data.draw(st.integers(0, np.iinfo(dtype).max))
-    assert folded(np.array([word], dtype)).item() == word % PRIMES[dtype]
 
 
 @by_field

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from colonnade.errors import ConfigurationError, Diverged, OutOfRange
-from colonnade.kernels.mersenne import products, sums
+from colonnade.kernels.mersenne import products
 from colonnade.models import Polynomial
 from colonnade.secure import Field, Keystream, LagrangeCode, Quantised
 
@@ -95,7 +95,7 @@ def test_what_is_decoded_is_the_rounded_network_exactly_and_the_network_nearly(b
         coded = code.repeated(flat, field.uniform((1, *flat.shape), noise))
         for n in range(7):
             term = products(shares[n], coded[n])
-            answers[n] = sums(answers[n], term) if n in answers else term
+            answers[n] = (answers[n] + term) % field.prime if n in answers else term
     for subset in ([0, 1, 2, 3, 4], [6, 5, 3, 2, 0], range(7)):
         decoded = code.decoded({n: answers[n] for n in subset}, "sums").swapaxes(0, 1)
         assert (field.numbers(decoded).reshape(8, 3) == exact).all()
@@ -131,10 +131,13 @@ def test_a_bound_that_holds_lets_nothing_wrap():
     largest = np.array([[1]])
     quantised.check_range(largest, np.array([[[room // 2]]]), parties)
     assert field.numbers(field.elements(np.array([room * parties])))[0] == room * parties
-    with pytest.raises(OutOfRange, match=r"0 \+ 0 bits leave room for 3.58e\+08 .* take 1 fewer"):
+    with pytest.raises(OutOfRange, match=r"0 \+ 0 bits leave room .*or the field of 61"):
         quantised.check_range(largest, np.array([[[room + 1]]]), parties)
-    with pytest.raises(OutOfRange, match="take 2 fewer of data_bits or weight_bits"):
-        quantised.check_range(largest, np.array([[[3 * room]]]), parties)
+    finer, most = Quantised(2, 2, field), field.largest // parties
+    with pytest.raises(OutOfRange, match=r"scale: unit.*, 2 fewer of data_bits or weight_bits, or"):
+        finer.check_range(largest, np.array([[[3 * most]]]), parties)
+    with pytest.raises(OutOfRange, match="embedding"):
+        finer.check_range(largest, np.array([[[-most - 1]]]), parties)
 
 
 def test_the_bound_is_of_the_worst_row_there_might_be():

@@ -40,12 +40,16 @@ def _table(title: str, *columns: str, text: int = 1) -> Table:
 
 def _traffic(plan: Plan) -> Table:
     """Return a row for each kind of message and direction, all parties together."""
-    sign = "" if plan.exact else "≤ "
+    sign = _sign(plan)
     table = _table("Traffic", "purpose", "kind", "direction", "messages", "each", "bodies", text=3)
-    up = pl.col("receiver") == plan.label_holder
+    up, down = (pl.col(end) == plan.label_holder for end in ("receiver", "sender"))
     grouped = (
         plan.traffic.with_columns(
-            direction=pl.when(up).then(pl.lit("up")).otherwise(pl.lit("down"))
+            direction=pl.when(up)
+            .then(pl.lit("up"))
+            .when(down)
+            .then(pl.lit("down"))
+            .otherwise(pl.lit("between parties"))
         )
         .group_by("purpose", "kind", "direction", maintain_order=True)
         .agg(pl.col("messages").sum(), pl.col("body_bytes").sum())
@@ -62,18 +66,32 @@ def _traffic(plan: Plan) -> Table:
         )
     for column in table.columns[:3]:  # names, which in a narrow window are not cut
         column.no_wrap, column.overflow = False, "fold"
-    if not plan.exact:
-        table.caption = f"at most, because {' and '.join(plan.why_bound)}"
+    told = []
+    if plan.why_bound:
+        told.append(f"at most, because {' and '.join(plan.why_bound)}")
+    if plan.why_timed:
+        told.append(f"at these times: {' and '.join(plan.why_timed)} depends on time")
+    if told:
+        table.caption = "; ".join(told)
         table.caption_justify = "left"
     return table
 
 
+def _sign(plan: Plan) -> str:
+    """Return what stands before bytes: nothing, that they are at most so many, or about."""
+    if plan.why_timed:
+        return "≈ "
+    return "≤ " if plan.why_bound else ""
+
+
 def _totals(plan: Plan) -> Table:
-    sign = "" if plan.exact else "≤ "
+    sign = _sign(plan)
     rounds = f"{plan.rounds:,} rounds, {plan.epochs} epochs"
     table = _table(f"{plan.method}: {rounds}", "in all", "")
     table.add_row("sent up for training", sign + human_bytes(plan.bytes_up))
     table.add_row("sent down for training", sign + human_bytes(plan.bytes_down))
+    if plan.bytes_between:
+        table.add_row("sent between parties for training", sign + human_bytes(plan.bytes_between))
     table.add_row("sent for evaluation", sign + human_bytes(plan.bytes_evaluation))
     if plan.bytes_setup:
         table.add_row("sent to set up", sign + human_bytes(plan.bytes_setup))

@@ -30,6 +30,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from colonnade.errors import LocalProtocolError
 from colonnade.wire import Message, Purpose
 
 __all__ = [
@@ -278,6 +279,10 @@ class Attempt(Effect[T | None]):
 
     work: Work[T]
     unless: Expect
+
+    def __post_init__(self) -> None:
+        if self.unless.quorum is not None or self.unless.within is not None:
+            raise LocalProtocolError(f"{self.work.kind} is attempted unless {self.unless} in time")
 
 
 @dataclass(slots=True, eq=False)

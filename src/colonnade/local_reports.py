@@ -6,12 +6,15 @@ import math
 
 import polars as pl
 
+from colonnade.sent import SENT
+
 __all__ = ["local_columns", "local_reports"]
 
 _STEPS = "local_steps"
 _OF_EVALUATIONS = {
-    *("round", "epoch", "train_loss", "learning_rate", "organisation", "seconds"),
-    *("bytes_up", "bytes_down", "epsilon"),
+    *("round", "epoch", "train_loss", "learning_rate", "organisation"),
+    *("seconds", "seconds_evaluation"),
+    *(*SENT, "epsilon"),
 }
 _JUDGED = ("validation_", "test_")  # how columns of metrics begin
 

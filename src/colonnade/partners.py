@@ -16,6 +16,7 @@ from typing import Any
 
 from colonnade.errors import ConfigurationError, PrivacyWarning
 from colonnade.runs import Run
+from colonnade.sent import bytes_sent
 
 __all__ = ["PartnerValue", "PartnerValues", "partner_values", "score"]
 
@@ -143,8 +144,7 @@ def partner_values(
         return tuple(score(runs[partner, seed]) for seed in seeds)
 
     def sent(partner: str | None) -> int:
-        summary = runs[partner, seeds[0]].summary
-        return int(summary["bytes_up"] + summary["bytes_down"])
+        return bytes_sent(runs[partner, seeds[0]].summary)
 
     values = tuple(
         PartnerValue(

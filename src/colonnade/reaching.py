@@ -22,8 +22,8 @@ class Reached:
     seconds
         On the run's clock; None where that has none. Evaluations are in them, unless they take no
         time on that clock (``Simulate(untimed=...)``).
-    bytes_up, bytes_down
-        Bytes of bodies sent for training.
+    bytes_up, bytes_down, bytes_between
+        Bytes of bodies sent for training: to the label holder, by it, and from party to party.
     """
 
     round: int
@@ -31,11 +31,12 @@ class Reached:
     seconds: float | None
     bytes_up: int
     bytes_down: int
+    bytes_between: int = 0
 
     @property
     def bytes_both(self) -> int:
-        """The bytes of both directions."""
-        return self.bytes_up + self.bytes_down
+        """The bytes of all directions."""
+        return self.bytes_up + self.bytes_down + self.bytes_between
 
 
 def reached(summary: Mapping[str, Any], history: pl.DataFrame, target: float) -> Reached | None:
@@ -59,4 +60,5 @@ def reached(summary: Mapping[str, Any], history: pl.DataFrame, target: float) ->
         seconds=row.get("seconds"),
         bytes_up=row["bytes_up"],
         bytes_down=row["bytes_down"],
+        bytes_between=row.get("bytes_between", 0),
     )

@@ -32,6 +32,7 @@ from colonnade.outputs import (
 from colonnade.prediction import Prediction, Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
+from colonnade.sent import SENT, bytes_sent
 from colonnade.wire import Purpose
 
 __all__ = [
@@ -201,15 +202,16 @@ class Run:
     def __repr__(self) -> str:
         s = self.summary
         best = "not evaluated" if s["best"] is None else f"best {s['metric']} {s['best']:.4g}"
-        sent = (s["bytes_up"] + s["bytes_down"]) / 1e6
+        sent = bytes_sent(s) / 1e6
         return f"Run({s['method']}, {s['rounds']} rounds, {best}, {sent:.3g} MB sent)"
 
 
 def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
     """Return what the label holder reported, with the training bytes sent before each row's round.
 
-    The bytes are those of bodies; up is towards the label holder. What others report is not among
-    it, so that whoever looks for a metric finds that of the model; see ``others_history_frame``.
+    The bytes are those of bodies; up is towards the label holder, down from it. What others report
+    is not among it, so that whoever looks for a metric finds that of the model; see
+    ``others_history_frame``.
     """
     rows = [row for row in record.history if row["organisation"] == label_holder]
     if not rows:
@@ -218,19 +220,20 @@ def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
     ledger = record.ledger.frame().filter(
         pl.col("purpose").is_in(Purpose.training_labels()) & ~pl.col("lost")
     )
-    up = pl.col("receiver") == label_holder
+    up, down = pl.col("receiver") == label_holder, pl.col("sender") == label_holder
     by_round = (
         ledger.group_by("round")
         .agg(
             bytes_up=pl.col("body_bytes").filter(up).sum(),
-            bytes_down=pl.col("body_bytes").filter(~up).sum(),
+            bytes_down=pl.col("body_bytes").filter(down).sum(),
+            bytes_between=pl.col("body_bytes").filter(~up & ~down).sum(),
         )
         .sort("round")
-        .with_columns(pl.col("bytes_up").cum_sum(), pl.col("bytes_down").cum_sum())
+        .with_columns(pl.col(*SENT).cum_sum())
         # A row of round R stands behind rounds 0 ... R - 1.
         .with_columns(pl.col("round") + 1)
     )
-    sent = pl.col("bytes_up", "bytes_down").fill_null(0)
+    sent = pl.col(*SENT).fill_null(0)
     return history.sort("round").join_asof(by_round, on="round").with_columns(sent)
 
 
@@ -257,7 +260,8 @@ def summarise(
     """Return the account of a run.
 
     Bytes are lengths of bodies that were handed to the driver: for training (``bytes_up`` and
-    ``bytes_down``, what was forwarded included), to evaluate (``bytes_evaluation``), before the
+    ``bytes_down``, what was forwarded included, and ``bytes_between`` for what parties sent each
+    other), to evaluate (``bytes_evaluation``), before the
     first round (``bytes_setup``). ``bytes_lost`` are bodies, of ``messages_lost``, that had left
     after the last checkpoint when a run was killed: they were sent again, and what replaced them is
     in the former numbers. ``bytes_framed`` are the bytes that streams carried for all ``messages``,
@@ -305,6 +309,9 @@ def summarise(
         "messages_lost": len(lost),
         "bytes_up": kept.bytes(lambda e: e.purpose.trains and e.receiver == label_holder),
         "bytes_down": kept.bytes(lambda e: e.purpose.trains and e.sender == label_holder),
+        "bytes_between": kept.bytes(
+            lambda e: e.purpose.trains and label_holder not in (e.sender, e.receiver)
+        ),
         "bytes_evaluation": kept.bytes(lambda e: e.purpose is Purpose.EVALUATION),
         "bytes_setup": kept.bytes(lambda e: e.purpose is Purpose.SETUP),
         "bytes_discarded": kept.bytes(lambda e: e.discarded),

@@ -162,9 +162,9 @@ def credit_columns(parties: int) -> dict[str, tuple[str, ...]]:
     (('LIMIT_BAL', 'SEX', 'EDUCATION'), ('PAY_AMT5', 'PAY_AMT6'))
     """
     most = len(_IN_ORDER)
-    if not 1 <= parties <= most:
+    if type(parties) is not int or not 1 <= parties <= most:
         raise ConfigurationError(
-            f"{most} columns can be shared out among 1 to {most} parties, not {parties}"
+            f"{most} columns can be shared out among 1 to {most} parties, not {parties!r}"
         )
     width, more = divmod(most, parties)
     ends = [width * number + min(number, more) for number in range(parties + 1)]

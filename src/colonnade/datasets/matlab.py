@@ -16,6 +16,8 @@ from colonnade.errors import DataError
 
 __all__ = ["checked_view", "matlab_views"]
 
+_LARGEST = 1e15  # whose squares a float32 holds, for means and deviations
+
 
 def matlab_views(
     path: Path, widths: Mapping[str, int]
@@ -50,13 +52,16 @@ def matlab_views(
             )
     cells = content["X"]
     arrays = list(cells.ravel()) if cells.dtype == object else []
-    by_width = {x.shape[1]: x for x in arrays if getattr(x, "ndim", 0) == 2}
+    by_width = {x.shape[1]: x for x in arrays if isinstance(x, np.ndarray) and x.ndim == 2}
     if sorted(by_width) != sorted(widths.values()) or len(arrays) != len(widths):
         raise DataError(
             f"{path}: X holds {len(arrays)} arrays of {sorted(by_width)} columns; expected the "
             f"views of {sorted(widths.values())}"
         )
-    return {name: by_width[width] for name, width in widths.items()}, np.ravel(content["Y"])
+    labels = np.ravel(content["Y"]) if isinstance(content["Y"], np.ndarray) else np.empty(0, "O")
+    if labels.dtype.kind not in "fiu":
+        raise DataError(f"{path}: Y holds {labels.dtype}; expected a label for each row, a number")
+    return {name: by_width[width] for name, width in widths.items()}, labels
 
 
 def checked_view(path: Path, name: str, values: NDArray[Any], rows: int) -> NDArray[np.float64]:
@@ -72,10 +77,11 @@ def checked_view(path: Path, name: str, values: NDArray[Any], rows: int) -> NDAr
             f"{path}: {name} has {len(values)} rows of {values.dtype}; expected {rows} of numbers"
         )
     numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        row, column = np.argwhere(~np.isfinite(numbers))[0]
+    wrong = ~(np.abs(numbers) <= _LARGEST)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
         raise DataError(
             f"{path}: {name} holds {numbers[row, column]} in row {row}, column {column}; "
-            "expected finite numbers, so fetch the file again"
+            f"expected numbers up to {_LARGEST:g}, so fetch the file again"
         )
     return numbers

@@ -109,9 +109,9 @@ def parkinson(
     (path,) = parkinson_files(folder)
     values, people, labels = _read(path)
     columns = values.shape[1]
-    if not 1 <= parties <= columns:
+    if type(parties) is not int or not 1 <= parties <= columns:
         raise ConfigurationError(
-            f"{columns} columns can be shared out among 1 to {columns} parties, not {parties}"
+            f"{columns} columns can be shared out among 1 to {columns} parties, not {parties!r}"
         )
     train, tested = stratified("parkinson", labels, test, seed, people)
     features = torch.from_numpy(scaled(values, train, scale).astype(np.float32))

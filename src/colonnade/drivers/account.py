@@ -77,11 +77,19 @@ class Account:
         """Enter how far a journal has come; one in memory leaves what is known of another."""
         self.journal = journal.extent or self.journal
 
-    def report(self, name: str, values: Values, seconds: float | None) -> Values:
-        """Enter what the role ``name`` reports, stamped; ``seconds`` is None without a clock."""
+    def report(
+        self, name: str, values: Values, seconds: float | None, evaluating: float | None = None
+    ) -> Values:
+        """Enter what the role ``name`` reports, stamped.
+
+        ``seconds`` is None without a clock; ``evaluating``, how many of them went into evaluations,
+        where that is not told.
+        """
         stamped = dict(values) | {"organisation": name}
         if seconds is not None:
             stamped["seconds"] = seconds
+        if evaluating is not None:
+            stamped["seconds_evaluation"] = evaluating
         self.history.append(stamped)
         return stamped
 

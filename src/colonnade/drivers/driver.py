@@ -21,7 +21,7 @@ from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.departures import lost_since
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.effects import Arrivals, Notes, Role, Send, Work
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, Diverged, OutOfRange
 from colonnade.ledger import Entry, Ledger
 from colonnade.streams import work_seed
 from colonnade.wire import MAX_BODY_BYTES, Message, carried_bytes, encode_header
@@ -400,6 +400,8 @@ def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
         result = work.function()
     except ConfigurationError as error:  # which a mechanism raises that does not know whose it is
         raise ConfigurationError(f"at {role}: {error}") from error
+    except (Diverged, OutOfRange) as error:
+        raise type(error)(f"at {role}, in round {work.round}: {error}") from error
     return result, time.thread_time_ns() - start
 
 

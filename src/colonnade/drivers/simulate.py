@@ -66,6 +66,7 @@ from colonnade.wire import Message, Purpose, carried_bytes
 __all__ = ["Simulate"]
 
 _DELIVER, _STEP, _ANSWER = 0, 1, 2
+_MANY = 64  # events that nothing will come of, which are let go where they are most of all
 _LAST = 2**63 - 1  # nanoseconds, as a ledger's file holds them
 
 
@@ -81,7 +82,9 @@ class Simulate:
         What work costs on the virtual clock; by default the CPU time measured here.
     untimed
         Purposes whose messages and work take no time. ``{Purpose.EVALUATION}`` tells the time of a
-        training that is not held up by being looked at.
+        training that is not held up by being looked at. What an evaluation waits for may be at work
+        still, or behind messages of training: the history's ``seconds_evaluation`` says how many of
+        its ``seconds`` went into that.
 
     Examples
     --------
@@ -287,9 +290,9 @@ class _Simulation:
         )
 
     def _play(self) -> None:
-        actors, events = self.actors, self.events
-        while events:
-            now, rank, index, serial, message = heapq.heappop(events)
+        actors = self.actors
+        while self.events:
+            now, rank, index, serial, message = heapq.heappop(self.events)
             actor = actors[index]
             if message is not None:
                 self._deliver(actor, message, now)
@@ -373,7 +376,9 @@ class _Simulation:
                 for late in actor.mailbox.close(effect.before):
                     self._discard(actor, late)
             elif isinstance(effect, Report):
-                stamped = account.report(actor.name, effect.values, now / 1e9)
+                stamped = account.report(
+                    actor.name, effect.values, now / 1e9, self._evaluating(account)
+                )
                 self.assignment.on_report(stamped)
             elif isinstance(effect, Commit):
                 actor.journal.commit(effect.record)
@@ -381,6 +386,14 @@ class _Simulation:
                 answer = actor.journal.notes()
             else:
                 raise LocalProtocolError(f"{actor.name} awaited {effect!r}, which is no effect")
+
+    def _evaluating(self, account: Account) -> float | None:
+        """Return the seconds that went into evaluations, where these were to take none."""
+        purpose = Purpose.EVALUATION
+        if purpose not in self.untimed:
+            return None
+        spent = (a.nanoseconds for (why, _), a in account.activities.items() if why is purpose)
+        return sum(spent) / 1e9
 
     def _attempt(self, actor: _Actor, attempt: Attempt[Any], now: int) -> bool:
         """Begin work that a message may end; False if it is here already.
@@ -390,8 +403,6 @@ class _Simulation:
         """
         work, unless = attempt.work, attempt.unless
         actor.mailbox.check(unless, actor.name)
-        if not _is_plain(unless):
-            raise LocalProtocolError(f"{actor.name} attempts {work.kind} unless {unless} in time")
         if actor.mailbox.satisfied(unless, now, now):
             actor.trace.append(False)
             return False
@@ -415,6 +426,10 @@ class _Simulation:
         """End an attempt, as what makes it superfluous has come."""
         actor.attempting = None
         self.called_off.add(attempting.step)
+        if len(self.called_off) > max(_MANY, len(self.events) // 2):
+            self.events = [event for event in self.events if event[3] not in self.called_off]
+            heapq.heapify(self.events)
+            self.called_off.clear()
         work, cpu = attempting.attempt.work, attempting.done[1] if attempting.done else 0
         actor.account.spend(work.purpose, work.kind, now - attempting.began, cpu)
         actor.trace.append(False)

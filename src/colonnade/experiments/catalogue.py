@@ -17,6 +17,7 @@ from colonnade.experiments.efvfl_mnist import EFVFL_CONVERGENCE, EFVFL_MNIST
 from colonnade.experiments.experiment import Experiment
 from colonnade.experiments.fedvs_coding import FEDVS_COLLUSION, FEDVS_PARTITION
 from colonnade.experiments.fedvs_networks import FEDVS_NETWORKS
+from colonnade.experiments.fedvs_rates import FEDVS_RATES
 from colonnade.experiments.fedvs_stragglers import FEDVS_MOTIVATION, FEDVS_STRAGGLERS
 from colonnade.experiments.lean import LEAN_MNIST
 from colonnade.experiments.pbm_tradeoff import PBM_PARTIES, PBM_TRADEOFF
@@ -43,6 +44,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             LEAN_MNIST,
             PBM_TRADEOFF,
             PBM_PARTIES,
+            FEDVS_RATES,
             FEDVS_MOTIVATION,
             FEDVS_STRAGGLERS,
             FEDVS_PARTITION,

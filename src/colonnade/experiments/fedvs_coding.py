@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -12,10 +11,11 @@ from colonnade.experiments.experiment import Experiment, Findings, Result, Resul
 from colonnade.experiments.fedvs_setting import FASHION, coded_delays
 from colonnade.experiments.measures import (
     at_times,
+    final_points,
     last_second,
     mean_cell,
     repetitions,
-    seconds_along,
+    training_seconds_along,
 )
 from colonnade.methods import fedvs
 from colonnade.reports import Chart, Sheet
@@ -37,7 +37,7 @@ def _trial(
 ) -> Trial:
     costs: CostModel = Modelled(seconds_per_row={"coded": seconds / SETTING.batch}, otherwise=0.0)
     delays = SETTING.stragglers(scale, seed)
-    coded = coded_delays(delays, -(-SETTING.batch // segments), seed, costs)
+    coded = coded_delays(delays, SETTING.batch, seed, costs)
     return SETTING.trial(scale, label, seed, fedvs(segments, colluders), coded, evaluations=12)
 
 
@@ -60,8 +60,8 @@ def _colluding(scale: Scale) -> list[Trial]:
 
 def _row(runs: Sequence[Result], fastest: float) -> tuple[str, ...]:
     rounds = fmean(result.run.summary["rounds"] for result in runs)
-    seconds = [seconds_along(result.run)[-1] for result in runs]
-    ends = [100 * (result.run.summary["final"] or math.nan) for result in runs]
+    seconds = [training_seconds_along(result.run)[-1] for result in runs]
+    ends = [final_points(result.run) for result in runs]
     return (
         f"{fmean(seconds) / rounds:.3g}",
         f"{fmean(seconds) / fastest:.2f}",
@@ -80,7 +80,9 @@ def _partition(results: Results) -> Findings:
         end = 2 * fastest
         curves = [at_times(f"K = {k}", runs, end) for k, runs in found.items()]
         key = regime.replace(" ", "-")
-        charts.append(Chart(key, regime, "seconds (simulated)", "test accuracy (%)", curves))
+        charts.append(
+            Chart(key, regime, "seconds (simulated)", "test accuracy (%)", curves, log_x=True)
+        )
     first = results.of(SETTING.label, next(iter(REGIMES)), "K = 1")
     sheet = Sheet(
         "How many segments?",
@@ -107,7 +109,14 @@ def _collusion(results: Results) -> Findings:
         note=f"Of {repetitions(found[1])}, K = {OF_COLLUSION}, 4 epochs of 12,000 rows.",
     )
     curves = [at_times(f"T = {t}", runs, 2 * fastest) for t, runs in found.items()]
-    chart = Chart("collusion", SETTING.label, "seconds (simulated)", "test accuracy (%)", curves)
+    chart = Chart(
+        "collusion",
+        SETTING.label,
+        "seconds (simulated)",
+        "test accuracy (%)",
+        curves,
+        log_x=True,
+    )
     return Findings([sheet], [chart])
 
 

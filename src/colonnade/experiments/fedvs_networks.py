@@ -7,7 +7,7 @@ from dataclasses import replace
 from colonnade.assembly import Bottom, CnnBottom, Layers, PolynomialBottom
 from colonnade.experiments.experiment import Experiment, Findings, Results, Scale, Trial
 from colonnade.experiments.fedvs_setting import Setting
-from colonnade.experiments.measures import mean_cell, repetitions
+from colonnade.experiments.measures import final_points, mean_cell, repetitions
 from colonnade.methods import Method
 from colonnade.models import Mean
 from colonnade.reports import Sheet
@@ -52,7 +52,7 @@ def _findings(results: Results) -> Findings:
         cells = []
         for name in PAPER:
             found = results.of(SETTING.label, name, f"{depth} layers")
-            ends = [100 * result.run.summary["final"] for result in found]
+            ends = [final_points(result.run) for result in found]
             cells.append(mean_cell(ends, lambda value: f"{value:.2f}")[1])
         rows.append((str(depth), *cells, *(f"{PAPER[name][depth - 1]:.2f}" for name in PAPER)))
     first = results.of(SETTING.label, "PN", "1 layers")

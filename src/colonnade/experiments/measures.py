@@ -11,6 +11,7 @@ import numpy as np
 from colonnade.experiments.experiment import Result, mean_and_deviation
 from colonnade.reports import Chart, Curve, human_bytes
 from colonnade.runs import Run
+from colonnade.sent import sent_until
 
 __all__ = [
     "accuracy_chart",
@@ -25,6 +26,7 @@ __all__ = [
     "cost",
     "cost_cell",
     "counted_cell",
+    "final_points",
     "framed_along",
     "held_back",
     "last_second",
@@ -36,6 +38,7 @@ __all__ = [
     "seconds_along",
     "share_cell",
     "target_below",
+    "training_seconds_along",
     "value_at",
 ]
 
@@ -86,8 +89,9 @@ def framed_along(run: Run) -> list[float]:
 
 
 def bodies_along(run: Run) -> list[float]:
-    """Return the bytes of bodies that training had sent, up and down, at each place."""
-    return [float(v) for v in (run.history["bytes_up"] + run.history["bytes_down"]).to_list()]
+    """Return the bytes of bodies that training had sent, in all directions, at each place."""
+    sent = sent_until(run.history)
+    return [] if sent is None else [float(value) for value in sent.to_list()]
 
 
 def bodies_up_along(run: Run) -> list[float]:
@@ -100,22 +104,37 @@ def seconds_along(run: Run) -> list[float]:
     return [float(seconds) for seconds in run.history["seconds"].to_list()]
 
 
+def training_seconds_along(run: Run) -> list[float]:
+    """Return the same less what went into evaluations, of a run in which those take no time."""
+    spent = run.history["seconds"] - run.history["seconds_evaluation"]
+    return [float(seconds) for seconds in spent.to_list()]
+
+
 def value_at(run: Run, seconds: float) -> float:
-    """Return the metric, in %, of the last evaluation within so many seconds; nan before any."""
+    """Return the metric, in %, of the last evaluation within so much training; nan before any."""
     values = run.history[run.summary["metric"]].to_list()
-    known = [v for v, at in zip(values, seconds_along(run), strict=True) if at <= seconds]
+    known = [v for v, at in zip(values, training_seconds_along(run), strict=True) if at <= seconds]
     return 100 * known[-1] if known else math.nan
 
 
+def final_points(run: Run) -> float:
+    """Return the metric at the end, in %; nan where it is no number."""
+    final = run.summary["final"]
+    return math.nan if final is None else 100 * final
+
+
 def last_second(results: Sequence[Result]) -> float:
-    """Return when training was over, in the mean of some runs."""
-    return fmean(seconds_along(result.run)[-1] for result in results)
+    """Return how many seconds training took, in the mean of some runs."""
+    return fmean(training_seconds_along(result.run)[-1] for result in results)
 
 
 def at_times(name: str, results: Sequence[Result], until: float, points: int = 60) -> Curve:
-    """Return the mean metric in % at even times, where all runs have been evaluated."""
+    """Return the mean metric in % after so much training, where all runs have been evaluated.
+
+    Times are spread over three decades.
+    """
     times, means, spread = [], [], []
-    for time in np.linspace(until / points, until, points):
+    for time in np.geomspace(until / 1000, until, points):
         values = [value_at(result.run, time) for result in results]
         if not any(map(math.isnan, values)):
             times.append(float(time))

@@ -47,6 +47,7 @@ from colonnade.experiments.experiment import (
 from colonnade.federation import Federation
 from colonnade.methods import svfl
 from colonnade.reports import Sheet, human_bytes
+from colonnade.sent import bytes_sent
 from colonnade.tables import HashSplit, IdSplit, VerticalTables, vertical_tables
 
 __all__ = ["DEFAULTS", "DEFAULTS_CHOSEN", "joint_score", "untuned_trial"]
@@ -301,7 +302,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _sent(result: Result) -> float:
-    return float(result.run.summary["bytes_up"] + result.run.summary["bytes_down"])
+    return float(bytes_sent(result.run.summary))
 
 
 def _plain(value: float) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["PRIMES", "Elements", "differences", "folded", "products", "sums"]
+__all__ = ["PRIMES", "Elements", "products"]
 
 Elements: TypeAlias = NDArray[Any]
 """Of ``uint32`` or ``uint64``."""
@@ -105,34 +105,3 @@ def products(a: Elements, b: Elements) -> Elements:
     large = np.zeros((a.shape[0], b.shape[1]), dtype=np.uint64)
     _products_61(np.ascontiguousarray(a), np.ascontiguousarray(b), large)
     return large
-
-
-def sums(a: Elements, b: Elements) -> Elements:
-    """Return a + b, component by component.
-
-    >>> sums(np.array([2**61 - 2], np.uint64), np.array([3], np.uint64)).tolist()
-    [2]
-    """
-    return folded(a + b)  # less than 2^32, or 2^62
-
-
-def differences(a: Elements, b: Elements) -> Elements:
-    """Return a - b, component by component.
-
-    >>> differences(np.array([2], np.uint32), np.array([3], np.uint32)).tolist()
-    [2147483646]
-    """
-    return sums(a, a.dtype.type(PRIMES[a.dtype]) - b)
-
-
-def folded(words: Elements) -> Elements:
-    """Return elements that are any words modulo the prime, such as random ones.
-
-    >>> folded(np.array([2**31 - 1, 2**32 - 1], np.uint32)).tolist()
-    [0, 1]
-    """
-    prime = words.dtype.type(PRIMES[words.dtype])
-    bits = words.dtype.type(PRIMES[words.dtype].bit_length())
-    result: Elements = (words & prime) + (words >> bits)
-    result[result >= prime] -= prime
-    return result

@@ -104,7 +104,7 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
         optimiser,
         kept,
         messages(holder.name),
-        remembered(holder.name),
+        remembered(holder.name) + agreement.method.stragglers.bytes_remembered(layout),
         replayed(steps.memory, (1 + steps.keeps_derivatives) * sum(layout.party_widths.values())),
     )
     return memory

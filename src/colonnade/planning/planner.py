@@ -56,10 +56,10 @@ class Plan:
         A row for each sender, receiver, kind and purpose: messages, body and framed bytes.
     label_holder
         Its name, by which up and down are told apart.
-    exact
-        Whether the bytes are those of the run; else they are the most that it can send.
     why_bound
-        Why they are a bound, in words.
+        Why the bytes are the most that the run can send, in words; empty where they are its own.
+    why_timed
+        What of them hangs on time, in words: they are those at the times of this plan.
     seconds
         The simulator's clock at the end: modelled network, and modelled or calibrated compute.
     seconds_epoch
@@ -82,8 +82,8 @@ class Plan:
     epochs: int
     traffic: pl.DataFrame
     label_holder: str
-    exact: bool
     why_bound: tuple[str, ...]
+    why_timed: tuple[str, ...]
     seconds: float
     seconds_epoch: float
     clock: Mapping[str, str]
@@ -91,6 +91,11 @@ class Plan:
     warnings: tuple[str, ...] = ()
     privacy_loss: Mapping[str, Any] = field(default_factory=dict)
     privacy_loss_of_labels: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bytes are those of the run."""
+        return not (self.why_bound or self.why_timed)
 
     @property
     def bytes_up(self) -> int:
@@ -101,6 +106,12 @@ class Plan:
     def bytes_down(self) -> int:
         """Bodies that the label holder sends for training."""
         return self._bytes(pl.col("sender") == self.label_holder)
+
+    @property
+    def bytes_between(self) -> int:
+        """Bodies that parties send each other for training."""
+        name = self.label_holder
+        return self._bytes((pl.col("sender") != name) & (pl.col("receiver") != name))
 
     @property
     def bytes_evaluation(self) -> int:
@@ -125,11 +136,13 @@ class Plan:
             "rounds": self.rounds,
             "bytes_up": self.bytes_up,
             "bytes_down": self.bytes_down,
+            "bytes_between": self.bytes_between,
             "bytes_evaluation": self.bytes_evaluation,
             "bytes_setup": self.bytes_setup,
             "bytes_framed": self.bytes_framed,
             "bytes_exact": self.exact,
             "bytes_bound_because": list(self.why_bound),
+            "bytes_timed_because": list(self.why_timed),
             "seconds_virtual": self.seconds,
             "seconds_epoch": self.seconds_epoch,
             "clock": dict(self.clock),
@@ -225,15 +238,14 @@ def plan(
     layout, uses = agreement.layout, agreement.uses(in_all)
     loss = method.uplink.spending(layout, uses)
     of_labels = method.exchange.spending(layout, uses[Purpose.TRAINING])
-    why = _why_bound(method, flows, training, -(-in_all // every))
     return Plan(
         method=method.name,
         rounds=in_all,
         epochs=epochs,
         traffic=sent,
         label_holder=federation.label_holder.name,
-        exact=not why,
-        why_bound=why,
+        why_bound=_why_bound(flows, training, -(-in_all // every)),
+        why_timed=_why_timed(method),
         seconds=seconds,
         seconds_epoch=epoch,
         clock={"network": "modelled", "compute": costs.label},
@@ -255,19 +267,22 @@ def _world(driver: object) -> tuple[Network, CostModel]:
     return Network(), Measured()
 
 
-def _why_bound(
-    method: Method, flows: Sequence[Flow], training: Training, evaluations: int
-) -> tuple[str, ...]:
+def _why_bound(flows: Sequence[Flow], training: Training, evaluations: int) -> tuple[str, ...]:
     reasons = []
     if not all(flow.format.fixed_size for flow in flows):
         reasons.append("the size of a message depends on the values in it")
-    if method.stragglers.drops:
-        reasons.append("for whom a round waits depends on time")
-    if method.uplink.timed:
-        reasons.append("who is told that its answer is not needed depends on time")
-    if method.exchange.own_pace:
-        reasons.append("how often each party sends depends on time")
     rule = training.early_stopping
     if rule is not None and rule.patience is not None and rule.patience < evaluations:
         reasons.append("training may stop early")
+    return tuple(reasons)
+
+
+def _why_timed(method: Method) -> tuple[str, ...]:
+    reasons = []
+    if method.stragglers.drops:
+        reasons.append("for whom a round waits")
+    if (what := method.uplink.what_time_decides) is not None:
+        reasons.append(what)
+    if method.exchange.own_pace:
+        reasons.append("how often each party sends")
     return tuple(reasons)

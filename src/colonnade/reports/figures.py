@@ -18,6 +18,7 @@ from colonnade.reports.groups import by_metric, is_classifier
 from colonnade.reports.palette import GRID, HELD_BACK, INK, WAITING, colour, turn
 from colonnade.reports.words import activity, broken, is_score, purposes_told, quantity, words
 from colonnade.runs import Run
+from colonnade.sent import bytes_between, bytes_sent, sent_until
 from colonnade.stragglers import LATE, MISSING
 from colonnade.wire import Purpose
 
@@ -147,11 +148,11 @@ def _against_epochs(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | N
 
 
 def _against_bytes(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
-    most = max((_sent(run) for run in runs.values()), default=0)
+    most = max((bytes_sent(run.summary) for run in runs.values()), default=0)
     scale, unit = _byte_unit(most)
     label = f"training bytes, up and down ({unit})"
     figure = _curves("metric-bytes", "against bytes", runs, "sent", scale, label, order)
-    least = min((_sent(run) for run in runs.values()), default=0)
+    least = min((bytes_sent(run.summary) for run in runs.values()), default=0)
     if figure is not None and most > 20 * max(least, 1):
         figure.plot.update_xaxes(type="log", dtick=1)
     return figure
@@ -366,18 +367,25 @@ def _mark_best(plot: go.Figure, run: Run) -> None:
 def _frontier(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | None:
     """Return what each run reached against what it sent."""
     first = next(iter(runs.values())).summary
-    scale, unit = _byte_unit(max(_sent(run) for run in runs.values()))
+    scale, unit = _byte_unit(max(bytes_sent(run.summary) for run in runs.values()))
     plot = empty_plot(
         f"training bytes, up and down ({unit})", f"best {quantity(str(first['metric']))}"
     )
     for name, run in runs.items():
         if run.summary["best"] is not None:
             hover = "%{x:.4g} " + unit
-            _point(plot, name, _sent(run) / scale, run.summary["best"], order.index(name), hover)
+            _point(
+                plot,
+                name,
+                bytes_sent(run.summary) / scale,
+                run.summary["best"],
+                order.index(name),
+                hover,
+            )
     if len(plot.data) < 2:
         return None
     _room_for_points(plot)
-    sizes = [_sent(run) for run in runs.values() if run.summary["best"] is not None]
+    sizes = [bytes_sent(run.summary) for run in runs.values() if run.summary["best"] is not None]
     if min(sizes) > 0 and max(sizes) > 20 * min(sizes):
         plot.update_xaxes(type="log", dtick=1)
     return Figure("frontier", "Quality against bytes", plot)
@@ -491,7 +499,8 @@ def _bytes_by_purpose(run: Run) -> Figure | None:
 
 
 def _bytes_by_run(runs: Mapping[str, Run]) -> Figure | None:
-    totals = [run.summary["bytes_up"] + run.summary["bytes_down"] for run in runs.values()]
+    totals = [bytes_sent(run.summary) for run in runs.values()]
+    between = [bytes_between(run.summary) for run in runs.values()]
     evaluation = [run.summary["bytes_evaluation"] for run in runs.values()]
     if not sum(totals):
         return None
@@ -499,6 +508,7 @@ def _bytes_by_run(runs: Mapping[str, Run]) -> Figure | None:
     bars = [
         ("training, up", [run.summary["bytes_up"] / scale for run in runs.values()]),
         ("training, down", [run.summary["bytes_down"] / scale for run in runs.values()]),
+        *([("training, between parties", [b / scale for b in between])] if any(between) else []),
         ("evaluation", [value / scale for value in evaluation]),
     ]
     return Figure(
@@ -667,13 +677,8 @@ def _unit_of(metric: str) -> str:
 
 
 def _with_sent(history: pl.DataFrame) -> pl.DataFrame:
-    if "bytes_up" not in history.columns:
-        return history
-    return history.with_columns(sent=pl.col("bytes_up") + pl.col("bytes_down"))
-
-
-def _sent(run: Run) -> int:
-    return int(run.summary["bytes_up"] + run.summary["bytes_down"])
+    sent = sent_until(history)
+    return history if sent is None else history.with_columns(sent=sent)
 
 
 def _last(history: pl.DataFrame, column: str) -> float:

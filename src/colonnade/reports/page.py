@@ -37,6 +37,7 @@ from colonnade.reports.tables import (
 from colonnade.reports.targets import check_target, target_of
 from colonnade.reports.words import activity, left_out, pieces, purposes_told, words
 from colonnade.runs import Run
+from colonnade.sent import SENT, bytes_between, bytes_sent
 from colonnade.stragglers import LATE, MISSING
 
 __all__ = ["write_comparison", "write_page", "write_sheets"]
@@ -268,6 +269,7 @@ def _headlines(run: Run) -> list[_Fact]:
     facts += [
         _Fact("sent up", human_bytes(s["bytes_up"]), "for training"),
         _Fact("sent down", human_bytes(s["bytes_down"]), "for training"),
+        *_between(s),
         _Fact("sent besides", human_bytes(s["bytes_evaluation"]), "to evaluate"),
         *_besides(s),
         _Fact("everything", human_bytes(s["bytes_framed"]), "with envelopes"),
@@ -280,6 +282,12 @@ def _headlines(run: Run) -> list[_Fact]:
         ),
     ]
     return facts
+
+
+def _between(summary: Mapping[str, Any]) -> list[_Fact]:
+    """Return what parties sent each other, where they did."""
+    between = bytes_between(summary)
+    return [_Fact("between parties", human_bytes(between), "for training")] if between else []
 
 
 def _besides(summary: Mapping[str, Any]) -> list[_Fact]:
@@ -410,7 +418,7 @@ def _evaluations(run: Run) -> Sheet:
         if best is not None and best in history["round"]:
             places.add(history["round"].to_list().index(best))
         history = history[sorted(places)]
-    hidden = {"bytes_up", "bytes_down", "organisation", "seconds", *local_columns(history)}
+    hidden = {*SENT, "organisation", "seconds", "seconds_evaluation", *local_columns(history)}
     hidden |= {column for column in history.columns if column.startswith((MISSING, LATE))}
     columns = [column for column in history.columns if column not in hidden]
     rows = [
@@ -452,7 +460,8 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
     metric = str(summaries[0]["metric"])
     tested = [k for k in (summaries[0].get("test") or {}) if metric == f"validation_{k}"]
     chosen = target_of(runs, target)
-    sent = [s["bytes_up"] + s["bytes_down"] for s in summaries]
+    sent = [bytes_sent(s) for s in summaries]
+    between = [bytes_between(s) for s in summaries]
     columns: dict[str, list[str]] = {
         "run": list(runs),
         f"best {words(metric)}": [_number(s["best"]) for s in summaries],
@@ -463,6 +472,7 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
         ],
         "sent up": [human_bytes(s["bytes_up"]) for s in summaries],
         "down": [human_bytes(s["bytes_down"]) for s in summaries],
+        **({"between parties": [human_bytes(each) for each in between]} if any(between) else {}),
         "of the first": [f"{each / sent[0]:.1%}" if sent[0] else "—" for each in sent],
         **{
             f"test {words(k)}": [_number((s.get("test") or {}).get(k)) for s in summaries]

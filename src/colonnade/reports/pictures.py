@@ -14,6 +14,7 @@ from colonnade.reports.groups import by_metric, data_notes, is_classifier
 from colonnade.reports.palette import GRID, colour, turn
 from colonnade.reports.words import broken, quantity
 from colonnade.runs import Run
+from colonnade.sent import bytes_sent, sent_until
 
 __all__ = ["draw_comparison", "draw_run"]
 
@@ -80,7 +81,7 @@ def _draw_group(axes: Any, metric: str, runs: Mapping[str, Run], order: Sequence
         ax.set_ylabel(quantity(y) + (" (nats)" if nats else ""))
         ax.grid(visible=True, color=GRID, linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
-    spread = [r.summary["bytes_up"] + r.summary["bytes_down"] for r in runs.values()]
+    spread = [bytes_sent(r.summary) for r in runs.values()]
     if max(spread) > 5 * max(min(spread), 1):
         axes[0, 1].set_xscale("log")
         axes[0, 1].xaxis.set_major_formatter("{x:g}")
@@ -107,6 +108,5 @@ def _style(index: int) -> _Style:
 
 
 def _with_megabytes(history: pl.DataFrame) -> pl.DataFrame:
-    if "bytes_up" not in history.columns:
-        return history
-    return history.with_columns(megabytes=(pl.col("bytes_up") + pl.col("bytes_down")) / 1e6)
+    sent = sent_until(history)
+    return history if sent is None else history.with_columns(megabytes=sent / 1e6)

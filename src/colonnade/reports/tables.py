@@ -17,6 +17,7 @@ from colonnade.reports.groups import by_metric, data_notes
 from colonnade.reports.targets import Target, check_target, target_of
 from colonnade.reports.words import words
 from colonnade.runs import Run
+from colonnade.sent import bytes_between, bytes_sent
 
 __all__ = [
     "besides_notes",
@@ -119,11 +120,13 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     table = Table(box=SIMPLE, header_style="bold", pad_edge=False)
     table.add_column("method", no_wrap=True)
     share = ["of first"] if len(runs) > 1 else []
-    for heading in (_metric(first), "sent up", "down", *share, "time"):
+    peers = any(map(bytes_between, summaries.values()))
+    more = ["between parties"] if peers else []
+    for heading in (_metric(first), "sent up", "down", *more, *share, "time"):
         table.add_column(heading, justify="right", no_wrap=True)
-    baseline = first["bytes_up"] + first["bytes_down"]
+    baseline = bytes_sent(first)
     for name, s in summaries.items():
-        sent = s["bytes_up"] + s["bytes_down"]
+        sent = bytes_sent(s)
         share = [f"{sent / baseline:.1%}" if baseline else "—"] if len(runs) > 1 else []
         star = "*" if s["seconds_virtual"] is None else " "
         table.add_row(
@@ -131,6 +134,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
             "—" if s["best"] is None else f"{s['best']:.4f}",
             human_bytes(s["bytes_up"]),
             human_bytes(s["bytes_down"]),
+            *([human_bytes(bytes_between(s))] if peers else []),
             *share,
             human_seconds(s["seconds_training"]) + star,
         )

@@ -75,6 +75,7 @@ class EventDrivenParty(TrainingParty):
         self._told_steps = 0
         self._sent = False  # the embedding of this step, and its derivative has not come
         self._embedding: Tensor | None = None  # of this step, with its graph
+        self._buffers: dict[str, Tensor] = {}  # of the bottom, as they were before it
         self._saliency: Tensor | None = None
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
@@ -86,6 +87,8 @@ class EventDrivenParty(TrainingParty):
         while True:
             if not self._sent and self._step < self._batches.rounds:
                 rows, moment = self._batch()
+                buffers = self.bottom.module.named_buffers()
+                self._buffers = {name: buffer.clone() for name, buffer in buffers}
                 self._embedding = await self._uplink.upload(
                     self.bottom, rows, moment, self._saliency
                 )
@@ -118,14 +121,12 @@ class EventDrivenParty(TrainingParty):
     def _again(self, rows: Rows) -> Tensor:
         """Return the embedding that was sent, with its graph, which no checkpoint holds.
 
-        Nothing has changed since but buffers, which the forward pass changes once; and work of one
-        step draws the same numbers again.
+        Nothing has changed since but buffers, which are as they were before it once more; and work
+        of one step draws the same numbers again.
         """
-        buffers = [(buffer, buffer.clone()) for buffer in self.bottom.module.buffers()]
-        embedding = self._embed(take(self._features, rows), training=True)
-        for buffer, before in buffers:
-            buffer.data.copy_(before)  # which autograd need not know of
-        return embedding
+        for name, buffer in self.bottom.module.named_buffers():
+            buffer.data.copy_(self._buffers[name])  # which autograd need not know of
+        return self._embed(take(self._features, rows), training=True)
 
     def _progress(self) -> Mapping[str, float]:
         taken, self._told_steps = self._step - self._told_steps, self._step
@@ -138,6 +139,7 @@ class EventDrivenParty(TrainingParty):
             "step": self._step,
             "told_steps": self._told_steps,
             "sent": self._sent,
+            "buffers": self._buffers if self._sent else {},
             "saliency": self._saliency,
         }
 
@@ -148,6 +150,7 @@ class EventDrivenParty(TrainingParty):
         self._step = state["step"]
         self._told_steps = state["told_steps"]
         self._sent, self._embedding = state["sent"], None
+        self._buffers = dict(state["buffers"])
         self._saliency = state["saliency"]
 
 

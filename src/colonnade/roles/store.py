@@ -129,3 +129,7 @@ class Anybody:
     def absences(self, layout: Layout) -> Absences:
         """Return the store."""
         return self.store
+
+    def bytes_remembered(self, layout: Layout) -> int:
+        """Return what the store takes."""
+        return Store.bytes_for(layout)

@@ -14,7 +14,7 @@ from colonnade.secure.identities import (
     verify,
 )
 from colonnade.secure.keystream import Keystream
-from colonnade.secure.lagrange import LagrangeCode
+from colonnade.secure.lagrange import LagrangeCode, answers_needed
 from colonnade.secure.masks import Total, bits_for, mask, masked_body, words_of
 from colonnade.secure.quantised import Quantised
 from colonnade.secure.sealed import SEAL_BYTES, SEAL_KEY_BYTES, Seal
@@ -49,6 +49,7 @@ __all__ = [
     "Total",
     "announce",
     "announced",
+    "answers_needed",
     "bits_for",
     "checked_identity",
     "context",

@@ -293,7 +293,7 @@ class CodedHolder:
 
     def __init__(self, sums: CodedSums, start: int) -> None:
         self._sums, self._start = sums, start
-        self._session = Session(b"", start)
+        self._session: Session
 
     def meet(self, keys: Mapping[str, bytes]) -> bytes:
         """Return the keys of all parties, which are passed on to each."""

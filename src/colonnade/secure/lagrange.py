@@ -34,7 +34,16 @@ from colonnade.errors import (
 from colonnade.kernels.mersenne import Elements, products
 from colonnade.secure.fields import FIELD, Field
 
-__all__ = ["LagrangeCode"]
+__all__ = ["LagrangeCode", "answers_needed"]
+
+
+def answers_needed(segments: int, masks: int) -> int:
+    """Return how many answers tell a product of two that were shared: 2 (K + T - 1) + 1.
+
+    >>> answers_needed(segments=4, masks=1)
+    9
+    """
+    return 2 * (segments + masks - 1) + 1
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,6 @@ class LagrangeCode:
         T: how many holders may put their shares together and learn nothing.
     field
         In which all is computed.
-    degree
-        Of what is computed on shares, in them: 2 for a product of two.
 
     Raises
     ------
@@ -75,7 +82,6 @@ class LagrangeCode:
     segments: int = 1
     masks: int = 1
     field: Field = FIELD
-    degree: int = 2
 
     def __post_init__(self) -> None:
         for name, value in (("segments", self.segments), ("masks", self.masks)):
@@ -84,15 +90,15 @@ class LagrangeCode:
         if self.needed > self.holders:
             raise ConfigurationError(
                 f"{self.segments} segments behind {self.masks} masks take the answers of "
-                f"{self.needed} holders ({self.degree} (K + T - 1) + 1), and there are "
+                f"{self.needed} holders (2 (K + T - 1) + 1), and there are "
                 f"{self.holders}: take fewer segments or masks, so that K + T is "
-                f"{(self.holders - 1) // self.degree + 1} at most"
+                f"{(self.holders - 1) // 2 + 1} at most"
             )
 
     @property
     def needed(self) -> int:
-        """How many answers tell a result: degree (K + T - 1) + 1."""
-        return self.degree * (self.segments + self.masks - 1) + 1
+        """How many answers tell the result of a product: 2 (K + T - 1) + 1."""
+        return answers_needed(self.segments, self.masks)
 
     def encoded(self, segments: Elements, masks: Elements) -> Elements:
         """Return a share for each holder.

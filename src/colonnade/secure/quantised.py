@@ -55,7 +55,7 @@ class Quantised:
     >>> quantised = Quantised(data_bits=4, weight_bits=4)
     >>> quantised.data(np.array([[0.5, -1.03]]))
     array([[  8, -16]])
-    >>> quantised.values(np.array([128]), parties=1)
+    >>> quantised.values(np.array([128]))
     array([0.5], dtype=float32)
     """
 
@@ -122,19 +122,28 @@ class Quantised:
             raise OutOfRange(
                 f"an embedding may come to {most / one:.3g}, and {self.data_bits} + "
                 f"{self.weight_bits} bits leave room for {room / one:.3g} in a field of "
-                f"{self.field.bits} bits with {parties} parties: take {beyond} fewer of data_bits "
-                "or weight_bits, a smaller learning rate, or the field of 61"
+                f"{self.field.bits} bits with {parties} parties: bring features to [0, 1] (scale: "
+                f"unit), or take a smaller learning rate, {self._fewer(beyond)}or the field of 61"
             )
 
-    def values(self, total: NDArray[np.int64], parties: int = 1) -> NDArray[np.float32]:
-        """Return what sums of products stand for, divided by ``parties``."""
+    def _fewer(self, beyond: int) -> str:
+        """Say how many bits less would do, where there are so many."""
+        if beyond >= self.data_bits + self.weight_bits:
+            return ""
+        return f"{beyond} fewer of data_bits or weight_bits, "
+
+    def values(self, total: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return what sums of products stand for."""
         scaled = np.ldexp(total.astype(np.float64), -self.data_bits - self.weight_bits)
-        return (scaled / parties).astype(np.float32)
+        return scaled.astype(np.float32)
 
 
 def _scaled(numbers: NDArray[np.float64], bits: int, what: str) -> NDArray[np.float64]:
     most = float(np.abs(numbers).max(initial=0.0))
     if not most < _EXACT / 2.0 ** (bits + 1):
-        raise Diverged(f"{what} is too large to be rounded, or no number: {most:g}")
+        raise Diverged(
+            f"{what} is too large to be rounded, or no number: {most:g}; bring features to [0, 1] "
+            "(scale: unit), or take a smaller learning rate"
+        )
     scaled: NDArray[np.float64] = np.ldexp(numbers, bits)
     return scaled

@@ -47,6 +47,18 @@ class Dropping:
         """Return what does as ``absent`` says."""
         return _LastSeen(layout) if self.absent == "stale" else LeftOut()
 
+    def bytes_remembered(self, layout: Layout) -> int:
+        """Return the bytes of the last embeddings of all rows, where these stand for others.
+
+        >>> from colonnade.stragglers import Deadline
+        >>> layout = Layout(("bank",), "registry", {"bank": 16}, 100, seed=0)
+        >>> Deadline(1.0).bytes_remembered(layout), Deadline(1.0, "stale").bytes_remembered(layout)
+        (0, 6500)
+        """
+        if self.absent != "stale":
+            return 0
+        return layout.rows * (4 * sum(layout.party_widths.values()) + len(layout.parties))
+
 
 class LeftOut:
     """Fuses what came."""

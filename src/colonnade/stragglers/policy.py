@@ -78,6 +78,10 @@ class Stragglers(Protocol):
         """Return what is done about the embeddings that have not come."""
         ...
 
+    def bytes_remembered(self, layout: Layout) -> int:
+        """Return what the label holder keeps of embeddings that came, for those that will not."""
+        ...
+
 
 def sufficing(policy: Stragglers, everything: Expect, least: int) -> Expect:
     """Return what suffices by a policy, where an uplink can do nothing with fewer than ``least``.

@@ -39,3 +39,7 @@ class Wait:
     def absences(self, layout: Layout) -> Absences:
         """Return what fuses just what came, which is everything."""
         return LeftOut()
+
+    def bytes_remembered(self, layout: Layout) -> int:
+        """Return that nothing is kept."""
+        return 0

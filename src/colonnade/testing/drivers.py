@@ -24,6 +24,7 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Replay, RunRecord, Simulate
 from colonnade.effects import (
+    Attempt,
     Boundary,
     Close,
     Commit,
@@ -100,6 +101,7 @@ class _Talker:
                     await Send(peer, "unread", self._sent, body, Purpose.EVALUATION)
                 self._sent += 1
             await self._listen()
+            await self._try()
             if self.round == self._fails_in:
                 raise Diverged(f"{self.name} failed in round {self.round}")
             await Report({"round": self.round, "total": self.total})
@@ -115,6 +117,25 @@ class _Talker:
         assert not await Ready(expect), "a message that was taken is still there"
         for message in got:
             self.total = (self.total * 31 + int.from_bytes(message.body, "little")) % 2**61
+
+    async def _try(self) -> None:
+        """Attempt what nobody makes superfluous, and what is so already; tell pieces apart."""
+        ring = Expect("pieces", self.round, (_NAMES[_NAMES.index(self.name) - 1],))
+        after = _NAMES[(_NAMES.index(self.name) + 1) % len(_NAMES)]
+        for part in (3, 2, 1):
+            body = (100 * self.round + part).to_bytes(8, "little")
+            await Send(after, "pieces", self.round, body, part=part)
+        for part in (1, 2):
+            piece = ring._replace(part=part)
+            number = int.from_bytes((await Receive(piece)).only.body, "little")
+            assert number == 100 * self.round + part, "a piece was taken for another"
+            more = await Attempt(Work("encode", lambda: self.total + 1, self.round), piece)
+            assert more == self.total + 1, "an attempt ended, and nothing had come"
+            self.total = more % 2**61
+        superfluous = ring._replace(part=3)  # which came before the others
+        none = await Attempt(Work("encode", lambda: self.total, self.round), superfluous)
+        assert none is None, "an attempt began, though what makes it superfluous was there"
+        await Receive(superfluous)
 
     def state_dict(self) -> dict[str, Any]:
         return {

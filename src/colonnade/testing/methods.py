@@ -53,6 +53,7 @@ from colonnade.models import Features, Learner, take
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.prediction import Prediction
+from colonnade.roles.split import SKIPPED
 from colonnade.runs import Run
 from colonnade.streams import StreamKey
 from colonnade.training import EarlyStopping, Training
@@ -131,6 +132,9 @@ class MethodSubject:
         training, chance is drawn from the run's seed and the moment, so that runs repeat.
     steps
         Whether it is tried with each kind of local step that its exchange takes, too.
+    late
+        Where its uplink goes on without some parties' messages, whatever the policy: a simulator
+        under which there are such.
     """
 
     method: Method
@@ -140,6 +144,7 @@ class MethodSubject:
     timed: bool = False
     noise: float = 0.0
     steps: bool = True
+    late: Simulate | None = None
     _simulated: list[tuple[Any, Run]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -238,7 +243,8 @@ def is_planned(subject: MethodSubject) -> None:
             real = sum(entry.body_bytes for entry in entries)
             assert rows[key]["messages"] == len(entries)
             most = rows[key]["body_bytes"]
-            assert real == most if planned.exact else real <= most, f"{key}: {real}, planned {most}"
+            fits = real <= most if planned.why_bound else real == most
+            assert fits, f"{key}: {real}, planned {most}"
         assert all(memory.total > 0 for memory in planned.memory.values())
 
 
@@ -300,10 +306,13 @@ def goes_on_from_any_round(subject: MethodSubject) -> None:
 def lives_with_the_late(subject: MethodSubject) -> None:
     """Assert, where a policy drops messages, that a late party is left out and nothing else is.
 
-    It is told so, every message is of a listed flow, the plan is called a bound, the course repeats
-    under a replay and after a resume, and evaluations are of the whole model.
+    It is told so, every message is of a listed flow, the plan says that time decides, the course
+    repeats under a replay and after a resume, and evaluations are of the whole model. All but the
+    first is so as well of an uplink that goes on without somebody's message.
     """
     method = subject.method
+    if subject.late is not None:
+        _assert_lives_with(subject, subject.late, TRAINING)
     if not method.stragglers.drops:
         return
     line = {("party_1", "holder"): Channel(latency=3600.0)}
@@ -312,21 +321,38 @@ def lives_with_the_late(subject: MethodSubject) -> None:
     training = replace(TRAINING, evaluate_every=100)
     run = subject.train(driver=late, training=training)
     federation = subject.federation(method, True)
-    own = federation.parties[1].bottom.state_dict()
-    for key, value in run.models["party_1"]["bottom"].state_dict().items():
-        assert torch.equal(value, own[key]), "a party that was never waited for took a step"
     discarded = [entry for entry in run.ledger if entry.discarded]
     assert {entry.sender for entry in discarded} == {"party_1"}
     assert {entry.purpose for entry in discarded} == {Purpose.TRAINING}
-    sent = [e for e in run.ledger if e.sender == "party_1" and e.purpose is Purpose.TRAINING]
-    assert len(discarded) == len(sent), "something late was used, or is kept for ever"
+    told = {e.round for e in run.ledger if e.receiver == "party_1" and e.kind == SKIPPED}
+    assert told == {entry.round for entry in discarded}, "who was late is not told so"
+    if len(told) == run.summary["rounds"]:
+        own = federation.parties[1].bottom.state_dict()
+        for key, value in run.models["party_1"]["bottom"].state_dict().items():
+            assert torch.equal(value, own[key]), "a party that was never waited for took a step"
+    _assert_lives_with(subject, late, training)
+
+
+def _assert_lives_with(subject: MethodSubject, late: Simulate, training: Training) -> None:
+    method = subject.method
+    run = subject.train(driver=late, training=training)
+    federation = subject.federation(method, True)
+    assert any(entry.discarded for entry in run.ledger) or _attempts_ended(run), "nobody was late"
     _assert_listed(run, federation, method, training)
     planned = plan(federation, method, training, late)
-    assert not planned.exact, "the plan is called exact, though time decides what is sent"
+    assert planned.why_timed, "the plan does not say that time decides what is sent"
     assert run.record is not None
     _assert_same(subject.train(driver=Replay(run.record.trace), training=training), run)
     _assert_goes_on(subject, method, late, training)
     _assert_predicts(subject, run)
+
+
+def _attempts_ended(run: Run) -> bool:
+    """Whether somebody was told, while at work, that it is not needed."""
+    assert run.record is not None
+    return any(
+        decision is False for made in run.record.trace.decisions.values() for decision in made
+    )
 
 
 def agrees_with_another(subject: MethodSubject) -> None:
@@ -597,7 +623,7 @@ def _assert_same(one: Run, other: Run) -> None:
 def _told(run: Run) -> list[list[dict[str, Any]]]:
     """Return what everybody reported, without times."""
     return [
-        frame.drop("seconds", strict=False).to_dicts()
+        frame.drop("seconds", "seconds_evaluation", strict=False).to_dicts()
         for frame in (run.history, run.others_history)
     ]
 

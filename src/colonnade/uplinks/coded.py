@@ -23,7 +23,7 @@ from colonnade.layout import Layout
 from colonnade.links import Delivery
 from colonnade.models import Additive, Fusion
 from colonnade.organisations import Party
-from colonnade.secure import CodedSums, Field, LagrangeCode, Quantised
+from colonnade.secure import CodedSums, Field, LagrangeCode, Quantised, answers_needed
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.coded_halves import (
     ANSWER,
@@ -94,13 +94,15 @@ class Coded(Uplink):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigurationError(f"{name} is {value!r}, but must be a whole number from 1")
-        Quantised(self.data_bits or 0, self.weight_bits or 0, Field(self.field_bits))
+        field = Field(self.field_bits)
+        data, weights = (0 if b is None else b for b in (self.data_bits, self.weight_bits))
+        Quantised(data, weights, field)
         checked_identities(self.identities)
 
     @property
     def needed(self) -> int:
         """How many parties' answers tell the sum: 2 (K + T - 1) + 1."""
-        return 2 * (self.segments + self.colluders - 1) + 1
+        return answers_needed(self.segments, self.colluders)
 
     def bits(self, parties: int) -> tuple[int, int]:
         """Return l_x and l_w for so many parties: as given, or as many as there is room for.
@@ -121,9 +123,9 @@ class Coded(Uplink):
         return Delivery.ANY
 
     @property
-    def timed(self) -> bool:
-        """Which answers are sent hangs on time, and what is learned does not."""
-        return True
+    def what_time_decides(self) -> str:
+        """Which answers are sent, and who is told that its own is not needed."""
+        return "who is told that its answer is not needed"
 
     def check(self, fusion: Fusion, stragglers: Stragglers) -> None:
         """Refuse a fusion that needs each embedding, and policies for those that are late."""

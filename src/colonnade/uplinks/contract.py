@@ -247,9 +247,9 @@ class Uplink(Protocol):
         return False
 
     @property
-    def timed(self) -> bool:
-        """Whether it hangs on time which messages are sent, though not what comes of them."""
-        return False
+    def what_time_decides(self) -> str | None:
+        """Which messages are sent hangs on time, though not what comes of them: how, or None."""
+        return None
 
     def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
         """Return whether a row may be sent so often for a purpose; where not, training ends."""
