@@ -15,7 +15,7 @@ from colonnade.batches import BatchPlan
 from colonnade.channels import Channel, Network
 from colonnade.costs import Delayed, Modelled
 from colonnade.delays import Constant
-from colonnade.drivers import Processes, Simulate
+from colonnade.drivers import Processes, Simulate, simulate
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.errors import ConfigurationError, OutOfRange
 from colonnade.federation import Federation
@@ -28,6 +28,7 @@ from colonnade.planning import plan
 from colonnade.privacy import Gaussian
 from colonnade.reports.figures import run_figures
 from colonnade.secure import CodedParty
+from colonnade.sent import SENT, bytes_sent
 from colonnade.stragglers import Deadline
 from colonnade.testing.methods import (
     METHOD_CHECKS,
@@ -225,6 +226,53 @@ def test_who_is_late_is_told_once_that_there_is_enough():
     assert not [entry for entry in answers if entry.purpose.trains], "it computed all the same"
 
 
+def test_work_that_was_called_off_fills_no_queue(monkeypatch):
+    most = [0]
+
+    def step(self, actor, now):
+        most[0] = max(most[0], len(self.events))
+        return stepping(self, actor, now)
+
+    stepping = simulate._Simulation._step
+    monkeypatch.setattr(simulate._Simulation, "_step", step)
+    monkeypatch.setattr(simulate, "_MANY", 8)
+    long = replace(TRAINING, epochs=30)
+    usual = train(CODED, training=long)
+    run = train(CODED, slow_computer("party_0", "party_3", seconds=1e5), long)
+    assert same(usual, run)
+    assert most[0] < 100 < run.summary["rounds"]
+
+
+def test_a_note_tells_where_nobody_may_be_late():
+    needs_all, some = fedvs(segments=2, colluders=1), fedvs(segments=1, colluders=1)
+    for method, expected in ((needs_all, True), (some, False)):
+        told = plan(polynomials(method), method, TRAINING).warnings
+        assert any("waits for the slowest" in note for note in told) == expected
+        run = train(method)
+        assert any("waits for the slowest" in note for note in run.summary["warnings"]) == expected
+        assert not any("too late to be of use" in note for note in run.summary["warnings"])
+
+
+def test_what_parties_send_each_other_is_told_everywhere():
+    run = train(CODED)
+    shares = sum(e.body_bytes for e in run.ledger if e.kind == "weights_share" and e.purpose.trains)
+    assert run.summary["bytes_between"] == shares > 0
+    assert bytes_sent(run.summary) == sum(e.body_bytes for e in run.ledger if e.purpose.trains)
+    last = run.history.sort("round").tail(1)
+    for way in SENT:
+        assert last[way].item() == run.summary[way], way
+    assert plan(polynomials(CODED), CODED, TRAINING).bytes_between == shares
+    errors = run.summary["rounding_error"]
+    assert list(errors) == [f"party_{n}" for n in range(PARTIES)]
+    assert all(0 < error < 0.05 for error in errors.values())
+
+
+def test_batches_of_another_size_are_told():
+    training = replace(TRAINING, batch_size=15)
+    run = train(fedvs(segments=2), training=training)
+    assert any("batches have 14 rows, not 15" in note for note in run.summary["warnings"])
+
+
 @pytest.mark.parametrize("driver", [slow_wire("party_2"), slow_computer("party_2")])
 def test_late_answers_fill_no_mailbox(driver, monkeypatch):
     most = []
@@ -365,6 +413,8 @@ def layout(parties=5, terms=True):
         (lambda: Coded(colluders=True), "colluders is True"),
         (lambda: Coded(field_bits=32), "field has 32 bits, but it is of 31"),
         (lambda: Coded(data_bits=20, weight_bits=20), "leave no room in a field of 31"),
+        (lambda: Coded(data_bits=""), "data_bits is '', but a whole number from 0"),
+        (lambda: Coded(identities=None), "identities is None, but a table"),
         (lambda: Coded(identities={"bank": "ab"}), "identity of 'bank' has 1 bytes, expected 32"),
         (lambda: Method("x", Concat(), Coded()), "needs each embedding: take sum or mean"),
         (

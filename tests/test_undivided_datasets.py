@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.io import savemat
+from scipy.sparse import csc_matrix
 
 from colonnade.datasets import CALTECH_VIEWS, CATALOGUE, available, caltech7, parkinson
 from colonnade.datasets.scaling import scaled
@@ -167,11 +168,18 @@ def test_caltech7_is_what_the_catalogue_says() -> None:
     assert info.parties == "gabor, wm, centrist, hog, gist, lbp"
 
 
-def with_nan() -> NDArray[Any]:
+def sparse_views() -> NDArray[Any]:
+    cells = np.empty((1, 6), dtype=object)
+    for place, width in enumerate(CALTECH_VIEWS.values()):
+        cells[0, place] = csc_matrix((sum(SIZES), width))
+    return cells
+
+
+def with_view(value: float) -> NDArray[Any]:
     cells = np.empty((1, 6), dtype=object)
     for place, width in enumerate(CALTECH_VIEWS.values()):
         cells[0, place] = np.zeros((sum(SIZES), width))
-    cells[0, 1][2, 3] = np.nan
+    cells[0, 1][2, 3] = value
     return cells
 
 
@@ -184,7 +192,10 @@ def with_nan() -> NDArray[Any]:
             {"X": np.zeros((35, 5))},
             r"X holds 0 arrays of \[\] columns; expected the views of \[40,",
         ),
-        ({"X": with_nan()}, "wm holds nan in row 2, column 3"),
+        ({"X": with_view(np.nan)}, "wm holds nan in row 2, column 3"),
+        ({"X": with_view(1e200)}, r"wm holds 1e\+200 in row 2, column 3; expected numbers up to"),
+        ({"X": sparse_views()}, "X holds 6 arrays of"),
+        ({"Y": np.ones(sum(SIZES)) * 1j}, "Y holds complex128; expected a label for each row"),
         ({"Y": np.repeat(np.arange(7), SIZES)}, "Y holds 7 different labels; expected each of 1"),
         ({"Y": np.ones(sum(SIZES))}, "Y holds 1 different labels"),
         ({"Y": np.repeat(np.arange(1, 8), 3)}, "gabor has 37 rows of float64; expected 21"),

@@ -307,6 +307,22 @@ def test_a_run_repeats_replays_and_goes_on_to_the_bit(subject, tmp_path):
         assert whole.ledger.frame().equals(rest.ledger.frame()), "another time"
 
 
+def test_a_bottom_whose_outputs_hang_on_buffers_that_it_changes_goes_on_to_the_bit(tmp_path):
+    """The embedding that was sent is computed again, with the buffers of then."""
+
+    def normed(out=None, **settings):
+        federation = small_federation(vafl())
+        for party in federation.parties:
+            torch.manual_seed(0)
+            torch.nn.utils.parametrizations.spectral_norm(party.bottom[0])
+        return federation.train(vafl(), LONG, slow(0.1), out=out, report=False, **settings)
+
+    whole = normed()
+    for stop in (1, 6, 11):
+        normed(tmp_path / str(stop), stop_before=stop)
+        assert same(whole, normed(tmp_path / str(stop), resume=True))
+
+
 def test_a_run_goes_on_from_checkpoints_that_it_did_not_stop_for(tmp_path):
     """They are cuts through parties that are many rounds apart when they are made."""
 

@@ -317,15 +317,27 @@ class Agreement:
             uses[Purpose.EVALUATION] = -(-rounds // self._evaluate_every)
         return uses
 
-    def shortened(self) -> tuple[str, ...]:
-        """Return that a budget ends training before its last round, where it does."""
+    def notes(self) -> tuple[str, ...]:
+        """Return what should be known before training, a sentence each.
+
+        That a budget ends it before its last round; that batches are not as large as was asked for;
+        and what the uplink has to say.
+        """
+        notes = [*self.method.uplink.notes(self.layout)]
+        rows = len(self.train_rows)
+        asked, taken = min(self.training.batch_size_for(rows), rows), self.wanted.batch_size
+        if asked != taken:
+            notes.append(
+                f"batches have {taken} rows, not {asked}: rows that travel together are trained on "
+                "together"
+            )
         affordable, wanted = self.batches.rounds, self.wanted.rounds
-        if affordable == wanted:
-            return ()
-        return (
-            f"the budget of privacy affords {affordable:,} of the {wanted:,} rounds that training "
-            "would take, and no more: it ends then",
-        )
+        if affordable != wanted:
+            notes.append(
+                f"the budget of privacy affords {affordable:,} of the {wanted:,} rounds that "
+                "training would take, and no more: it ends then"
+            )
+        return tuple(notes)
 
     @property
     def _evaluate_every(self) -> int:

@@ -53,7 +53,14 @@ from colonnade.networks_told import network_told
 from colonnade.organisations import LabelHolder, Party, check_names
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
-from colonnade.runs import Run, RunFolder, history_frame, others_history_frame, summarise
+from colonnade.runs import (
+    Run,
+    RunFolder,
+    history_frame,
+    others_history_frame,
+    rounding_errors,
+    summarise,
+)
 from colonnade.training import Training, Watcher
 from colonnade.uplinks.account import most_told
 
@@ -318,17 +325,19 @@ class Federation:
             greater_is_better=self.metrics[0].greater_is_better,
             clock=driver.clock,
             privacy=privacy_statement((*disclosures, _ALIGNMENT)),
+            late_is_lost=method.uplink.what_time_decides is None,
             warnings=[
                 *privacy_warnings(disclosures),
                 *promise_warnings(loss, of_labels),
                 *self.warnings,
-                *agreement.shortened(),
+                *agreement.notes(),
                 *_uncounted(record),
                 *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
             ],
             details={
                 "parties": list(self.widths),
                 "label_holder": holder,
+                **rounding_errors(others),
                 **self.headcount(),
                 "epochs": training.epochs,
                 "batch_size": training.batch_size,

@@ -41,6 +41,7 @@ __all__ = [
     "history_frame",
     "load_run",
     "others_history_frame",
+    "rounding_errors",
     "summarise",
 ]
 
@@ -254,6 +255,7 @@ def summarise(
     greater_is_better: bool,
     clock: Mapping[str, str],
     privacy: Mapping[str, str],
+    late_is_lost: bool = True,
     warnings: list[str],
     details: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -268,9 +270,10 @@ def summarise(
     those that were lost included: bodies, envelopes, and the length of each frame.
     ``messages_discarded`` came too late to be taken, with bodies of ``bytes_discarded`` in all;
     they count in the other numbers like any that were sent.
-    ``local_updates`` are the steps of each organisation, by name, that it took without an exchange;
-    ``local_reports`` is what it reported of them, where it did: sums of counts, such as of bubbles,
-    and means of other numbers, such as cosines, over all its reports.
+    Where an uplink needs only the first messages (``late_is_lost=False``) that is no loss, and no
+    warning. ``local_updates`` are the steps of each organisation, by name, that it took without an
+    exchange; ``local_reports`` is what it reported of them, where it did: sums of counts, such as
+    of bubbles, and means of other numbers, such as cosines, over all its reports.
     ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
     ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
     organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
@@ -335,9 +338,20 @@ def summarise(
             for (role, kind_purpose, activity), spent in record.activities.items()
         ],
         "privacy": dict(privacy),
-        "warnings": [*warnings, *_late(kept)],
+        "warnings": [*warnings, *(_late(kept) if late_is_lost else ())],
         **details,
     }
+
+
+def rounding_errors(others: pl.DataFrame) -> dict[str, dict[str, float]]:
+    """Return by how much rounding changed the embeddings of each party, as it said last.
+
+    Root mean squares; nothing where nobody rounds, or says so.
+    """
+    if "rounding_error" not in others.columns:
+        return {}
+    said = others.drop_nulls("rounding_error").group_by("organisation", maintain_order=True).last()
+    return {"rounding_error": dict(said.select("organisation", "rounding_error").rows())}
 
 
 def _local_updates(record: RunRecord) -> dict[str, int]:

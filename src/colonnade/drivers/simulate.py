@@ -173,6 +173,7 @@ class _Actor:
         self.blocked: Send | None = None  # waits for room in a full queue
         self.waiting: Receive | Ready | None = None
         self.attempting: _Attempting | None = None
+        self.answering: int | None = None  # the time at which it is to be answered last of all
         self.finished = False
         self.parked = False
         self.lanes: dict[str, tuple[_Actor, Lane]] = {}
@@ -301,8 +302,11 @@ class _Simulation:
                     self.called_off.remove(serial)
                 else:
                     self._step(actor, now)
-            elif actor.waiting is not None:
-                self._resolve(actor, actor.waiting, now)
+            else:
+                if actor.answering == now:
+                    actor.answering = None
+                if actor.waiting is not None:
+                    self._resolve(actor, actor.waiting, now)
 
     def _at(self, when: int, rank: int, actor: _Actor, message: Message | None = None) -> None:
         if when > _LAST:
@@ -365,7 +369,7 @@ class _Simulation:
                 actor.mailbox.check(effect.expect, actor.name)
                 # Others may still act at this time: answer when all have.
                 actor.waiting = effect
-                self._at(now, _ANSWER, actor)
+                self._answer_at(actor, now)
                 self._set_timer(actor, effect.expect, now)
                 return
             elif isinstance(effect, Boundary):
@@ -527,6 +531,12 @@ class _Simulation:
         elif _is_plain(expect):
             self._resolve(actor, waiting, now)
         else:
+            self._answer_at(actor, now)
+
+    def _answer_at(self, actor: _Actor, now: int) -> None:
+        """Answer a waiting role when all others have acted at this time."""
+        if actor.answering != now:
+            actor.answering = now
             self._at(now, _ANSWER, actor)
 
     def _discard(self, actor: _Actor, message: Message) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -70,8 +71,8 @@ TUNED = {
     "handwritten": Tuned(wait=0.2, ignore=0.02, vafl=0.06, wait_dp=0.6, noisy=8),
     "credit": Tuned(wait=0.6, ignore=0.6, vafl=0.2, wait_dp=0.2, noisy=16),
     "parkinson": Tuned(wait=0.2, ignore=0.6, vafl=0.06, wait_dp=0.6, noisy=16),
-    "mnist": Tuned(wait=1.5, ignore=0.6, vafl=0.6, wait_dp=0.6, noisy=8),
-    "fashion-mnist": Tuned(wait=1.5, ignore=0.6, vafl=0.6, wait_dp=0.6, noisy=8),
+    "mnist": Tuned(wait=1.5, ignore=1.5, vafl=1.5, wait_dp=1.5, noisy=8),
+    "fashion-mnist": Tuned(wait=1.5, ignore=1.5, vafl=1.5, wait_dp=1.5, noisy=8),
 }
 
 
@@ -119,6 +120,8 @@ def _of_these(
 
 
 def _points(values: Sequence[float]) -> str:
+    if any(map(math.isnan, values)):
+        return "not evaluated yet"
     return mean_cell(list(values), lambda value: f"{value:.2f}")[1]
 
 

@@ -252,7 +252,7 @@ def plan(
         memory=memory_of(federation, agreement),
         warnings=(
             *federation.warnings,
-            *agreement.shortened(),
+            *agreement.notes(),
             *promise_warnings(loss, of_labels),
         ),
         privacy_loss=loss,

@@ -274,6 +274,7 @@ def _headlines(run: Run) -> list[_Fact]:
         *_besides(s),
         _Fact("everything", human_bytes(s["bytes_framed"]), "with envelopes"),
         *_epsilon(s),
+        *_rounding(s),
         *_discarded(s),
         _Fact(
             _clock(run),
@@ -299,6 +300,14 @@ def _besides(summary: Mapping[str, Any]) -> list[_Fact]:
         size = human_bytes(summary["bytes_lost"])
         facts.append(_Fact("lost to a crash", size, f"in {count:,} messages, sent again"))
     return facts
+
+
+def _rounding(summary: Mapping[str, Any]) -> list[_Fact]:
+    """Return by how much rounding changed embeddings, where parties say so."""
+    errors = summary.get("rounding_error")
+    if not errors:
+        return []
+    return [_Fact("rounding error", f"{max(errors.values()):.2g}", "of an embedding, the largest")]
 
 
 def _epsilon(summary: Mapping[str, Any]) -> list[_Fact]:

@@ -204,8 +204,9 @@ class Coded(Uplink):
             ),
             Disclosure(
                 "answers",
-                f"the label holder has {self.needed} of them and so all of the polynomial that "
-                "they are values of, at its masks' points too; FedVS's theorem 5.3 is about one",
+                f"the label holder has {self.needed} of {len(parties)}, the first that come, and "
+                "so all of the polynomial that they are values of, at its masks' points too; "
+                "FedVS's theorem 5.3 is about one. A party that answers falsely is not found out",
             ),
             Disclosure(
                 "collusion",
@@ -218,6 +219,17 @@ class Coded(Uplink):
             NOT_COVERED,
         ]
         return tuple(learned)
+
+    def notes(self, layout: Layout) -> tuple[str, ...]:
+        """Say that nobody may be late, where all answers are needed."""
+        parties = len(layout.parties)
+        if self.needed < parties:
+            return ()
+        return (
+            f"the answers of all {parties} parties are needed with K = {self.segments} and T = "
+            f"{self.colluders} (2 (K + T - 1) + 1), so every round waits for the slowest; with "
+            f"fewer {'segments' if self.segments > 1 else 'colluders or more parties'} it need not",
+        )
 
     def uploader(self, layout: Layout, party: Party) -> CodedUploader:
         """Make the half of ``party``, whose bottom is linear in powers of its features."""

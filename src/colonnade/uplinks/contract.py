@@ -251,6 +251,10 @@ class Uplink(Protocol):
         """Which messages are sent hangs on time, though not what comes of them: how, or None."""
         return None
 
+    def notes(self, layout: Layout) -> tuple[str, ...]:
+        """Return what should be known before such a run, a sentence each; mostly nothing."""
+        return ()
+
     def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
         """Return whether a row may be sent so often for a purpose; where not, training ends."""
         return True
