@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import sys
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -19,10 +21,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import colonnade
+from colonnade import ledger as ledger_module
 from colonnade.batches import BatchPlan, pieces
 from colonnade.channels import Channel, Network, nanoseconds
 from colonnade.codecs import Float, Scalar
 from colonnade.costs import Measured, Modelled
+from colonnade.drivers import mailbox as mailbox_module
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import KINDS_OF_WORK, Expect, Since, Work
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
@@ -171,6 +175,42 @@ def test_the_part_of_a_ledger_before_a_cut(entries, sequences):
     for entry in entries:
         before = entry.sequence < sequences.get(entry.sender, 0)
         assert (entry in kept) == (before or entry.lost)
+
+
+@unhurried
+@given(ENTRIES, st.data())
+def test_what_is_settled_is_read_as_before(entries, data):
+    """However rows are appended, discarded and settled, also after that."""
+    plain, settling = Ledger(), Ledger()
+    with mock.patch.object(ledger_module, "_MANY", 4):
+        for number, entry in enumerate(entries):
+            plain.append(entry)
+            settling.append(entry)
+            if data.draw(st.booleans()):
+                sender, sequence = data.draw(st.sampled_from(entries[: number + 1]))[:6:5]
+                plain.discard(sender, sequence)
+                settling.discard(sender, sequence)
+            if data.draw(st.booleans()):
+                settling.settle()
+    assert list(settling) == list(plain)
+    assert settling.frame().equals(plain.frame())
+    assert (len(settling), settling.bytes()) == (len(plain), plain.bytes())
+
+
+def test_nothing_is_settled_that_a_run_may_go_back_to(monkeypatch):
+    monkeypatch.setattr(ledger_module, "_MANY", 4)
+    entries = [Entry("a", "b", "x", Purpose.TRAINING, n, n, 1, 2, n) for n in range(40)]
+    ledger = Ledger(entries)
+    ledger.settle({"a": 30}, {("a", 7)})
+    assert len(ledger.settled) == 1
+    assert [entry.sequence for entry in ledger.unsettled({"a": 35})] == [7, *range(30, 35)]
+    ledger.discard("a", 7)
+    assert [entry.sequence for entry in ledger if entry.discarded] == [7]
+    restored = Ledger.restored(ledger.settled, ledger.unsettled({"a": 35}).frame())
+    assert list(restored) == list(ledger.before({"a": 35}))
+    settled = len(ledger.settled[0])
+    assert settled < 40 * sum(map(sys.getsizeof, entries[0]))
+    assert list(Ledger.from_frame(ledger.frame())) == list(ledger)
 
 
 def test_a_ledgers_file_has_words_and_seconds(tmp_path):
@@ -434,7 +474,7 @@ def test_kinds_rounds_purposes_and_senders_are_kept_apart():
         message("a", 3),
     ]
     mailbox = boxed(*messages)
-    assert not mailbox.holds(Expect("z", 0, ("a",)), "a")
+    assert not mailbox.satisfied(Expect("z", 0, ("a",)), 0, 0)
     assert taken(mailbox.take(Expect("x", 0, ("a",)))) == [("a", 3)]
     assert taken(mailbox.take(Expect("x", 0, ("a",), Purpose.EVALUATION))) == [("a", 2)]
     assert taken(mailbox.take(Expect("x", 1, ("a",)))) == [("a", 1)]
@@ -485,7 +525,7 @@ def test_a_mailbox_is_queues_by_sender_kind_round_and_purpose(data):
             mailbox.put(queue[-1], sequence)
         else:
             expect = Expect(kind, round, (sender,))
-            assert mailbox.satisfied(expect, 0, 0) == mailbox.holds(expect, sender) == bool(queue)
+            assert mailbox.satisfied(expect, 0, 0) == bool(queue)
             assert list(mailbox.take(expect)) == [queue.pop(0) for _ in queue[:1]]
     left = [item for queue in lists.values() for item in queue]
     left.sort(key=lambda item: item.sequence)
@@ -816,3 +856,17 @@ def test_one_value_that_is_not_finite_is_found_wherever_it_is(shape, dtype):
                 strange.view(-1)[place] = wrong
                 assert not all_finite(strange)
                 assert not all_finite(strange.t())
+
+
+def test_who_sends_what_nobody_awaits_is_named_before_memory_is_full(monkeypatch):
+    monkeypatch.setattr(mailbox_module, "_MOST_MESSAGES", 3)
+    monkeypatch.setattr(mailbox_module, "_MOST_BYTES", 1000)
+    mailbox = boxed(message("a", 0), message("a", 1), message("a", 2), message("b", 0))
+    with pytest.raises(RemoteProtocolError, match=r"'a' has sent 'hub' 4 messages .* last is x of"):
+        mailbox.put(message("a", 3), 0)
+    mailbox = boxed(message("a", 0, round=5))
+    for sequence in range(1, 50):  # what was taken or closed is not counted
+        mailbox.put(message("a", sequence, round=sequence), 0)
+        mailbox.close(sequence) if sequence % 2 else mailbox.take(Expect("x", sequence, ("a",)))
+    with pytest.raises(RemoteProtocolError, match=r"of 2,000 bytes that it does not await"):
+        boxed(message("a", 0)._replace(body=bytes(2000)))

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from colonnade.drivers import Assignment, Processes, Simulate, processes
+from colonnade.drivers import Assignment, Processes, Simulate, mailbox, processes
 from colonnade.drivers.child import play
 from colonnade.drivers.framed import FramedSocket, Frames, connected_pair
 from colonnade.effects import Boundary, Expect, Receive, Send
@@ -88,6 +88,18 @@ def test_who_only_computes_for_long_is_left_alone():
         await Send("b", "x", 3, b"abc")
 
     assert Processes().run(pair(computes), Assignment()).completed
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_a_flood_that_nobody_awaits_ends_the_run(driver, monkeypatch):
+    async def floods(role):
+        for round in range(4, 200):
+            await Send("b", "x", round, bytes(100))
+        await Receive(Expect("y", 0, ("b",)))
+
+    monkeypatch.setattr(mailbox, "_MOST_MESSAGES", 64)
+    with pytest.raises(RemoteProtocolError, match="'a' has sent 'b' 65 messages of 6,500 bytes"):
+        driver.run(pair(floods), Assignment())
 
 
 def raw(monkeypatch, data, close=False):

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from colonnade import ledger
 from colonnade.checkpoints import CheckpointStore
-from colonnade.drivers import Assignment, Processes, Replay, processes
+from colonnade.drivers import Assignment, Processes, Replay, child, processes
 from colonnade.drivers.child import play
 from colonnade.effects import Expect, Receive, Report, Send, Since
 from colonnade.errors import Diverged, RoleFailed
@@ -85,6 +86,24 @@ def test_a_run_can_stop_and_go_on_under_either_driver(tmp_path, stop, ahead):
         assert rest.ledger.without_time() == expected.ledger.without_time()
         assert len(rest.history) == len(expected.history)
         assert rest.completed
+
+
+@pytest.mark.parametrize("first", [DRIVER, Processes()], ids=lambda driver: driver.label)
+def test_checkpoints_write_what_was_settled_of_the_ledger_once_and_again(
+    tmp_path, monkeypatch, first
+):
+    monkeypatch.setattr(ledger, "_MANY", 16)
+    monkeypatch.setattr(child, "_SHIPPED", 4)
+    whole = DRIVER.run(counters(rounds=60, ahead=3), Assignment())
+    store = CheckpointStore(tmp_path, "fingerprint")
+    settings = {"store": store, "checkpoint_every": 5}
+    first.run(counters(rounds=60, ahead=3), Assignment(stop_before=30, **settings))
+    checkpoint = store.latest()
+    segments = [name for name in checkpoint.manifest["files"] if name.startswith(".ledger-")]
+    assert len(segments) > 2
+    for second in (DRIVER, Processes()):
+        rest = second.run(counters(rounds=60, ahead=3), Assignment(resume=checkpoint))
+        assert rest.ledger.without_time() == whole.ledger.without_time()
 
 
 def test_an_interruption_stops_everybody_at_one_boundary(tmp_path):

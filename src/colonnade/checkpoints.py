@@ -28,7 +28,8 @@ from colonnade.errors import CheckpointError
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
-FORMAT = 3
+FORMAT = 4
+_READ = (3, 4)  # the former has all of the ledger in one file
 State = dict[str, Any]
 
 
@@ -217,7 +218,7 @@ class CheckpointStore:
         manifest = _manifest(self._place(round))
         return (
             manifest is not None
-            and manifest["format"] == FORMAT
+            and manifest["format"] in _READ
             and manifest["fingerprint"] == self.fingerprint
         )
 
@@ -246,7 +247,7 @@ class CheckpointStore:
             if manifest is None:
                 damaged.append(folder.name)
                 continue
-            if manifest["format"] != FORMAT:
+            if manifest["format"] not in _READ:
                 raise CheckpointError(
                     f"{folder} was written by another version of colonnade (format "
                     f"{manifest['format']}, this one has {FORMAT}); resume with that version, or "
@@ -288,7 +289,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     try:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
         digest = manifest.pop("digest", None)
-        if digest != _digest(_canonical(manifest)) and (digest or manifest["format"] == FORMAT):
+        if digest != _digest(_canonical(manifest)) and (digest or manifest["format"] in _READ):
             return None  # others than this version may have had no digest of the manifest itself
         whole = type(manifest["format"]) is int and all(
             _digest((folder / file).read_bytes()) == digest

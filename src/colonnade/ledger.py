@@ -4,6 +4,10 @@ A row is written where a message is handed to the driver, and its bytes are the 
 handed over: ``body_bytes`` of the body, ``framed_bytes`` with the envelope and the length before
 it, all that a stream carries. Two drivers' ledgers of one run are equal except for the time.
 
+Rows that nothing will change any more are *settled*: kept as the bytes of a file, a small part of
+what they take as objects, which checkpoints write as they are. So a checkpoint after a million
+messages takes hardly longer than after the first.
+
 What a crash undid is in the ledger too, marked ``lost``: it left, and was sent again by the run
 that went on from the checkpoint before. So a sender's number may be there more than once, but only
 once of what is not lost.
@@ -11,11 +15,12 @@ once of what is not lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+import io
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
 
@@ -60,7 +65,10 @@ _SCHEMA = {
 }
 
 
+_Segment: TypeAlias = bytes  # of a Parquet file; in the class, bytes is a method
 _SENDER_AND_SEQUENCE = itemgetter(0, 5)
+_MANY = 2**16  # rows that are settled at a time
+_LABELS = {int(purpose): purpose.label for purpose in Purpose}
 
 
 class Ledger:
@@ -81,18 +89,25 @@ class Ledger:
         # What a driver calls for each message: the fields of an entry that was not discarded, the
         # purpose as an int.
         self.record: Callable[[tuple[Any, ...]], None] = self._rows.append
-        self._discarded: set[tuple[str, int]] = set()
+        self._discarded: set[tuple[str, int]] = set()  # of what was not settled then
         self._lost: list[Entry] = []
+        self._settled: list[_Segment] = []
+        self._settled_rows = 0
         self.extend(entries)
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._lost)
+        return self._settled_rows + len(self._rows) + len(self._lost)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(sorted(self._all(), key=_SENDER_AND_SEQUENCE))
 
     def _all(self) -> Iterator[Entry]:
-        return chain(self._lost, map(self._entry, self._rows))
+        return chain(self._lost, self._recorded())
+
+    def _recorded(self) -> Iterator[Entry]:
+        for segment in self._settled:
+            yield from _entries(self._marked(_unpacked(segment)))
+        yield from map(self._entry, self._rows)
 
     def append(self, entry: Entry) -> None:
         """Add an entry."""
@@ -120,7 +135,14 @@ class Ledger:
 
         What was lost was recorded by a run before, and is not among them.
         """
-        return [self._entry(row) for row in self._rows[index:]]
+        return list(islice(self._recorded(), index, None))
+
+    def drain(self) -> list[Entry]:
+        """Return the entries that are not settled, without what was lost, and forget them."""
+        entries = [self._entry(row) for row in self._rows]
+        self._rows.clear()
+        self._discarded.clear()
+        return entries
 
     def without_time(self) -> list[Entry]:
         """Return the ordered entries with the time blanked, without what was lost.
@@ -138,28 +160,108 @@ class Ledger:
         """Sum the bytes of the selected entries, with all that a stream carries."""
         return sum(entry.framed_bytes for entry in self._all() if select(entry))
 
-    def before(self, sequences: dict[str, int]) -> Ledger:
+    def before(self, sequences: Mapping[str, int]) -> Ledger:
         """Keep of each sender the entries before its given sequence number, and what was lost."""
-        kept = (e for e in self.since(0) if e.sequence < sequences.get(e.sender, 0))
+        kept = (e for e in self._recorded() if e.sequence < sequences.get(e.sender, 0))
         return Ledger(chain(self._lost, kept))
+
+    # What nothing will change any more
+
+    @property
+    def settled(self) -> Sequence[_Segment]:
+        """What was settled, as the bytes of Parquet files, oldest first."""
+        return self._settled
+
+    def settle(
+        self,
+        sequences: Mapping[str, int] | None = None,
+        undecided: Collection[tuple[str, int]] = frozenset(),
+    ) -> None:
+        """Settle rows, if there are many.
+
+        Parameters
+        ----------
+        sequences
+            For each sender, the number of its first message that a run might go back to; None where
+            nothing will be gone back to.
+        undecided
+            Messages before these, by sender and number, that may still be taken or discarded.
+        """
+        if len(self._rows) < _MANY:
+            return
+        final: list[tuple[Any, ...]] = []
+        rest: list[tuple[Any, ...]] = []
+        for row in self._rows:
+            sender, sequence = row[0], row[5]
+            before = sequences is None or sequence < sequences.get(sender, 0)
+            (final if before and (sender, sequence) not in undecided else rest).append(row)
+        if len(final) < _MANY // 2:
+            return
+        self._settled.append(_packed(self._framed(final)))
+        self._settled_rows += len(final)
+        self._discarded.difference_update((row[0], row[5]) for row in final)
+        self._rows[:] = rest  # the same list, which drivers append to
+
+    def unsettled(self, sequences: Mapping[str, int]) -> Ledger:
+        """Return what ``before`` would, without what was settled."""
+        rest = Ledger(self._lost)
+        rest.extend(self._entry(row) for row in self._rows if row[5] < sequences.get(row[0], 0))
+        return rest
+
+    @classmethod
+    def restored(cls, settled: Iterable[_Segment], rest: pl.DataFrame) -> Ledger:
+        """Return the ledger of which these were ``settled``, and the frame of the rest."""
+        ledger = cls.from_frame(rest)
+        ledger._settled = [*settled, *ledger._settled]
+        ledger._settled_rows = sum(len(_unpacked(segment)) for segment in ledger._settled)
+        return ledger
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         sender, receiver, kind, purpose, *numbers = row
         numbers.append((sender, row[5]) in self._discarded)
         return Entry(sender, receiver, kind, Purpose(purpose), *numbers)
 
+    def _framed(self, rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+        frame = pl.DataFrame(rows, schema=_RECORDED, orient="row")
+        late = [(row[0], row[5]) in self._discarded for row in rows]
+        return frame.with_columns(
+            pl.col("purpose").replace_strict(_LABELS, return_dtype=pl.String),
+            discarded=pl.Series(late, dtype=pl.Boolean),
+            lost=pl.lit(value=False),
+        )
+
+    def _marked(self, settled: pl.DataFrame) -> pl.DataFrame:
+        """Return what was settled with what was discarded since."""
+        if not self._discarded:
+            return settled
+        marks = pl.DataFrame(list(self._discarded), schema=_MARK, orient="row")
+        since = marks.with_columns(since=pl.lit(value=True))
+        joined = settled.join(since, on=list(_MARK), how="left", maintain_order="left")
+        late = pl.col("discarded") | pl.col("since").fill_null(value=False)
+        return joined.with_columns(discarded=late).select(list(_SCHEMA))
+
     def frame(self) -> pl.DataFrame:
         """Return the ordered entries as a data frame, the purpose as a word."""
-        rows = [entry._replace(purpose=entry.purpose.label) for entry in self]  # type: ignore[arg-type]  # a word where the entry has the enum
-        return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+        lost = [entry._replace(purpose=entry.purpose.label) for entry in self._lost]  # type: ignore[arg-type]  # a word where the entry has the enum
+        frames = [
+            pl.DataFrame(lost, schema=_SCHEMA, orient="row"),
+            *(self._marked(_unpacked(segment)) for segment in self._settled),
+            self._framed(self._rows),
+        ]
+        return pl.concat(frames).sort("sender", "sequence", maintain_order=True)
 
     @classmethod
     def from_frame(cls, frame: pl.DataFrame) -> Ledger:
         """Restore a ledger from ``frame``, also one without the columns discarded and lost."""
-        return cls(
-            Entry(**row | {"purpose": Purpose[row["purpose"].upper()]})
-            for row in frame.iter_rows(named=True)
-        )
+        missing = {"discarded", "lost"} - set(frame.columns)
+        frame = frame.with_columns(pl.lit(value=False).alias(name) for name in missing)
+        ledger = cls(_entries(frame.filter("lost")))
+        kept = frame.filter(~pl.col("lost")).select(list(_SCHEMA))
+        whole = len(kept) // _MANY * _MANY
+        ledger._settled = [_packed(kept[start : start + _MANY]) for start in range(0, whole, _MANY)]
+        ledger._settled_rows = whole
+        ledger.extend(_entries(kept[whole:]))
+        return ledger
 
     def write_csv(self, path: Path) -> None:
         """Write the ordered entries, with the time in seconds."""
@@ -176,3 +278,24 @@ class Ledger:
         frame = pl.read_csv(path, schema=schema | {"seconds": pl.Float64})
         nanoseconds = (pl.col("seconds") * 1e9).round().cast(pl.Int64)
         return cls.from_frame(frame.with_columns(nanoseconds=nanoseconds).drop("seconds"))
+
+
+_MARK = {name: _SCHEMA[name] for name in ("sender", "sequence")}
+_RECORDED = {name: kind for name, kind in _SCHEMA.items() if name not in ("discarded", "lost")} | {
+    "purpose": pl.UInt8
+}
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _unpacked(segment: bytes) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(segment), columns=list(_SCHEMA))
+
+
+def _entries(frame: pl.DataFrame) -> Iterator[Entry]:
+    for row in frame.select(list(_SCHEMA)).iter_rows(named=True):
+        yield Entry(**row | {"purpose": Purpose[row["purpose"].upper()]})

@@ -278,9 +278,14 @@ def summarise(
     ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
     organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
     """
-    ledger = record.ledger
-    kept = Ledger(entry for entry in ledger if not entry.lost)
-    lost = Ledger(entry for entry in ledger if entry.lost)
+    ledger = record.ledger.frame()
+    kept, lost = ledger.filter(~pl.col("lost")), ledger.filter("lost")
+    trains = pl.col("purpose").is_in(Purpose.training_labels())
+    up, down = pl.col("receiver") == label_holder, pl.col("sender") == label_holder
+
+    def bodies(*which: Any, **equal: str) -> int:
+        return int(kept.filter(*which, **equal)["body_bytes"].sum())
+
     column = history[metric].drop_nulls() if metric in history.columns else pl.Series([])
     # A metric of a diverged model is not a number, which JSON does not know.
     scores = [float(score) if math.isfinite(score) else None for score in column]
@@ -308,18 +313,16 @@ def summarise(
         "local_updates": _local_updates(record),
         "local_reports": local_reports(history, others_history_frame(record, label_holder)),
         "messages": len(ledger),
-        "messages_discarded": sum(entry.discarded for entry in kept),
+        "messages_discarded": len(kept.filter("discarded")),
         "messages_lost": len(lost),
-        "bytes_up": kept.bytes(lambda e: e.purpose.trains and e.receiver == label_holder),
-        "bytes_down": kept.bytes(lambda e: e.purpose.trains and e.sender == label_holder),
-        "bytes_between": kept.bytes(
-            lambda e: e.purpose.trains and label_holder not in (e.sender, e.receiver)
-        ),
-        "bytes_evaluation": kept.bytes(lambda e: e.purpose is Purpose.EVALUATION),
-        "bytes_setup": kept.bytes(lambda e: e.purpose is Purpose.SETUP),
-        "bytes_discarded": kept.bytes(lambda e: e.discarded),
-        "bytes_lost": lost.bytes(),
-        "bytes_framed": ledger.framed_bytes(),
+        "bytes_up": bodies(trains, up),
+        "bytes_down": bodies(trains, down),
+        "bytes_between": bodies(trains, ~up, ~down),
+        "bytes_evaluation": bodies(purpose="evaluation"),
+        "bytes_setup": bodies(purpose="setup"),
+        "bytes_discarded": bodies("discarded"),
+        "bytes_lost": int(lost["body_bytes"].sum()),
+        "bytes_framed": int(ledger["framed_bytes"].sum()),
         "seconds_virtual": record.seconds_virtual,
         "seconds_training": waits["training"],
         "seconds_evaluation": waits["evaluation"],
@@ -372,19 +375,17 @@ def _local_updates(record: RunRecord) -> dict[str, int]:
 _EXACT = {"backward", "update"}
 
 
-def _late(ledger: Ledger) -> list[str]:
+def _late(ledger: pl.DataFrame) -> list[str]:
     """Return a warning for each organisation whose messages of training came too late."""
-    sent: dict[str, int] = defaultdict(int)
-    late: dict[str, int] = defaultdict(int)
-    for entry in ledger:
-        if entry.purpose.trains:
-            sent[entry.sender] += 1
-            late[entry.sender] += entry.discarded
+    training = ledger.filter(pl.col("purpose").is_in(Purpose.training_labels()))
+    late = training.group_by("sender", maintain_order=True).agg(
+        pl.len().alias("sent"), pl.col("discarded").sum()
+    )
     return [
-        f"{count} of the {sent[name]} messages that {name} sent for training came too late to be "
-        "of use, and were discarded"
-        for name, count in late.items()
-        if count
+        f"{discarded} of the {sent} messages that {name} sent for training came too late to be of "
+        "use, and were discarded"
+        for name, sent, discarded in late.rows()
+        if discarded
     ]
 
 

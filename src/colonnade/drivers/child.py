@@ -65,6 +65,7 @@ from colonnade.wire import Message, decode_frame
 __all__ = ["ChildTask", "play"]
 
 _Parcel = tuple[bytes, bytes, tuple[Any, ...]]  # header, body, row of the ledger
+_SHIPPED = 4096  # rows of the ledger that a child keeps to itself
 _HEADROOM = 256  # bytes of a frame besides its body, at most
 
 
@@ -138,7 +139,6 @@ class _Child:
         limit = task.max_body_bytes + _HEADROOM
         self.peers = {name: FramedSocket(end, limit) for name, end in peers.items()}
         self.ledger = Ledger()
-        self.shipped = 0
         self.outbox = Outbox(self.role.name, self.ledger, self.account.sequence)
         self.decisions: control.Decisions = []
         self.sent = dict.fromkeys(peers, 0)
@@ -310,6 +310,8 @@ class _Child:
         return self.mailbox.lacks(expect)
 
     def _boundary(self, round: int) -> None:
+        if len(self.ledger) > _SHIPPED:
+            control.tell(self.parent, control.Recorded(self._new_entries()))
         control.tell(self.parent, control.Reached(round, self.sent, self.outbox.sent_bytes))
         while round >= self.gate:
             self._wait(
@@ -348,9 +350,7 @@ class _Child:
         self.account.departed = self.departures.mark()
 
     def _new_entries(self) -> list[Any]:
-        entries = self.ledger.since(self.shipped)
-        self.shipped += len(entries)
-        return entries
+        return self.ledger.drain()
 
     def _new_discards(self) -> list[tuple[str, int]]:
         with self.changed:

@@ -26,6 +26,7 @@ __all__ = [
     "Left",
     "Played",
     "Reached",
+    "Recorded",
     "Reported",
     "Save",
     "Saved",
@@ -108,6 +109,12 @@ class Reached(msgspec.Struct, tag=True):
     sent_bytes: int
 
 
+class Recorded(msgspec.Struct, tag=True):
+    """What the role has sent, in so many messages that they are told before it is asked."""
+
+    entries: list[Entry]
+
+
 class Reported(msgspec.Struct, tag=True):
     """The role reported something for the history."""
 
@@ -171,7 +178,9 @@ class Failed(msgspec.Struct, tag=True):
 
 
 FromParent = Begin | Gate | Save | Stop | Abort | Ask
-FromChild = Cast | Waiting | Standing | Reached | Reported | Saved | Played | Left | Failed
+FromChild = (
+    Cast | Waiting | Standing | Reached | Recorded | Reported | Saved | Played | Left | Failed
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _from_parent: msgspec.msgpack.Decoder[FromParent] = msgspec.msgpack.Decoder(FromParent)

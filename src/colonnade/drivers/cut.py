@@ -24,6 +24,7 @@ __all__ = ["Cut"]
 
 _MAIL = ".mail.safetensors"  # no organisation's name begins with a dot, so none has this file
 _LEDGER = "ledger.parquet"
+_SETTLED = ".ledger-{:06d}.parquet"
 
 
 @dataclass
@@ -75,8 +76,12 @@ class Cut:
         }
         draft.write(_MAIL, encode_state(mail))
         sequences = {name: account["sequence"] for name, account in self.accounts.items()}
+        under_way = {(m.sender, m.sequence) for sent in self.mail.values() for m, _ in sent}
+        ledger.settle(sequences, under_way | self.doomed)
+        for number, segment in enumerate(ledger.settled):
+            draft.write(_SETTLED.format(number), segment)
         parquet = io.BytesIO()
-        part = ledger.before(sequences)
+        part = ledger.unsettled(sequences)
         # By now more may have been discarded than had been when the receiver was at its boundary.
         for messages in self.mail.values():
             for message, _ in messages:
@@ -119,5 +124,9 @@ class Cut:
             for name, messages in decode_state(checkpoint.read(_MAIL)).items()
         }
         states = {name: checkpoint.read(f"{name}.safetensors") for name in names}
-        ledger = Ledger.from_frame(pl.read_parquet(io.BytesIO(checkpoint.read(_LEDGER))))
+        settled: list[bytes] = []
+        while (name := _SETTLED.format(len(settled))) in checkpoint.manifest["files"]:
+            settled.append(checkpoint.read(name))
+        rest = pl.read_parquet(io.BytesIO(checkpoint.read(_LEDGER)))
+        ledger = Ledger.restored(settled, rest)
         return cls(checkpoint.round, states, accounts, mail), ledger

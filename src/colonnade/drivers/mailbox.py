@@ -6,12 +6,16 @@ from collections.abc import Iterable, Iterator
 
 from colonnade.channels import nanoseconds
 from colonnade.effects import Arrivals, Expect, Since
-from colonnade.errors import LocalProtocolError
+from colonnade.errors import LocalProtocolError, RemoteProtocolError
 from colonnade.wire import Message, Purpose
 
 __all__ = ["Mailbox", "is_closed"]
 
 _Shelf = tuple[str, str, int, Purpose, int]
+
+# What may wait of one sender, so that one who sends what nobody awaits does not fill the memory.
+_MOST_MESSAGES = 2**16
+_MOST_BYTES = 2**31
 
 
 def is_closed(message: Message, closed: int) -> bool:
@@ -37,12 +41,28 @@ class Mailbox:
         # close a round must not cost more for all that is kept besides.
         self._by_round: dict[int, dict[_Shelf, int]] = {}
         self._made = 0
+        self._unread: dict[str, list[int]] = {}  # messages and bytes, by sender
         self._awaited: tuple[Expect, int] | None = None
 
     def put(self, message: Message, now: int) -> bool:
-        """Add a message that arrives ``now``; False if its round is closed, and it is discarded."""
+        """Add a message that arrives ``now``; False if its round is closed, and it is discarded.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If so many of its sender's are here, or so much, that nobody awaits.
+        """
         if is_closed(message, self.closed):
             return False
+        unread = self._unread.setdefault(message.sender, [0, 0])
+        unread[0] += 1
+        unread[1] += len(message.body)
+        if unread[0] > _MOST_MESSAGES or unread[1] > _MOST_BYTES:
+            raise RemoteProtocolError(
+                f"{message.sender!r} has sent {message.receiver!r} {unread[0]:,} messages of "
+                f"{unread[1]:,} bytes that it does not await; the last is {message.kind} of round "
+                f"{message.round} ({message.purpose.label})"
+            )
         key = _shelf(message)
         shelf = self._shelves.get(key)
         if shelf is None:
@@ -67,7 +87,10 @@ class Mailbox:
         for round in rounds:
             late |= self._by_round.pop(round, {})
         keys = sorted(late, key=late.__getitem__)
-        return [message for key in keys for message, _ in self._shelves.pop(key)]
+        messages = [message for key in keys for message, _ in self._shelves.pop(key)]
+        for message in messages:
+            self._read(message)
+        return messages
 
     def check(self, expect: Expect, name: str) -> None:
         """Raise LocalProtocolError if the role ``name`` expects what it has closed."""
@@ -181,7 +204,13 @@ class Mailbox:
             default=None,
         )
 
+    def _read(self, message: Message) -> None:
+        unread = self._unread[message.sender]
+        unread[0] -= 1
+        unread[1] -= len(message.body)
+
     def _remove(self, message: Message) -> None:
+        self._read(message)
         key = _shelf(message)
         shelf = self._shelves[key]
         if len(shelf) == 1:

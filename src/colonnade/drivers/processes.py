@@ -330,6 +330,10 @@ class _Parent:
                 self.reached[name] = round
                 self.sent[name] = sent
                 self.assignment.on_round(name, round, sent_bytes)
+            case control.Recorded(entries):
+                self.ledger.extend(entries)
+                if self.assignment.store is None:  # then no run goes back to before this
+                    self.ledger.settle()
             case control.Reported(values):
                 self.assignment.on_report(values)
             case control.Saved():

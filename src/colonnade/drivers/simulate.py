@@ -603,6 +603,8 @@ class _Simulation:
         stops = round == self.stop_at
         if assignment.store is not None and (stops or assignment.checkpoint_due(round)):
             self._enter_cut(actor, round)
+        if assignment.store is None:  # then no run goes back to before this
+            self.ledger.settle()
         actor.parked = stops
         return not stops
 
