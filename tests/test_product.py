@@ -28,6 +28,7 @@ from colonnade.testing.codecs import (
     refuses_before_it_allocates,
     refuses_garbage,
     refuses_what_is_not_finite,
+    stays_finite,
     there_and_back,
 )
 
@@ -80,6 +81,7 @@ IN_PIECES = [
 ]
 FIXED_SHAPES: dict[Callable[[Subject], None], int] = {  # checks whose own widths must be divided
     refuses_what_is_not_finite: 7,
+    stays_finite: 5,
     refuses_garbage: 5,
     refuses_before_it_allocates: 1,
 }
