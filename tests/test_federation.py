@@ -17,7 +17,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from colonnade.codecs import Scalar
+from colonnade.codecs import Codec, Scalar
 from colonnade.drivers import Driver, Processes, Simulate
 from colonnade.errors import CheckpointError, ConfigurationError, DataError, Diverged
 from colonnade.federation import Federation
@@ -698,24 +698,31 @@ def test_a_watcher_hears_everything() -> None:
 
 # Divergence
 
+_CANNOT = (
+    r"in round 1: component \d of row \d is -?(nan|inf), which cannot be encoded; training has "
+    "diverged, try a smaller learning rate"
+)
+
 
 @pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda d: d.label)
 @pytest.mark.parametrize(
-    ("method", "message"),
+    ("codec", "rate", "message"),
     [
-        (svfl(), r"the loss is (nan|inf) in round \d+; try a smaller learning rate"),
-        (svfl(Scalar(4)), "which cannot be encoded; training has diverged, try a smaller learning"),
+        (None, 1e30, f"at bank, {_CANNOT}"),
+        (Scalar(4), 1e30, f"at bank, {_CANNOT}"),
+        (None, 0.0, r"at insurer, in round 1: the loss is (nan|inf); try a smaller learning rate"),
     ],
-    ids=["float32", "scalar"],
+    ids=["float32", "scalar", "top"],
 )
-def test_training_that_diverges_says_so(
-    tmp_path: Path, driver: Driver, method: Any, message: str
+def test_training_that_diverges_says_where_and_when_it_did(
+    tmp_path: Path, driver: Driver, codec: Codec | None, rate: float, message: str
 ) -> None:
     wild = partial(torch.optim.SGD, lr=1e30)
     # Two layers: after one step their product is beyond float32.
-    party = Party("bank", columns(3), nn.Sequential(linear(3, 4), linear(4, 4)), wild)
+    bottom, own = nn.Sequential(linear(3, 4), linear(4, 4)), partial(torch.optim.SGD, lr=rate)
+    party, method = Party("bank", columns(3), bottom, own), svfl(codec)
     holder = LabelHolder("insurer", columns(1)[:, 0], linear(4, 1), optimiser=wild)
-    with pytest.raises(Diverged, match=message):
+    with pytest.raises(Diverged, match=f"^{message}"):
         Federation([party], holder).train(
             method, Training(epochs=20, batch_size=5), driver, out=tmp_path / "run"
         )

@@ -21,7 +21,7 @@ from colonnade.codecs import (
     Scalar,
     TopK,
 )
-from colonnade.errors import Diverged
+from colonnade.errors import Diverged, RemoteProtocolError
 from colonnade.links import Delivery, Direct, ErrorFeedback, LearnedEntropy
 from colonnade.surrogates import Disk, Memory
 from colonnade.testing.links import LINK_CHECKS, LinkSubject, check_link
@@ -351,6 +351,15 @@ class Eager(Careless):
         return room.copy_(Direct().receiver(0, self.width, "").receive(body, rows, key))
 
 
+class Believing(Careless):
+    """Looks at the length alone."""
+
+    def receive(self, body, rows, key):
+        if len(body) != 4 * len(rows) * self.width:
+            raise RemoteProtocolError("too long, or too short")
+        return super().receive(body, rows, key)
+
+
 @dataclass(frozen=True)
 class Received(Direct):
     """Exact numbers, with a receiving end of any class."""
@@ -384,7 +393,8 @@ PLANTED = [
     (planted(Scribbling), "leaves_alone_what_it_is_given", "changed the values of message 0"),
     (planted(receives=Holding), "leaves_alone_what_it_is_given", "and others changed since"),
     (planted(Drawing), "leaves_alone_what_it_is_given", "draws from the global generator"),
-    (planted(Numb), "passes_on_or_refuses_what_is_not_finite", "nan is sent without Diverged"),
+    (planted(Numb), "refuses_what_is_not_finite", "nan is sent without Diverged"),
+    (Received(receives=Believing), "refuses_garbage", "become what is not finite"),
     (Received(), "refuses_garbage", "raise RuntimeError, not RemoteProtocol"),
     (Received(receives=Trusting), "refuses_garbage", "allocated by a number found in them"),
     (Received(receives=Eager), "refuses_before_it_allocates", "RuntimeError, not RemoteProtocol"),

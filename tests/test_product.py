@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import resource
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from colonnade.codecs import Bounded, Entropy, LloydMax, ProductQuantised, product
 from colonnade.codecs.quantiser import Quantiser
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
+from colonnade.kernels import product as kernels
 from colonnade.links import ErrorFeedback
 from colonnade.testing.codecs import (
     CHECKS,
@@ -28,6 +30,7 @@ from colonnade.testing.codecs import (
     refuses_before_it_allocates,
     refuses_garbage,
     refuses_what_is_not_finite,
+    stays_finite,
     there_and_back,
 )
 
@@ -80,6 +83,7 @@ IN_PIECES = [
 ]
 FIXED_SHAPES: dict[Callable[[Subject], None], int] = {  # checks whose own widths must be divided
     refuses_what_is_not_finite: 7,
+    stays_finite: 5,
     refuses_garbage: 5,
     refuses_before_it_allocates: 1,
 }
@@ -351,6 +355,25 @@ def test_an_entropy_coded_code_of_no_centroid_is_refused() -> None:
         how, coded = codec._code(np.array(symbols, np.uint16), (3, 1))
         with pytest.raises(RemoteProtocolError, match="of a codebook of 3 centroids"):
             codec.decode(bytes([how]) + bytes(4 * 3) + coded, (3, 1), KEY)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_a_wide_subvector_takes_memory_for_itself_and_no_more(rows: int) -> None:
+    x = torch.linspace(-1, 1, rows * 2**20).view(rows, -1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    codec = ProductQuantised(1, max(2, rows))
+    assert torch.equal(there_and_back(codec, x), x)
+    taken = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    assert taken < 12 * x.nbytes + 2**27
+
+
+@pytest.mark.parametrize("width", [4096, 4097, 5000])
+def test_of_subvectors_of_any_width_the_nearest_centroid_is_found(width: int) -> None:
+    """Beyond 4096 components another loop finds it, of fewer subvectors at once."""
+    points, centroids = normal(19, width).numpy(), normal(5, width, seed=2).numpy()
+    squares = ((points[:, None].astype(np.float64) - centroids) ** 2).sum(axis=2)
+    found = kernels.nearest(np.ascontiguousarray(points.T), centroids)
+    assert found.tolist() == squares.argmin(axis=1).tolist()
 
 
 @pytest.mark.parametrize("codec", IN_PIECES, ids=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 
 from colonnade.codecs import QSGD, Float, ProductQuantised, Scalar, TopK
 from colonnade.errors import ConfigurationError, RemoteProtocolError
-from colonnade.exchanges import Relay, Split
+from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
 from colonnade.links import Direct, ErrorFeedback
@@ -23,10 +24,10 @@ from colonnade.methods import Method, cvfl, efvfl, fedbcd, svfl
 from colonnade.models import Concat, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
-from colonnade.roles.relayed_embeddings import bundled, unbundled
+from colonnade.roles.relayed_embeddings import CodesReceiver, bundled, unbundled
 from colonnade.streams import StreamKey
 from colonnade.training import Training
-from colonnade.uplinks import Plain
+from colonnade.uplinks import Moment, Plain
 
 ROWS, BATCH, WIDTH, CLASSES, RATE = 96, 16, 4, 3, 0.2
 TRAINING = Training(epochs=3, batch_size=BATCH)
@@ -464,3 +465,58 @@ def test_bundles_hold_what_they_say():
             continue
         assert len(parts) == 3
         assert sum(map(len, parts)) == np.sum([len(body) for body in bodies])
+
+
+# What is refused is told by its sender's name
+
+
+@dataclass(frozen=True)
+class Spoilt(Direct):
+    """Brings exact numbers, but one body of ``origin`` has no numbers in it."""
+
+    origin: str = "p1"
+
+    def sender(self, rows, width, name):
+        return Spoiler(self, super().sender(rows, width, name))
+
+
+class Spoiler:
+    def __init__(self, link, whole):
+        self.link, self.whole = link, whole
+        self.delivered = whole.delivered
+        self.state_dict, self.load_state_dict = whole.state_dict, whole.load_state_dict
+
+    def send(self, x, rows, key, saliency=None):
+        body = self.whole.send(x, rows, key, saliency)
+        spoilt = key.origin == self.link.origin and key.round == 2
+        return b"\xff" * len(body) if spoilt else body
+
+
+HOLDER = Spoilt(origin="holder")
+SENT = "what '{}' sent in round 2 is refused: a body in float format 32 holds a value that is not"
+
+
+@pytest.mark.parametrize(
+    ("uplink", "exchange", "sender"),
+    [
+        (Spoilt(), Split(), "p1"),
+        (Direct(), Split(HOLDER), "holder"),
+        (Direct(), Asynchronous(HOLDER), "holder"),
+        (Spoilt(), EventDriven(), "p1"),
+        (Direct(), EventDriven(HOLDER), "holder"),
+        (Spoilt(), Relay("shared"), "p1"),
+        (Direct(), Relay("shared", top=HOLDER), "holder"),
+        (HOLDER, Relay("shared"), "holder"),
+    ],
+)
+def test_what_is_not_finite_is_told_by_who_sent_it(uplink, exchange, sender):
+    federation, fusion = problem(Concat()), Concat()
+    with pytest.raises(RemoteProtocolError, match=f"^{SENT.format(sender)}"):
+        federation.train(Method("spoilt", fusion, Plain(uplink), exchange), TRAINING)
+
+
+def test_what_was_passed_on_is_told_by_both_names():
+    receiver = CodesReceiver("holder", {"p1": Direct().receiver(1, 1, "p1")}, 0, Concat(), 0)
+    said = "what 'p1' sent, and 'holder' passed on, in round 7 is refused: a body of 3 bytes"
+    with pytest.raises(RemoteProtocolError, match=said):
+        receiver._decode({"p1": b"abc"}, np.arange(1), Moment(7))

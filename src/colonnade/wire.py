@@ -5,11 +5,14 @@ stream each frame follows its own length, in ``PREFIX_BYTES``, which a transport
 ``carried_bytes`` are those of all of it. The
 header says how to read the body and where it belongs; it does not say who sent it, because the
 driver knows that from the connection, and a claim in the bytes could be forged. Reading
-allocates nothing in proportion to a number found in the bytes.
+allocates nothing in proportion to a number found in the bytes. What a body holds is read by who
+asked for it, ``reading`` it of somebody, so that a refusal says whose it was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Annotated, NamedTuple
 
@@ -26,6 +29,7 @@ __all__ = [
     "carried_bytes",
     "decode_frame",
     "encode_header",
+    "reading",
 ]
 
 VERSION = 1
@@ -152,3 +156,39 @@ def decode_frame(
         frame[2 + length :],
         header.part,
     )
+
+
+@contextmanager
+def reading(sender: str, round: int, passed_on_by: str | None = None) -> Iterator[None]:
+    """Name the sender of a body, and the round, where it is refused within this context.
+
+    Parameters
+    ----------
+    sender
+        Who made the body.
+    round
+        The round that it was sent in.
+    passed_on_by
+        Whose message it came in, if that is somebody else: either may have spoilt it.
+
+    Raises
+    ------
+    RemoteProtocolError
+        Instead of one that was raised within.
+
+    Examples
+    --------
+    >>> from colonnade.errors import RemoteProtocolError
+    >>> with reading("bank", 3):
+    ...     raise RemoteProtocolError("a code is 7")
+    Traceback (most recent call last):
+    ...
+    colonnade.errors.RemoteProtocolError: what 'bank' sent in round 3 is refused: a code is 7
+    """
+    try:
+        yield
+    except RemoteProtocolError as error:
+        by = "" if passed_on_by is None else f", and {passed_on_by!r} passed on,"
+        raise RemoteProtocolError(
+            f"what {sender!r} sent{by} in round {round} is refused: {error}"
+        ) from error

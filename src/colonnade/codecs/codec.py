@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import Diverged, LocalProtocolError, RemoteProtocolError
+from colonnade.kernels.scalar import all_finite
 from colonnade.streams import StreamKey
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Exact:
-    """Decoding returns what was encoded, bit for bit."""
+    """Decoding returns what was encoded, bit for bit: any finite numbers."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +118,12 @@ class Codec(Protocol):
         Raises
         ------
         Diverged
-            If a lossy codec meets a value that is not finite.
+            If a value is not finite. How large it may be is the codec's to say, with this error.
         """
         ...
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
-        """Decode into a new float32 tensor of ``shape``.
+        """Decode into a new float32 tensor of ``shape``, of finite numbers whatever the bytes are.
 
         Raises
         ------
@@ -176,7 +177,7 @@ def finite(x: Tensor) -> NDArray[np.float32]:
     """
     x = matrix(x)
     values: NDArray[np.float32] = x.numpy()
-    if not np.isfinite(values).all():
+    if not all_finite(values.reshape(-1)):
         refuse_nonfinite(x)
     return values
 

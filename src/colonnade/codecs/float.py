@@ -15,10 +15,12 @@ from colonnade.codecs.codec import (
     Exact,
     Law,
     check_length,
+    finite,
     matrix,
     refuse_nonfinite,
 )
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
+from colonnade.kernels.scalar import all_finite
 from colonnade.streams import StreamKey
 
 __all__ = ["Float"]
@@ -72,12 +74,11 @@ class Float:
         Raises
         ------
         Diverged
-            If a value is not finite, or becomes infinite in the smaller format; float32 passes
-            everything.
+            If a value is not finite, or becomes infinite in the smaller format.
         """
-        values = matrix(x)
         if self.format == 32:
-            return _little_endian(values.numpy()).tobytes()
+            return _little_endian(finite(x)).tobytes()
+        values = matrix(x)
         patterns = values.to(_FORMATS[self.format]).view(torch.int16).numpy()
         strange = self._strange(patterns)
         if strange.any():
@@ -100,12 +101,10 @@ class Float:
         check_length(body, self.bytes_at_most(shape), shape)
         if self.format == 32:
             values = np.frombuffer(body, dtype="<f4").astype(np.float32)
+            self._check(all_finite(values))
             return torch.from_numpy(values).view(shape)
         patterns = np.frombuffer(body, dtype="<i2").astype(np.int16)
-        if self._strange(patterns).any():
-            raise RemoteProtocolError(
-                f"a body in float format {self.format} holds a value that is not finite"
-            )
+        self._check(not self._strange(patterns).any())
         rounded = torch.from_numpy(patterns).view(_FORMATS[self.format])
         return rounded.to(torch.float32).view(shape)
 
@@ -116,6 +115,12 @@ class Float:
     def bytes_at_most(self, shape: tuple[int, int]) -> int:
         """Return the number of bytes, which is exact here."""
         return shape[0] * shape[1] * (4 if self.format == 32 else 2)
+
+    def _check(self, is_finite: bool | np.bool_) -> None:
+        if not is_finite:
+            raise RemoteProtocolError(
+                f"a body in float format {self.format} holds a value that is not finite"
+            )
 
     def _strange(self, patterns: NDArray[np.int16]) -> NDArray[np.bool_]:
         """Say which patterns have an exponent of ones only: infinite or not a number."""

@@ -55,7 +55,8 @@ class QSGD(PackedCodes):
     Notes
     -----
     The body is ``norms as float32 | codes``, the codes s + l for x >= 0 and s - l below, lowest bit
-    first without gaps. For the max norm, with m = max |x|: each element's error is at most its
+    first without gaps. A level is worth at most the largest float32 over s, so whatever norm came
+    what decodes is finite. For the max norm, with m = max |x|: each element's error is at most its
     variance m^2 / (4 s^2), and ||x|| >= m, so w = n / (4 s^2).
 
     Examples
@@ -155,6 +156,10 @@ class QSGD(PackedCodes):
         return 1 + min(size / self.levels**2, math.sqrt(size) / self.levels)
 
     def _units(self, norms: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-        """Return what a level of each bucket is worth: ||x|| / s, by tau where that is asked."""
+        """Return what a level of each bucket is worth: ||x|| / s, by tau where that is asked.
+
+        Rounded to nearest, s of them may exceed float32 by a little; so they are cut off there.
+        """
         tau = self._tau(self._size(count)) if self.contract else 1.0
-        return (norms.astype(np.float64) / (self.levels * tau)).astype(np.float32)
+        units = (norms.astype(np.float64) / (self.levels * tau)).astype(np.float32)
+        return np.minimum(units, kernels.largest_unit(self.levels))

@@ -3,13 +3,17 @@
 Points are the columns of a matrix ``[width, count]`` of float32, so that one instruction handles
 several points; they come scaled to magnitudes of about 1, whose squares are safe. Pieces of them
 stay in the first-level cache while all centroids pass by, two at a time and four components at a
-time; this beats a matrix product, whose distances must be read again for their minima.
+time; this beats a matrix product, whose distances must be read again for their minima. Of points
+too wide for any cache a piece is a few, so that no copy is larger than 8 MiB or that many points.
 
 Squares are (x - c)^2 in float32, 0 for equal vectors, and means are sums in double precision, in
 the order written: every machine finds the same centroids.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -18,6 +22,7 @@ from numpy.typing import NDArray
 __all__ = ["lloyd", "nearest", "seeds"]
 
 _PIECE = 512
+_WIDE, _FEW = 4096, 8  # beyond this width, so many points are a piece
 _NONE = np.uint16(65535)
 
 
@@ -38,50 +43,81 @@ def _padded(centroids):  # type: ignore[no-untyped-def]
     return even
 
 
+def _make(piece: int) -> Callable[..., Any]:
+    """Return the kernel below; ``piece`` is a constant to the compiler, or loops are slower."""
+
+    @njit(cache=True, nogil=True)
+    def nearest_of(points, centroids, codes, squares):  # type: ignore[no-untyped-def]
+        width, count = points.shape
+        centroids = _padded(centroids)
+        wide = centroids.shape[1]
+        x = np.zeros((wide, piece), dtype=np.float32)
+        one, two = np.zeros(piece, dtype=np.float32), np.zeros(piece, dtype=np.float32)
+        best, code = np.empty(piece, dtype=np.float32), np.empty(piece, dtype=np.int32)
+        changed = False
+        for start in range(0, count, piece):
+            size = min(piece, count - start)
+            for j in range(width):
+                _copy(points[j, start : start + size], x[j])
+            best[:] = np.inf
+            code[:] = 0
+            for k in range(0, len(centroids), 2):
+                first, second = np.int32(k), np.int32(k + 1)
+                if wide > 4:
+                    one[:], two[:] = 0, 0
+                for j in range(0, wide, 4):
+                    x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+                    p, q = centroids[k, j:], centroids[k + 1, j:]
+                    a0, a1, a2, a3 = p[0], p[1], p[2], p[3]
+                    b0, b1, b2, b3 = q[0], q[1], q[2], q[3]
+                    if j + 4 < wide:
+                        for i in range(piece):
+                            y0, y1, y2, y3 = x0[i], x1[i], x2[i], x3[i]
+                            one[i] += (
+                                (y0 - a0) ** 2 + (y1 - a1) ** 2 + (y2 - a2) ** 2 + (y3 - a3) ** 2
+                            )
+                            two[i] += (
+                                (y0 - b0) ** 2 + (y1 - b1) ** 2 + (y2 - b2) ** 2 + (y3 - b3) ** 2
+                            )
+                        continue
+                    for i in range(piece):
+                        y0, y1, y2, y3 = x0[i], x1[i], x2[i], x3[i]
+                        a = (
+                            (y0 - a0) ** 2
+                            + (y1 - a1) ** 2
+                            + (y2 - a2) ** 2
+                            + (y3 - a3) ** 2
+                            + one[i]
+                        )
+                        b = (
+                            (y0 - b0) ** 2
+                            + (y1 - b1) ** 2
+                            + (y2 - b2) ** 2
+                            + (y3 - b3) ** 2
+                            + two[i]
+                        )
+                        nearer = b if b < a else a
+                        which = second if b < a else first
+                        old, square = code[i], best[i]
+                        code[i] = which if nearer < square else old
+                        best[i] = nearer if nearer < square else square
+            for i in range(size):
+                changed |= codes[start + i] != code[i]
+                codes[start + i], squares[start + i] = code[i], best[i]
+        return changed
+
+    return nearest_of
+
+
+_IN_PIECES, _BY_A_FEW = _make(_PIECE), _make(_FEW)
+
+
 @njit(cache=True, nogil=True)
 def _nearest(points, centroids, codes, squares):  # type: ignore[no-untyped-def]
     """Write the nearest centroid of each point, the first of several; return whether any is new."""
-    width, count = points.shape
-    centroids = _padded(centroids)
-    wide = centroids.shape[1]
-    x = np.zeros((wide, _PIECE), dtype=np.float32)
-    one, two = np.zeros(_PIECE, dtype=np.float32), np.zeros(_PIECE, dtype=np.float32)
-    best, code = np.empty(_PIECE, dtype=np.float32), np.empty(_PIECE, dtype=np.int32)
-    changed = False
-    for start in range(0, count, _PIECE):
-        size = min(_PIECE, count - start)
-        for j in range(width):
-            _copy(points[j, start : start + size], x[j])
-        best[:] = np.inf
-        code[:] = 0
-        for k in range(0, len(centroids), 2):
-            first, second = np.int32(k), np.int32(k + 1)
-            if wide > 4:
-                one[:], two[:] = 0, 0
-            for j in range(0, wide, 4):
-                x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-                p, q = centroids[k, j:], centroids[k + 1, j:]
-                a0, a1, a2, a3 = p[0], p[1], p[2], p[3]
-                b0, b1, b2, b3 = q[0], q[1], q[2], q[3]
-                if j + 4 < wide:
-                    for i in range(_PIECE):
-                        y0, y1, y2, y3 = x0[i], x1[i], x2[i], x3[i]
-                        one[i] += (y0 - a0) ** 2 + (y1 - a1) ** 2 + (y2 - a2) ** 2 + (y3 - a3) ** 2
-                        two[i] += (y0 - b0) ** 2 + (y1 - b1) ** 2 + (y2 - b2) ** 2 + (y3 - b3) ** 2
-                    continue
-                for i in range(_PIECE):
-                    y0, y1, y2, y3 = x0[i], x1[i], x2[i], x3[i]
-                    a = (y0 - a0) ** 2 + (y1 - a1) ** 2 + (y2 - a2) ** 2 + (y3 - a3) ** 2 + one[i]
-                    b = (y0 - b0) ** 2 + (y1 - b1) ** 2 + (y2 - b2) ** 2 + (y3 - b3) ** 2 + two[i]
-                    nearer = b if b < a else a
-                    which = second if b < a else first
-                    old, square = code[i], best[i]
-                    code[i] = which if nearer < square else old
-                    best[i] = nearer if nearer < square else square
-        for i in range(size):
-            changed |= codes[start + i] != code[i]
-            codes[start + i], squares[start + i] = code[i], best[i]
-    return changed
+    if len(points) > _WIDE:
+        return _BY_A_FEW(points, centroids, codes, squares)
+    return _IN_PIECES(points, centroids, codes, squares)
 
 
 @njit(cache=True, nogil=True)

@@ -18,7 +18,7 @@ from colonnade.kernels.packing import squeezed
 from colonnade.kernels.philox import fill_words
 from colonnade.kernels.unaligned import store_word
 
-__all__ = ["dequantise", "norms", "quantise"]
+__all__ = ["dequantise", "largest_unit", "norms", "quantise"]
 
 _PIECE = 1024
 _LARGEST = np.finfo(np.float32).max
@@ -121,6 +121,17 @@ def norms(x: NDArray[np.float32], size: int, largest: bool) -> NDArray[np.float3
     lengths = np.empty(buckets, dtype=np.float64)
     _lengths(x, size, lengths)
     return np.where(lengths < np.inf, np.minimum(lengths, _LARGEST), lengths).astype(np.float32)
+
+
+def largest_unit(levels: int) -> np.float32:
+    """Return the largest float32 of which ``levels`` times is finite.
+
+    >>> np.isfinite([np.float32(127) * largest_unit(127), np.float32(128) * largest_unit(128)])
+    array([ True,  True])
+    """
+    exact = np.float64(_LARGEST) / levels
+    unit = np.float32(exact)
+    return np.nextafter(unit, np.float32(0)) if unit > exact else unit
 
 
 def quantise(

@@ -25,7 +25,7 @@ from colonnade.kernels.packing import spread_out, squeezed
 from colonnade.kernels.philox import fill_words
 from colonnade.kernels.unaligned import load_word, store_word
 
-__all__ = ["SLACK", "dequantise", "extremes", "quantise"]
+__all__ = ["SLACK", "all_finite", "dequantise", "extremes", "quantise"]
 
 PIECE = 1024
 _BLOCKS = PIECE // 8  # of Philox, and of eight codes
@@ -154,6 +154,15 @@ def extremes(x: Any) -> Any:
     ends = np.empty(2, dtype=np.float32)
     _extremes(x.view(np.int32), ends.view(np.int32))
     return ends
+
+
+def all_finite(x: Any) -> bool:
+    """Return whether no value of flat float32 ``x`` is infinite or no number, in one pass.
+
+    >>> all_finite(np.array([1, -np.inf], np.float32)), all_finite(np.empty(0, np.float32))
+    (False, True)
+    """
+    return not len(x) or bool(np.isfinite(extremes(x)).all())
 
 
 def quantise(

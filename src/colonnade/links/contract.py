@@ -39,7 +39,13 @@ class LinkSender(Protocol):
     """The end that encodes."""
 
     def send(self, x: Tensor, rows: Rows, key: StreamKey, saliency: Tensor | None = None) -> bytes:
-        """Encode ``x`` of shape ``[len(rows), width]``, the values of ``rows``."""
+        """Encode ``x`` of shape ``[len(rows), width]``, the values of ``rows``.
+
+        Raises
+        ------
+        Diverged
+            If a value is not finite, or too large for what the link does with it.
+        """
         ...
 
     def delivered(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
@@ -59,7 +65,7 @@ class LinkReceiver(Protocol):
     """The end that decodes."""
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
-        """Decode the values of ``rows``, shape ``[len(rows), width]`` float32.
+        """Decode the values of ``rows``, ``[len(rows), width]`` float32, finite whatever came.
 
         Raises
         ------

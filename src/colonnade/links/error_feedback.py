@@ -125,8 +125,11 @@ class _FeedbackEnd:
         change = self._codec.at(key.round).decode(body, (len(rows), self._width), key)
         try:
             return self._surrogate.add(rows, change)
-        except Diverged as error:  # the sender would have raised it
-            raise RemoteProtocolError(f"a message cannot be added: {error}") from None
+        except Diverged:  # the sender would have raised it
+            raise RemoteProtocolError(
+                "a message cannot be added to what was known of its rows: a sum is not finite in "
+                "the surrogate"
+            ) from None
 
     def state_dict(self) -> dict[str, Any]:
         return self._surrogate.state_dict()

@@ -45,6 +45,7 @@ from colonnade.roles.split import DERIVATIVE
 from colonnade.roles.store import Anybody, Store
 from colonnade.stragglers import Missing
 from colonnade.uplinks import Collected, Moment
+from colonnade.wire import reading
 
 __all__ = ["OVER", "EventDrivenLabelHolder", "EventDrivenParty"]
 
@@ -112,7 +113,8 @@ class EventDrivenParty(TrainingParty):
         rows, moment = self._batch()
         embedding = self._again(rows) if self._embedding is None else self._embedding
         key = moment.key(self._seed, self._label_holder, f"{DERIVATIVE}/{self.name}")
-        derivative = self._downlink.receive(body, rows, key)
+        with reading(self._label_holder, self.round):
+            derivative = self._downlink.receive(body, rows, key)
         torch.autograd.backward(embedding, derivative)
         self.bottom.step()
         self._saliency = derivative.sum(dim=0).abs()

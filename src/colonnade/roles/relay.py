@@ -34,6 +34,7 @@ from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSen
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.roles.shared_labels import LabelsReceiver, LabelsSender
 from colonnade.uplinks import Collected, Itemised, Moment
+from colonnade.wire import reading
 
 __all__ = ["TOP", "RelayLabelHolder", "RelayParty"]
 
@@ -94,7 +95,9 @@ class RelayParty(TrainingParty):
 
     def _take_top(self, body: bytes, moment: Moment) -> None:
         key = moment.key(self._seed, self._label_holder, TOP)
-        put_parameters(self._top.module, self._top_link.receive(body, _ONE, key)[0])
+        with reading(self._label_holder, moment.round):
+            parameters = self._top_link.receive(body, _ONE, key)[0]
+        put_parameters(self._top.module, parameters)
 
     def _step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
         """Take a step on its own parameters; the first one has the embedding that was sent."""

@@ -24,6 +24,7 @@ from colonnade.links import LinkReceiver, LinkSender, Rows
 from colonnade.models import Additive, Fusion
 from colonnade.streams import StreamKey
 from colonnade.uplinks import Itemised, Moment, Uploader
+from colonnade.wire import reading
 
 __all__ = [
     "BUNDLE_OVERHEAD",
@@ -197,7 +198,8 @@ class CodesReceiver:
         source, round = (self._label_holder,), moment.round
         forwarded = [name for name in self._links if name != self._label_holder]
         bundle = (await Receive(Expect(CODES, round, source, Purpose.RELAY))).only.body
-        bodies = dict(zip(forwarded, unbundled(bundle, len(forwarded)), strict=True))
+        with reading(self._label_holder, round):
+            bodies = dict(zip(forwarded, unbundled(bundle, len(forwarded)), strict=True))
         if self._label_holder in self._links:
             bodies[self._label_holder] = (await Receive(Expect(EMBEDDING, round, source))).only.body
         others = await Work(
@@ -207,10 +209,12 @@ class CodesReceiver:
         return lambda own: self._fusion([*before, own, *after])
 
     def _decode(self, bodies: Mapping[str, bytes], rows: Rows, moment: Moment) -> list[Tensor]:
-        return [
-            self._links[name].receive(body, rows, moment.key(self._seed, name, EMBEDDING))
-            for name, body in bodies.items()
-        ]
+        return [self._read(name, body, rows, moment) for name, body in bodies.items()]
+
+    def _read(self, name: str, body: bytes, rows: Rows, moment: Moment) -> Tensor:
+        by = None if name == self._label_holder else self._label_holder
+        with reading(name, moment.round, passed_on_by=by):
+            return self._links[name].receive(body, rows, moment.key(self._seed, name, EMBEDDING))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each link."""
@@ -281,7 +285,8 @@ class TotalReceiver:
 
         def decode() -> Tensor:
             key = _key(self._seed, self._label_holder, moment)
-            total = Float().decode(body, (len(rows), self._width), key)
+            with reading(self._label_holder, moment.round):
+                total = Float().decode(body, (len(rows), self._width), key)
             return total - uploader.delivered()
 
         rest = await Work("decode", decode, moment.round, rows=len(rows))

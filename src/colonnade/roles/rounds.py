@@ -26,6 +26,7 @@ from colonnade.roles.local_steps import LocalSteps
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks import Moment
+from colonnade.wire import reading
 
 __all__ = ["TrainingLabelHolder", "TrainingParty"]
 
@@ -125,7 +126,8 @@ class TrainingParty(ABC):
             return
         expect = Expect(VERDICT, self.round, (self._label_holder,), Purpose.EVALUATION)
         arrivals = await Receive(expect)
-        verdict = decode_verdict(arrivals.only.body)
+        with reading(self._label_holder, self.round):
+            verdict = decode_verdict(arrivals.only.body)
         if Verdict.BEST in verdict:
             self._best.keep()
         self._stopped = Verdict.STOP in verdict
@@ -297,9 +299,7 @@ class TrainingLabelHolder(ABC):
         predictions = self.top(fused, training=True)
         loss = self._loss(predictions, self._labels[torch.from_numpy(rows)])
         if not math.isfinite(loss.item()):
-            raise Diverged(
-                f"the loss is {loss.item()} in round {self.round}; try a smaller learning rate"
-            )
+            raise Diverged(f"the loss is {loss.item()}; try a smaller learning rate")
         return predictions, loss
 
     def _note(self, mean_loss: float, rows: Rows) -> None:

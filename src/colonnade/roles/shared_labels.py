@@ -20,6 +20,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.flows import Flow
 from colonnade.labelling import LabelForm
 from colonnade.links import Rows
+from colonnade.wire import reading
 
 __all__ = ["LABELS", "LabelsReceiver", "LabelsSender", "labels_flow"]
 
@@ -101,7 +102,8 @@ class LabelsReceiver:
         await Work("decode", lambda: self._take(body), 0, Purpose.SETUP, rows=len(self._rows))
 
     def _take(self, body: bytes) -> None:
-        self._labels = self._form.decode(body, len(self._rows))
+        with reading(self._label_holder, 0):
+            self._labels = self._form.decode(body, len(self._rows))
         self._body = body
 
     def of(self, rows: Rows) -> Tensor:

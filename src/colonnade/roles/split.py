@@ -45,6 +45,7 @@ from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.stragglers import Missing
 from colonnade.streams import StreamKey
 from colonnade.uplinks import Collected, Fused, Moment
+from colonnade.wire import reading
 
 __all__ = ["DERIVATIVE", "SKIPPED", "SplitLabelHolder", "SplitParty"]
 
@@ -133,7 +134,8 @@ class SplitParty(TrainingParty):
         self, embedding: Tensor, sent: Tensor, body: bytes, rows: Rows, moment: Moment
     ) -> Tensor:
         key = moment.key(self._seed, self._label_holder, f"{DERIVATIVE}/{self.name}")
-        derivative = self._downlink.receive(body, rows, key)
+        with reading(self._label_holder, moment.round):
+            derivative = self._downlink.receive(body, rows, key)
         if self._correction:
             derivative += self._correction * (sent - self._uplink.delivered())
         torch.autograd.backward(embedding, derivative)

@@ -24,6 +24,7 @@ from colonnade.models import Fusion, take
 from colonnade.organisations import Party
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks.contract import Embedder, Fused, Moment, Timetable, Uplink
+from colonnade.wire import Message, reading
 
 __all__ = ["Plain"]
 
@@ -258,14 +259,17 @@ class _Collector:
         training = moment.purpose is Purpose.TRAINING
         links = self._links if training else self._held_out
         embeddings = {
-            message.sender: links[message.sender].receive(
-                message.body, rows, moment.key(self._seed, message.sender, KIND)
-            )
+            message.sender: self._read(links[message.sender], message, rows, moment)
             for message in arrivals
         }
         fused = self._absences.filled(embeddings, rows) if training else embeddings
         bodies = {message.sender: message.body for message in arrivals}
         return _Collected(self._fusion, fused, tuple(embeddings), bodies)
+
+    def _read(self, link: LinkReceiver, message: Message, rows: Rows, moment: Moment) -> Tensor:
+        key = moment.key(self._seed, message.sender, KIND)
+        with reading(message.sender, moment.round):
+            return link.receive(message.body, rows, key)
 
     def recalled(self, state: Mapping[str, Any]) -> _Collected:
         return _Collected(self._fusion, state["embeddings"], tuple(state["present"]), {})
