@@ -1,0 +1,1 @@
+"""Attacks on the whole library, each counted: tried, held, broke. See ``docs/reliability.md``."""

@@ -1,0 +1,24 @@
+"""All attacks, by the names that the command takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from siege.attack import Attack
+from siege.bodies import BODIES
+from siege.files import FILES
+from siege.hostile_roles import MESSAGES, ROLES
+from siege.kills import KILLS
+
+__all__ = ["ATTACKS"]
+
+ATTACKS: Mapping[str, Attack] = MappingProxyType(
+    {
+        "bodies": BODIES,
+        "messages": MESSAGES,
+        "roles": ROLES,
+        "kills": KILLS,
+        "files": FILES,
+    }
+)
