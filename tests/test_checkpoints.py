@@ -393,12 +393,12 @@ DAMAGES = {
     "manifest empty": partial(write_manifest, text=""),
     "manifest without entries": partial(write_manifest, text="{}"),
     "manifest without a fingerprint": partial(
-        write_manifest, text='{"format": 3, "round": 8, "files": {}, "account": {}}'
+        write_manifest, text='{"format": 4, "round": 8, "files": {}, "account": {}}'
     ),
     "manifest a list": partial(write_manifest, text="[]"),
     "manifest without end": partial(write_manifest, text="[" * 100_000),
     "no format": partial(
-        write_manifest, text='{"format": "3", "fingerprint": "fingerprint", "files": {}}'
+        write_manifest, text='{"format": "4", "fingerprint": "fingerprint", "files": {}}'
     ),
 }
 
@@ -430,11 +430,11 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("fingerprint", ["fingerprint", "another"])
-@pytest.mark.parametrize("version", [2, 5])
+@pytest.mark.parametrize("version", [3, 5])
 def test_a_checkpoint_of_another_version_is_refused_as_such(tmp_path, version, fingerprint):
     store = filled(tmp_path, 4, 8)
     manifest = json.loads((store.folder / "round-00000008" / "manifest.json").read_text())
-    del manifest["digest"]  # as the others had none
+    del manifest["digest"]  # as some others had none
     write_manifest(store, json.dumps(manifest | {"format": version, "fingerprint": fingerprint}))
     said = rf"another version of colonnade \(format {version}, this one has 4\)"
     with pytest.raises(CheckpointError, match=said):

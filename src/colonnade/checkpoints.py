@@ -29,7 +29,6 @@ from colonnade.errors import CheckpointError
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
 FORMAT = 4
-_READ = (3, 4)  # the former has all of the ledger in one file
 State = dict[str, Any]
 
 
@@ -218,7 +217,7 @@ class CheckpointStore:
         manifest = _manifest(self._place(round))
         return (
             manifest is not None
-            and manifest["format"] in _READ
+            and manifest["format"] == FORMAT
             and manifest["fingerprint"] == self.fingerprint
         )
 
@@ -247,7 +246,7 @@ class CheckpointStore:
             if manifest is None:
                 damaged.append(folder.name)
                 continue
-            if manifest["format"] not in _READ:
+            if manifest["format"] != FORMAT:
                 raise CheckpointError(
                     f"{folder} was written by another version of colonnade (format "
                     f"{manifest['format']}, this one has {FORMAT}); resume with that version, or "
@@ -255,8 +254,9 @@ class CheckpointStore:
                 )
             if manifest["fingerprint"] != self.fingerprint:
                 raise CheckpointError(
-                    f"{folder} was written by a run of another configuration or other data; "
-                    "resume with the configuration in the run's own folder"
+                    f"{folder} was written by a run of another configuration, loss or metrics "
+                    "included, or of other data; resume with the configuration in the run's own "
+                    "folder"
                 )
             if None not in (self._timing, manifest["timing"]) and (
                 self._timing != manifest["timing"]
@@ -289,7 +289,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     try:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
         digest = manifest.pop("digest", None)
-        if digest != _digest(_canonical(manifest)) and (digest or manifest["format"] in _READ):
+        if digest != _digest(_canonical(manifest)) and (digest or manifest["format"] == FORMAT):
             return None  # others than this version may have had no digest of the manifest itself
         whole = type(manifest["format"]) is int and all(
             _digest((folder / file).read_bytes()) == digest

@@ -33,7 +33,7 @@ from colonnade.checks import (
     first_line,
     shown,
 )
-from colonnade.descriptions import bytes_of, described, device_told
+from colonnade.descriptions import bytes_of, content_of, described, device_told
 from colonnade.disclosures import (
     Disclosure,
     privacy_statement,
@@ -423,7 +423,8 @@ class Federation:
             "training": asdict(training),
             "organisations": organisations,
             "rows": [self.rows, *map(len, (self.train_rows, self.validation_rows, self.test_rows))],
-            "metrics": [metric.name for metric in self.metrics],
+            "objective": content_of(self.loss),
+            "metrics": [content_of([metric, metric.function]) for metric in self.metrics],
         }
 
     def _fingerprint(self, description: Mapping[str, Any]) -> str:

@@ -1,0 +1,158 @@
+"""A run goes on as itself, alone in its folder, and what its folder tells is what it wrote."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from colonnade.costs import Modelled
+from colonnade.descriptions import content_of
+from colonnade.drivers import Simulate
+from colonnade.errors import CheckpointError
+from colonnade.federation import Federation
+from colonnade.methods import svfl
+from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
+from colonnade.objectives import Classification, Regression
+from colonnade.organisations import LabelHolder, Party
+from colonnade.training import Training
+from test_training import assert_same
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+ROWS = 40
+SIMULATE = Simulate(costs=Modelled(otherwise=0.001))
+TRAINING = Training(epochs=3, batch_size=10, checkpoint_every=3)  # 9 rounds
+
+
+def federation(loss=None, metrics=None, width=6):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(ROWS, 4, generator=generator)
+    torch.manual_seed(1)
+    return Federation(
+        [Party("bank", x[:, :2], nn.Linear(2, 3)), Party("shop", x[:, 2:], nn.Linear(2, 3))],
+        LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(width, 2), loss=loss),
+        train_rows=range(30),
+        test_rows=range(30, ROWS),
+        metrics=metrics,
+    )
+
+
+def train(out, made=None, **settings):
+    method = settings.pop("method", svfl())
+    settings = {"training": TRAINING, "driver": SIMULATE} | settings
+    return (made or federation()).train(method, out=out, **settings)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# The objective
+
+
+class Focal:
+    def __init__(self, gamma):
+        self.gamma = gamma
+
+    def __call__(self, predictions, labels):
+        losses = nn.functional.cross_entropy(predictions, labels, reduction="none")
+        return (losses * (1 - (-losses).exp()) ** self.gamma).mean()
+
+
+def times(factor):
+    def loss(predictions, labels):
+        return factor * nn.functional.cross_entropy(predictions, labels)
+
+    return loss
+
+
+def weighted(*weights):
+    return nn.CrossEntropyLoss(weight=torch.tensor(weights))
+
+
+LABELS = torch.tensor([0, 0, 1])
+LOSSES = {
+    "usual": lambda: None,
+    "a function": lambda: nn.functional.multi_margin_loss,
+    "a module": lambda: nn.MultiMarginLoss(),
+    "a module with a setting": lambda: nn.CrossEntropyLoss(label_smoothing=0.1),
+    "weights": lambda: weighted(1.0, 9.0),
+    "other weights": lambda: weighted(9.0, 1.0),
+    "balanced": lambda: Classification(2, "balanced").loss(LABELS),
+    "modules in one": lambda: nn.ModuleList([weighted(1.0, 9.0)])[0].forward,
+    "part of a function": lambda: partial(nn.functional.cross_entropy, label_smoothing=0.1),
+    "another part of it": lambda: partial(nn.functional.cross_entropy, label_smoothing=0.2),
+    "an object": lambda: Focal(2.0),
+    "an object with another setting": lambda: Focal(3.0),
+    "a function around a number": lambda: times(2.0),
+    "a function around another": lambda: times(3.0),
+    "no name": lambda: lambda p, y: nn.functional.cross_entropy(p, y) + p.abs().mean(),
+    "no name either": lambda: lambda p, y: nn.functional.cross_entropy(p, y) + p.square().mean(),
+    "a number": lambda: Regression().loss(LABELS.float()),
+    "another number": lambda: Regression().loss(2 * LABELS.float()),
+}
+
+
+def test_a_loss_is_told_by_its_name_and_by_what_it_was_made_with():
+    told = {name: content_of(make()) for name, make in LOSSES.items()}
+    assert len(set(told.values())) == len(told)
+    assert told == {name: content_of(make()) for name, make in LOSSES.items()}
+    assert "0x" not in str(told)  # no addresses
+
+
+def test_a_loss_is_told_alike_in_every_process():
+    script = "import test_same_run as t\nfor m in t.LOSSES.values(): print(t.content_of(m()))"
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parent,
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.splitlines() == [content_of(make()) for make in LOSSES.values()]
+
+
+def test_what_holds_itself_is_told_too():
+    def calls_itself(n):
+        return calls_itself(n - 1)
+
+    focal = Focal(2.0)
+    focal.inner = {"again": [focal, calls_itself]}
+    assert content_of(focal) == content_of(focal)
+
+
+CHANGED = {
+    "a loss": {"loss": nn.functional.multi_margin_loss},
+    "class weights": {"loss": weighted(1.0, 9.0)},
+    "a metric": {"metrics": [at_threshold(ACCURACY, 0.3), LOG_LOSS]},
+    "a metric's direction": {"metrics": [Metric("accuracy", False, ACCURACY.function), LOG_LOSS]},
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_run_does_not_go_on_with_another_objective(tmp_path, what):
+    usual = {"metrics": [ACCURACY, LOG_LOSS]}
+    train(tmp_path, federation(**usual), stop_before=3)
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match="another configuration, loss or metrics included"):
+        train(tmp_path, federation(**usual | CHANGED[what]), resume=True)
+    assert contents(tmp_path) == before
+    assert train(tmp_path, federation(**usual), resume=True).summary["completed"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_run_goes_on_with_the_same_loss_made_anew(tmp_path, loss):
+    make = LOSSES[loss]
+    if loss.split()[-1] == "number" and "around" not in loss:
+        pytest.skip("is of numbers, not of classes")
+    train(tmp_path, federation(make()), stop_before=3)
+    rest = train(tmp_path, federation(make()), resume=True)
+    assert_same(train(None, federation(make())), rest)
