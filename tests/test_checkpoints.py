@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -462,6 +463,51 @@ def test_a_manifest_with_any_bit_flipped_is_damaged_and_the_one_before_is_used(t
         assert_whole(store.latest(), 4)
     path.write_bytes(whole)
     assert_whole(store.latest(), 8)
+
+
+def sealed(store, manifest):
+    """Write a manifest for round 8 with the digest that it should have."""
+    manifest = {name: value for name, value in manifest.items() if name != "digest"}
+    text = json.dumps(manifest, sort_keys=True).encode()
+    digest = hashlib.blake2b(text, digest_size=16).hexdigest()
+    write_manifest(store, json.dumps(manifest | {"digest": digest}))
+
+
+def test_a_file_that_a_manifest_does_not_name_is_not_read(tmp_path):
+    store = filled(tmp_path, 8)
+    manifest = store.latest().manifest
+    sealed(store, manifest | {"files": {}})
+    checkpoint = store.latest()
+    damage(store, 8)
+    for read in (lambda: checkpoint.read("bank.safetensors"), lambda: checkpoint.state("bank")):
+        with pytest.raises(CheckpointError, match=r"not what was written|no state of 'bank'"):
+            read()
+
+
+def test_a_file_that_is_damaged_after_it_was_found_whole_is_not_read(tmp_path):
+    store = filled(tmp_path, 8)
+    checkpoint = store.latest()
+    damage(store, 8)
+    with pytest.raises(CheckpointError, match=r"bank\.safetensors is not what was written"):
+        checkpoint.state("bank")
+
+
+def refusing(*rounds):
+    def check(checkpoint):
+        if checkpoint.round in rounds:
+            raise CheckpointError(f"what round {checkpoint.round} needs is not whole")
+
+    return check
+
+
+def test_a_checkpoint_that_is_refused_is_given_up_for_the_one_before(tmp_path):
+    store = filled(tmp_path, 4, 8)
+    with pytest.raises(CheckpointError, match="what round 8 needs"):
+        store.latest(refusing(4, 8))
+    assert names(store) == ["round-00000004", "round-00000008"]
+    assert_whole(store.latest(refusing(8)), 4)
+    assert names(store) == ["round-00000004"]  # so that it is written anew when the run comes by
+    assert store.latest(refusing()).round == 4
 
 
 @pytest.mark.parametrize("name", ["mail", "ledger", "manifest", "checkpoint"])

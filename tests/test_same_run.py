@@ -12,16 +12,19 @@ import pytest
 import torch
 from torch import nn
 
+from colonnade.codecs import TopK
 from colonnade.costs import Modelled
 from colonnade.descriptions import content_of
-from colonnade.drivers import Simulate
+from colonnade.drivers import Processes, Simulate
 from colonnade.errors import CheckpointError
 from colonnade.federation import Federation
-from colonnade.methods import svfl
+from colonnade.methods import efvfl, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
+from colonnade.models import Mean
 from colonnade.objectives import Classification, Regression
 from colonnade.organisations import LabelHolder, Party
-from colonnade.training import Training
+from colonnade.surrogates import Disk
+from colonnade.training import Training, Watcher
 from test_training import assert_same
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -156,3 +159,42 @@ def test_a_run_goes_on_with_the_same_loss_made_anew(tmp_path, loss):
     train(tmp_path, federation(make()), stop_before=3)
     rest = train(tmp_path, federation(make()), resume=True)
     assert_same(train(None, federation(make())), rest)
+
+
+# Surrogates beside checkpoints
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda d: d.label)
+@pytest.mark.parametrize("stopped", [7, None], ids=["interrupted", "finished"])
+def test_with_a_damaged_surrogate_a_run_goes_on_from_the_checkpoint_before(
+    tmp_path, driver, stopped
+):
+    method = efvfl(TopK(0.4), fusion=Mean(), storage=Disk(tmp_path / "surrogates"))
+    go_on = partial(train, tmp_path / "run", method=method, driver=driver, resume=True)
+    whole = train(
+        None,
+        federation(width=3),
+        method=efvfl(TopK(0.4), fusion=Mean(), storage=Disk(tmp_path / "whole")),
+    )
+    go_on(federation(width=3), stop_before=stopped)
+    for table in (tmp_path / "surrogates").iterdir():
+        newest = sorted(table.glob("*.mark"))[-1]
+        newest.write_bytes(newest.read_bytes()[:-1])
+    for _ in range(2):  # what was given up is written anew
+        begun = []
+        rest = go_on(
+            federation(width=3),
+            watcher=Watcher(on_begin=lambda first, last, begun=begun: begun.append(first)),
+        )
+        assert_same(whole, rest)
+    assert begun == [9]
+
+
+def test_without_its_surrogates_no_checkpoint_is_given_up(tmp_path):
+    method = efvfl(TopK(0.4), fusion=Mean(), storage=Disk(tmp_path / "surrogates"))
+    train(tmp_path / "run", federation(width=3), method=method, stop_before=7)
+    (tmp_path / "surrogates").rename(tmp_path / "elsewhere")
+    before = contents(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="and there is none: resume where the run was begun"):
+        train(tmp_path / "run", federation(width=3), method=method, resume=True)
+    assert contents(tmp_path / "run") == before

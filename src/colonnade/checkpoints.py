@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,8 +142,17 @@ class Checkpoint:
         return account
 
     def read(self, file: str) -> bytes:
-        """Return the content of one of its files."""
-        return (self.folder / file).read_bytes()
+        """Return the content of one of its files.
+
+        Raises
+        ------
+        CheckpointError
+            If it is not what the manifest says, or that does not name it.
+        """
+        data = (self.folder / file).read_bytes()
+        if self.manifest["files"].get(file) != _digest(data):
+            raise CheckpointError(f"{self.folder / file} is not what was written")
+        return data
 
     def state(self, role: str) -> State:
         """Return the state of ``role``."""
@@ -188,6 +198,10 @@ class Draft:
         _sync_folder(self._target.parent)
 
 
+def _anything(checkpoint: Checkpoint) -> None:
+    """Check nothing: a checkpoint holds all that it needs."""
+
+
 class CheckpointStore:
     """The checkpoints of one run.
 
@@ -231,16 +245,25 @@ class CheckpointStore:
         for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
             shutil.rmtree(old)
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self, check: Callable[[Checkpoint], None] = _anything) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None when there is none.
+
+        Parameters
+        ----------
+        check
+            Raises ``CheckpointError`` where files elsewhere that a checkpoint needs, as of a
+            surrogate table, are not whole. The one before is then returned, and this one removed:
+            going on from the one before would leave it without those files.
 
         Raises
         ------
         CheckpointError
             If it was written by another version or belongs to a run of another configuration or
-            with other times that decide its course, or all that exist are damaged.
+            with other times that decide its course, or all that exist are damaged or refused; then
+            nothing is removed.
         """
-        damaged = []
+        damaged: list[str] = []
+        refused: dict[Path, CheckpointError] = {}
         for folder in reversed(self._folders()):
             manifest = _manifest(folder)
             if manifest is None:
@@ -266,7 +289,17 @@ class CheckpointStore:
                     "delays, and in this method time decides what is learned; resume with those "
                     "of the run, or start a new run in a new folder"
                 )
-            return Checkpoint(folder, manifest)
+            checkpoint = Checkpoint(folder, manifest)
+            try:
+                check(checkpoint)
+            except CheckpointError as error:
+                refused[folder] = error
+                continue
+            for newer in refused:
+                shutil.rmtree(newer)
+            return checkpoint
+        if refused:
+            raise next(iter(refused.values()))
         if damaged:
             raise CheckpointError(
                 f"no checkpoint in {self.folder} is whole ({', '.join(damaged)} damaged); "

@@ -13,6 +13,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.agreement import Agreement, HolderRole, HolderSeat, PartyRole, PartySeat, Shared
+from colonnade.checkpoints import Checkpoint
 from colonnade.checks import (
     check_device,
     check_features,
@@ -189,7 +191,8 @@ class Federation:
         out
             The run's folder; None keeps everything in memory.
         resume
-            Go on from the newest checkpoint in ``out``; start anew when there is none.
+            Go on from the newest checkpoint in ``out``; start when there is no run, or this one
+            was stopped before its first checkpoint.
         stop_before
             Stop at the boundary of this round, as an interruption would.
         watcher
@@ -202,7 +205,10 @@ class Federation:
         Raises
         ------
         ConfigurationError
-            If the method does not fit the federation, or ``out`` holds another run.
+            If the method does not fit the federation, ``out`` holds another run, or another process
+            is at work in it.
+        CheckpointError
+            If ``out`` holds checkpoints to go on from that are of another run, or all damaged.
         Diverged
             If the loss stops being a finite number.
         """
@@ -228,7 +234,7 @@ class Federation:
             # A larger budget is no other run: it lets one go on that has used up a smaller.
             same = description | {"method": repr(method.unlimited())}
             store = folder.store(self._fingerprint(same), timing)
-            checkpoint = store.latest() if resume else None
+            checkpoint = store.latest(partial(self._try, agreement)) if resume else None
             folder.begin(config or description, resume, checkpoint is not None)
         assignment = Assignment(
             seed=training.seed,
@@ -294,6 +300,14 @@ class Federation:
         }
         seat = HolderSeat(holder, self.metrics)
         return roles | {holder.name: exchange.label_holder(agreement, seat)}
+
+    def _try(self, agreement: Agreement, checkpoint: Checkpoint) -> None:
+        """Raise ``CheckpointError`` unless roles take a checkpoint: it may name files elsewhere.
+
+        They are others than those that will play, which are not left with half a state.
+        """
+        for name, role in self._cast(agreement).items():
+            role.load_state_dict(checkpoint.state(name))
 
     # Telling what happened
 
