@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -16,7 +18,7 @@ from colonnade.codecs import TopK
 from colonnade.costs import Modelled
 from colonnade.descriptions import content_of
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, ConfigurationError
 from colonnade.federation import Federation
 from colonnade.methods import efvfl, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
@@ -159,6 +161,107 @@ def test_a_run_goes_on_with_the_same_loss_made_anew(tmp_path, loss):
     train(tmp_path, federation(make()), stop_before=3)
     rest = train(tmp_path, federation(make()), resume=True)
     assert_same(train(None, federation(make())), rest)
+
+
+# The folder
+
+
+@pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json", "report.html"])
+@pytest.mark.parametrize("epochs", [3, 4])
+def test_what_a_run_has_told_is_not_written_over_without_a_checkpoint(tmp_path, name, epochs):
+    train(tmp_path)
+    shutil.rmtree(tmp_path / "checkpoint")
+    if name == "report.html":
+        (tmp_path / name).write_text("<!doctype html>Written by Colonnade")
+    for other in ("history.csv", "ledger.csv", "summary.json"):
+        if other != name:
+            (tmp_path / other).unlink()
+    before = contents(tmp_path)
+    training = Training(epochs=epochs, batch_size=10)
+    with pytest.raises(ConfigurationError, match=f"holds {name} of a run, but no checkpoint"):
+        train(tmp_path, resume=True, training=training)
+    assert contents(tmp_path) == before
+
+
+def killed_early(folder):
+    """Leave of a run what one has that was killed before its first checkpoint."""
+    train(folder, stop_before=3)
+    for path in sorted(folder.iterdir()):
+        if path.name in ("checkpoint", "departures"):
+            shutil.rmtree(path)
+        elif path.suffix in (".csv", ".json"):
+            path.unlink()
+    assert {path.name for path in folder.iterdir()} == {"config.yaml", "journal"}
+
+
+def test_a_configuration_of_another_run_is_not_written_over(tmp_path):
+    killed_early(tmp_path)
+    config = tmp_path / "config.yaml"
+    for text in (config.read_text().replace("epochs: 3", "epochs: 4"), "# Written by Colonnade: ["):
+        config.write_text(text)
+        before = contents(tmp_path)
+        with pytest.raises(ConfigurationError, match="describes another run, and there is no"):
+            train(tmp_path, resume=True)
+        assert contents(tmp_path) == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    killed_early(tmp_path)
+    config = tmp_path / "config.yaml"
+    noted = config.read_text() + "# why I did this\n"
+    config.write_text(noted)
+    assert_same(train(None), train(tmp_path, resume=True))
+    assert config.read_text() == noted
+
+
+# One run at a time
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda d: d.label)
+def test_a_second_run_in_a_folder_is_refused_while_the_first_is_at_work(tmp_path, driver, resume):
+    train(tmp_path, stop_before=3)
+    refused = []
+
+    def second(role, round, sent_bytes):
+        if not refused:
+            before = (tmp_path / "config.yaml").stat()
+            with pytest.raises(ConfigurationError, match="another run is at work in ") as caught:
+                train(tmp_path, federation(nn.MultiMarginLoss()), resume=resume)
+            refused.append(caught.value)
+            assert (tmp_path / "config.yaml").stat() == before
+
+    run = train(tmp_path, resume=True, driver=driver, watcher=Watcher(on_round=second))
+    assert refused
+    assert run.summary["completed"]
+    train(tmp_path, resume=True)  # the folder is free again
+
+
+def test_another_process_is_kept_out_until_it_is_killed(tmp_path):
+    script = (
+        "import sys, time, pathlib, test_same_run as t\n"
+        "def wait(*_): print('at work', flush=True); time.sleep(600)\n"
+        "t.train(pathlib.Path(sys.argv[1]), report=False, watcher=t.Watcher(on_round=wait))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "run")]
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "at work\n"
+        with pytest.raises(ConfigurationError, match="another run is at work in "):
+            train(tmp_path / "run", resume=True)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert_same(train(None), train(tmp_path / "run", resume=True))
+
+
+def test_a_run_that_failed_leaves_its_folder_free(tmp_path):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, watcher=Watcher(on_report=fail))
+    assert train(tmp_path, resume=True).summary["completed"]
 
 
 # Surrogates beside checkpoints

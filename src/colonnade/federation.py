@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -228,36 +229,37 @@ class Federation:
         roles = self._cast(agreement)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
-        store = checkpoint = None
-        if folder is not None:
-            timing = driver.timing if method.timed else None
-            # A larger budget is no other run: it lets one go on that has used up a smaller.
-            same = description | {"method": repr(method.unlimited())}
-            store = folder.store(self._fingerprint(same), timing)
-            checkpoint = store.latest(partial(self._try, agreement)) if resume else None
-            folder.begin(config or description, resume, checkpoint is not None)
-        assignment = Assignment(
-            seed=training.seed,
-            threads=training.threads,
-            store=store,
-            checkpoint_every=training.checkpoint_every or batches.rounds_per_epoch,
-            resume=checkpoint,
-            journals=None if folder is None else folder.journals,
-            departures=None if folder is None else folder.departures,
-            stop_before=stop_before,
-            interrupted=watcher.interrupted,
-            on_round=watcher.on_round,
-            on_report=watcher.on_report,
-            max_body_bytes=agreement.max_body_bytes(),
-        )
-        watcher.on_begin(assignment.first_round, batches.rounds)
-        record = driver.run(list(roles.values()), assignment)
-        run = self._run(method, agreement, driver, roles, record, config or description, folder)
-        if folder is not None:
-            folder.finish(run)
-        if folder is not None and report:
-            draw_run(run, folder.path / "run.png")
-            write_page(run, folder.path / "report.html")
+        with nullcontext() if folder is None else folder.alone():
+            store = checkpoint = None
+            if folder is not None:
+                timing = driver.timing if method.timed else None
+                # A larger budget is no other run: it lets one go on that has used up a smaller.
+                same = description | {"method": repr(method.unlimited())}
+                store = folder.store(self._fingerprint(same), timing)
+                checkpoint = store.latest(partial(self._try, agreement)) if resume else None
+                folder.begin(config or description, resume, checkpoint is not None)
+            assignment = Assignment(
+                seed=training.seed,
+                threads=training.threads,
+                store=store,
+                checkpoint_every=training.checkpoint_every or batches.rounds_per_epoch,
+                resume=checkpoint,
+                journals=None if folder is None else folder.journals,
+                departures=None if folder is None else folder.departures,
+                stop_before=stop_before,
+                interrupted=watcher.interrupted,
+                on_round=watcher.on_round,
+                on_report=watcher.on_report,
+                max_body_bytes=agreement.max_body_bytes(),
+            )
+            watcher.on_begin(assignment.first_round, batches.rounds)
+            record = driver.run(list(roles.values()), assignment)
+            run = self._run(method, agreement, driver, roles, record, config or description, folder)
+            if folder is not None:
+                folder.finish(run)
+            if folder is not None and report:
+                draw_run(run, folder.path / "run.png")
+                write_page(run, folder.path / "report.html")
         return run
 
     # Making the roles

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,9 @@ from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
 from colonnade.sent import SENT, bytes_sent
 from colonnade.wire import Purpose
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = [
     "Run",
@@ -447,24 +453,47 @@ class RunFolder:
 
     ``config.yaml`` is there from the start, ``checkpoint/``, ``journal/`` and ``departures/`` grow
     while the run lasts; the other files are written when it ends or is interrupted, each in one
-    step.
+    step. Whoever goes by more than its ``path`` holds it ``alone``.
 
     Parameters
     ----------
     path
-        The folder; made by ``begin``.
+        The folder; made by ``alone``.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Make the folder, and keep all other runs out of it until it is left.
+
+        The folder itself is locked: no file is left in it, and a process that is killed lets go.
+
+        Raises
+        ------
+        ConfigurationError
+            If another run is at work in it.
+        DataError
+            If it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = _lock(self.path)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            yield
+        finally:
+            _unlock(lock)
+
     def begin(self, config: Mapping[str, Any], resume: bool, known: bool = False) -> None:
-        """Make the folder for a new run, or check that there is one to resume.
+        """Check that the folder is free for a new run, or holds one to resume; say what it is.
 
         Parameters
         ----------
         config
-            What ``config.yaml`` shall hold.
+            What ``config.yaml`` shall hold. It is written only if it holds something else.
         resume
             Whether the run that the folder holds is to go on.
         known
@@ -473,9 +502,10 @@ class RunFolder:
         Raises
         ------
         ConfigurationError
-            If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote.
+            If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote;
+            or if there is no checkpoint to go on from, and it holds results or another run.
         DataError
-            If it cannot be made.
+            If it cannot be written.
         """
         there = [name for name in _WRITTEN if (self.path / name).exists()]
         # A configuration or a checkpoint says that the folder is a run's, and so all that is in it.
@@ -490,13 +520,17 @@ class RunFolder:
                 f"{self.path} already holds a run ({', '.join(there)}); "
                 "resume it, or choose another folder"
             )
+        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        is_said = self._configured() == yaml.safe_load(text)
+        if there and not known:
+            self._check_unbegun(is_said)
         check_outputs(self.path, PICTURES)
+        if is_said:
+            return
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
             self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
         except OSError as error:
-            raise DataError(f"the folder {self.path} cannot be written: {error.strerror}") from None
+            raise self._unwritable(error) from None
 
     def store(self, fingerprint: str, timing: str | None = None) -> CheckpointStore:
         """Return the run's checkpoints."""
@@ -531,3 +565,53 @@ class RunFolder:
             return file.is_file() and file.stat().st_size > 0 and is_ours(file, CONFIGURATION)
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror}") from None
+
+    def _configured(self) -> Any:
+        """Return what ``config.yaml`` says; None where it says nothing that can be read."""
+        try:
+            return yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            return None
+
+    def _check_unbegun(self, is_said: bool) -> None:
+        """Raise ``ConfigurationError`` unless a run without checkpoints can begin again here."""
+        results = (*FILES, OTHERS, *PICTURES)
+        told = [name for name in results[1:] if (self.path / name).exists()]
+        if told:
+            raise ConfigurationError(
+                f"{self.path} holds {', '.join(told)} of a run, but no checkpoint to go on from, "
+                "and the run would begin anew and write over them; choose another folder"
+            )
+        if not is_said:
+            raise ConfigurationError(
+                f"{self.path / 'config.yaml'} describes another run, and there is no checkpoint to "
+                "go on from; choose another folder, or resume with that configuration"
+            )
+
+    def _unwritable(self, error: OSError) -> DataError:
+        return DataError(f"the folder {self.path} cannot be written: {error.strerror}")
+
+
+def _lock(folder: Path) -> int | None:
+    """Return the descriptor by which a folder is locked; None where folders cannot be."""
+    if sys.platform == "win32":
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigurationError(
+            f"another run is at work in {folder}; wait until it has ended, or choose another folder"
+        ) from None
+    except OSError:
+        pass  # a file system without locks; journals are locked too, each for itself
+    return descriptor
+
+
+def _unlock(descriptor: int | None) -> None:
+    if descriptor is None or sys.platform == "win32":
+        return
+    with suppress(OSError):  # forked processes may have copies, which closing ours would not unlock
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
