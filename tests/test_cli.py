@@ -24,7 +24,7 @@ from colonnade import __version__, cli, demo, progress
 from colonnade.checkpoints import decode_state
 from colonnade.config import RunConfig, load_config, parse_config
 from colonnade.reports import comparison_table, human_bytes, human_seconds
-from colonnade.runs import Run
+from colonnade.runs import Run, load_run
 from colonnade.training import Watcher
 
 TINY: dict[str, Any] = {
@@ -767,7 +767,7 @@ def test_a_log_for_machines(colonnade: Command, tiny: Path, tmp_path: Path) -> N
     reports = [event for event in events if event["event"] == "report"]
     assert reports
     assert all({"round", "train_loss", "bytes_sent", "test_accuracy"} <= set(e) for e in reports)
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    summary = load_run(tmp_path / "run").summary
     assert json.loads(out) == {"run": "svfl"} | summary
     sent = summary["bytes_up"] + summary["bytes_down"]
     assert 0 < reports[-1]["bytes_sent"] <= sent + summary["bytes_evaluation"]

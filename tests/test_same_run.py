@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -12,19 +14,21 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from torch import nn
 
 from colonnade.codecs import TopK
 from colonnade.costs import Modelled
 from colonnade.descriptions import content_of
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import CheckpointError, ConfigurationError
+from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.federation import Federation
 from colonnade.methods import efvfl, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
 from colonnade.models import Mean
 from colonnade.objectives import Classification, Regression
 from colonnade.organisations import LabelHolder, Party
+from colonnade.runs import load_run
 from colonnade.surrogates import Disk
 from colonnade.training import Training, Watcher
 from test_training import assert_same
@@ -301,3 +305,84 @@ def test_without_its_surrogates_no_checkpoint_is_given_up(tmp_path):
     with pytest.raises(CheckpointError, match="and there is none: resume where the run was begun"):
         train(tmp_path / "run", federation(width=3), method=method, resume=True)
     assert contents(tmp_path / "run") == before
+
+
+# What a folder tells
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    train(folder, training=Training(epochs=1, batch_size=15), report=False)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json"])
+def test_a_flipped_bit_is_found_or_changes_nothing(finished, tmp_path, name):
+    shutil.copytree(finished, tmp_path / "run")
+    whole = load_run(finished)
+    file = tmp_path / "run" / name
+    data = file.read_bytes()
+    luck = random.Random(0)
+    found = 0
+    for bit in luck.sample(range(8 * len(data)), 400):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        try:
+            run = load_run(tmp_path / "run")
+        except DataError as error:
+            found += f"{name} is damaged" in str(error) or "is of colonnade" in str(error)
+        else:
+            assert run.summary == whole.summary
+            assert run.history.equals(whole.history)
+            assert list(run.ledger) == list(whole.ledger)
+    assert found > (200 if name == "summary.json" else 399)  # JSON has spaces
+
+
+def test_files_of_two_moments_are_told_apart_and_a_resume_puts_them_right(tmp_path):
+    train(tmp_path, stop_before=3)
+    early = (tmp_path / "summary.json").read_bytes()
+    late = train(tmp_path, resume=True)
+    (tmp_path / "summary.json").write_bytes(early)  # as when killed before it was written
+    with pytest.raises(DataError, match=r"history\.csv is damaged: it is not what was written"):
+        load_run(tmp_path)
+    train(tmp_path, resume=True)
+    assert load_run(tmp_path).history.equals(late.history)
+
+
+def written_as(finished, folder, **changes):
+    """Return a copy of a run whose summary has other values, and lacks those that are None."""
+    shutil.copytree(finished, folder)
+    file = folder / "summary.json"
+    summary = json.loads(file.read_text())
+    lacks = {name for name, value in changes.items() if value is None}
+    file.write_text(json.dumps({k: v for k, v in (summary | changes).items() if k not in lacks}))
+    return folder
+
+
+OLDER = {"format": None, "digests": None, "digest": None}
+
+
+def test_a_run_from_before_there_were_digests_is_read(finished, tmp_path):
+    run = load_run(written_as(finished, tmp_path / "run", **OLDER))
+    assert run.summary == load_run(finished).summary
+    for name in OLDER:
+        with pytest.raises(DataError, match=r"summary\.json is damaged: it lacks its "):
+            load_run(written_as(finished, tmp_path / name, **{name: None}))
+
+
+def test_a_run_of_a_version_that_cannot_be_read_is_refused_naming_the_version(finished, tmp_path):
+    of = {"versions": {"colonnade": "0.0.3"}}
+    older = written_as(finished, tmp_path / "older", **OLDER, **of)
+    (older / "ledger.csv").write_text("from,to\nbank,shop\n")
+    with pytest.raises(DataError, match=r"older than colonnade .* can read \(it is of 0\.0\.3\)"):
+        load_run(older)
+    of = {"versions": {"colonnade": "9.1"}, "format": 2}
+    with pytest.raises(DataError, match=r"is of colonnade 9\.1 \(format 2; .*; read it with that"):
+        load_run(written_as(finished, tmp_path / "later", **of))
+
+
+def test_the_configuration_tells_the_objective(finished):
+    told = yaml.safe_load((finished / "config.yaml").read_text(encoding="utf-8"))
+    assert told["objective"].startswith("torch.nn.functional.cross_entropy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -17,6 +18,7 @@ import polars as pl
 import yaml
 from torch import nn
 
+from colonnade import __version__
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError, DataError
@@ -54,7 +56,10 @@ __all__ = [
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
+_RESULTS = ("history.csv", OTHERS, "ledger.csv")  # beside the summary, which has their digests
 _WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
+_SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
+_FORMAT = 1  # of a summary; without one, it is of the time before there were digests
 
 
 @dataclass(frozen=True)
@@ -409,13 +414,23 @@ def _test_metrics(history: pl.DataFrame) -> dict[str, float | None] | None:
     return {k: v if v is not None and math.isfinite(v) else None for k, v in values.items()}
 
 
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    *(yaml.YAMLError, pl.exceptions.PolarsError),
+)
+
+
 def load_run(path: str | Path) -> Run:
     """Return the run that a folder holds: its account, without models and the driver's record.
+
+    History, ledger and summary are what was written: they have digests. A run of an older version
+    has none, and is read without.
 
     Raises
     ------
     DataError
-        If there is no finished or interrupted run in the folder, or a file of it is damaged.
+        If there is no finished or interrupted run in the folder, a file of it is damaged, or it is
+        of a version whose runs this one cannot read.
     """
     folder = Path(path)
     missing = [name for name in FILES if not (folder / name).is_file()]
@@ -424,12 +439,21 @@ def load_run(path: str | Path) -> Run:
             f"{folder} holds no run that can be read: {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not there"
         )
-    name = ""
+    name, older = "summary.json", ""
     try:
-        name = "summary.json"
-        summary = json.loads((folder / name).read_text(encoding="utf-8"))
-        if not isinstance(summary, dict) or not set(summary) >= {"method", "metric", "rounds"}:
+        sealed = json.loads((folder / name).read_text(encoding="utf-8"))
+        if not isinstance(sealed, dict):
             raise ValueError("it is no summary")
+        if not sealed.keys() & _SEAL:
+            version = _version_of(sealed)
+            older = f", or older than colonnade {__version__} can read (it is of {version})"
+        summary, digests = _unsealed(sealed)
+        for name, digest in (digests or {}).items():
+            if _digest_of(folder / name) != digest:
+                raise ValueError(
+                    "it is not what was written; a run that was killed as it wrote its results "
+                    "writes them anew when it is resumed"
+                )
         name = "config.yaml"
         config = yaml.safe_load((folder / name).read_text(encoding="utf-8"))
         name = "history.csv"
@@ -439,13 +463,70 @@ def load_run(path: str | Path) -> Run:
         name = "ledger.csv"
         ledger = Ledger.read_csv(folder / name)
         others = pl.DataFrame()
-        if (folder / OTHERS).is_file():
+        if (folder / OTHERS).is_file() if digests is None else OTHERS in digests:
             name = OTHERS
             others = pl.read_csv(folder / name, infer_schema_length=None)
-    except (OSError, ValueError, KeyError, yaml.YAMLError, pl.exceptions.PolarsError) as error:
+    except _UNREADABLE as error:
         what = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{folder / name} is damaged: {what}") from error
+        raise DataError(f"{folder / name} is damaged{older}: {what}") from error
     return Run(summary, history, ledger, {}, None, config or {}, folder, others_history=others)
+
+
+def _sealed(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what ``summary.json`` shall hold: with digests of the results beside it, and its own.
+
+    As a summary is written last, its digests are of files of the same moment, or do not fit.
+    """
+    there = [name for name in _RESULTS if (folder / name).is_file()]
+    digests = {name: _digest_of(folder / name) for name in there}
+    sealed = {"format": _FORMAT, **summary, "digests": digests}
+    return sealed | {"digest": _digest(sealed)}
+
+
+def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str] | None]:
+    """Return a summary, and the digests of the results beside it; None of an older version.
+
+    Raises
+    ------
+    DataError
+        If it was written by a later version.
+    ValueError
+        If it is not what was written.
+    """
+    summary = dict(sealed)
+    digests: dict[str, str] | None = None
+    if summary.keys() & _SEAL:
+        if not summary.keys() >= _SEAL:
+            raise ValueError("it lacks its format, or its digests")
+        if type(summary["format"]) is int and summary["format"] > _FORMAT:
+            raise DataError(
+                f"the run is of colonnade {_version_of(summary)} (format {summary['format']}; this "
+                f"version, {__version__}, reads up to {_FORMAT}); read it with that version"
+            )
+        if summary.pop("digest") != _digest(summary):
+            raise ValueError("it is not what was written")
+        del summary["format"]
+        digests = summary.pop("digests")
+        if not {"history.csv", "ledger.csv"} <= digests.keys() <= set(_RESULTS):
+            raise ValueError("its digests are of other files than those beside it")
+    if not summary.keys() >= {"method", "metric", "rounds"}:
+        raise ValueError("it is no summary")
+    return summary, digests
+
+
+def _version_of(summary: Mapping[str, Any]) -> str:
+    """Return by which version a summary says it was written."""
+    return str(summary.get("versions", {}).get("colonnade", "no version that it names"))
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    # The order of keys is kept by JSON, and their types may be such that they cannot be sorted.
+    return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
+
+
+def _digest_of(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 class RunFolder:
@@ -547,13 +628,14 @@ class RunFolder:
         return self.path / "departures"
 
     def finish(self, run: Run) -> None:
-        """Write history, ledger and summary."""
+        """Write history, ledger and summary, which has the digests of all three."""
         self._write("history.csv", run.history.write_csv())
         if len(run.others_history):
             self._write(OTHERS, run.others_history.write_csv())
         with replacing(self.path / "ledger.csv") as partial:
             run.ledger.write_csv(partial)
-        self._write("summary.json", json.dumps(run.summary, indent=2, allow_nan=False) + "\n")
+        summary = _sealed(run.summary, self.path)
+        self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def _write(self, name: str, text: str) -> None:
         with replacing(self.path / name) as partial:
