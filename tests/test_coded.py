@@ -384,17 +384,17 @@ def test_the_plan_knows_the_memory_of_all_shares():
 
 
 def test_the_most_of_the_field_is_used_by_itself():
-    """lx + lw is near 20 for 28 parties, of p = 2^31 - 1, where an embedding is small."""
-    assert Coded().bits(28) == (8, 9)
-    assert Coded().bits(2) == (10, 10)
-    assert Coded(data_bits=6).bits(28) == (6, 11)
-    assert Coded(weight_bits=6).bits(28) == (11, 6)
+    """Of what is left where an embedding may come to 1024."""
+    assert Coded().bits(28) == (7, 8)
+    assert Coded().bits(2) == (9, 9)
+    assert Coded(data_bits=6).bits(28) == (6, 9)
+    assert Coded(weight_bits=6).bits(28) == (9, 6)
     assert Coded(data_bits=6, weight_bits=6).bits(28) == (6, 6)
-    assert sum(Coded(field_bits=61).bits(28)) == 47
+    assert sum(Coded(field_bits=61).bits(28)) == 45
     for parties in (2, 6, 28, 200):
         data, weights = Coded().bits(parties)
-        assert 2 ** (data + weights) * 256 * parties <= 2**30 - 1
-        assert 2 ** (data + weights + 1) * 256 * parties > 2**30 - 1
+        assert 2 ** (data + weights) * 1024 * parties <= 2**30 - 1
+        assert 2 ** (data + weights + 1) * 1024 * parties > 2**30 - 1
 
 
 # What cannot be

@@ -41,7 +41,7 @@ from colonnade.uplinks.pinned import check_shown, checked_identities, pinned, un
 
 __all__ = ["Coded"]
 
-_HEADROOM_BITS = 8  # an embedding, all of its products taken as positive, may come to 2^8
+_HEADROOM_BITS = 10  # an embedding, all of its products taken as positive, may come to 2^10
 _SETS = 3  # of rows: to train, to validate and to test on
 
 
@@ -63,7 +63,7 @@ class Coded(Uplink):
     data_bits, weight_bits
         l_x and l_w: data are rounded to multiples of 2^-l_x, weights at random, without a bias, to
         multiples of 2^-l_w. By default as finely as the field has room for, where an embedding
-        comes to 256 at most; the history says by how much rounding changed embeddings.
+        comes to 1024 at most; the history says by how much rounding changed embeddings.
     field_bits
         31 or 61: the field is that of whole numbers modulo 2^31 - 1, or 2^61 - 1.
     identities
@@ -79,7 +79,7 @@ class Coded(Uplink):
     --------
     >>> uplink = Coded(segments=2, colluders=1)
     >>> uplink.needed, uplink.bits(parties=6)  # answers; l_x and l_w
-    (5, (9, 10))
+    (5, (8, 9))
     """
 
     segments: int = 1
@@ -107,7 +107,7 @@ class Coded(Uplink):
     def bits(self, parties: int) -> tuple[int, int]:
         """Return l_x and l_w for so many parties: as given, or as many as there is room for.
 
-        2^(l_x + l_w) 2^8 N is at most (p - 1) / 2, and both are alike where neither is given.
+        2^(l_x + l_w) 2^10 N is at most (p - 1) / 2, and both are alike where neither is given.
         """
         largest = Field(self.field_bits).largest
         room = max(0, math.floor(math.log2(largest // parties)) - _HEADROOM_BITS)
