@@ -24,6 +24,7 @@ from colonnade.delays import Constant, Exponential
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.models import Concat, DotProduct, Max, Mean, Sum
+from colonnade.yaml_text import read_yaml
 
 FULL: dict[str, Any] = {
     "data": {
@@ -548,7 +549,9 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         (b"a: \x00", "is not valid YAML$"),
         (b"a: 2024-99-99", "is not valid YAML$"),
         (b"a: !!python/object:os.system {}", r"is not valid YAML \(line 1\)$"),
-        (b"[" * 5000, "is not valid YAML"),
+        (b"[" * 5000, "line 1: nested more than 32 levels deep$"),
+        (b"a: &a\n  b: *a", "line 2: an alias stands for what it is a part of$"),
+        (b"a: 1\n" * (2**22 // 5 + 1), "more than 4,194,304 characters in it; is it a table?"),
         (b"[1, 2]", r"expected keys and values, found \[1, 2\]$"),
         (b"[]", r"expected keys and values, found \[\]$"),
         (b"just words", "expected keys and values, found 'just words'$"),
@@ -594,6 +597,18 @@ def test_short_texts_that_mean_very_much(tmp_path: Path, size: int, deep: int, k
     with pytest.raises(ConfigurationError, match=r"bomb\.yaml: .*more than 1[0,]+ (values|keys)"):
         load_config(path)
     assert time.process_time() - began < 20  # of seconds, where it was for ever
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60)),
+        "? [" + "[" * 90 + "]" * 90 + "]\n: 1\n",
+    ],
+)
+def test_what_aliases_stand_for_is_counted_before_it_is_there(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^line \d+: (more than|nested more than)"):
+        read_yaml(text)
 
 
 @pytest.mark.parametrize(

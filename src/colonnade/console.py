@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from colonnade.config.foreign import plain
 from colonnade.config.listing import Listed
 from colonnade.datasets import DatasetInfo
 from colonnade.experiments import Experiment
 from colonnade.partners import PartnerValues
 from colonnade.planning import MemoryUse, Plan
 from colonnade.reports import epsilon_facts, human_bytes, human_seconds
+from colonnade.telling import plain
 
 __all__ = ["datasets_table", "experiments_table", "partners_table", "parts_table", "plan_tables"]
 

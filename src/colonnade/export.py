@@ -122,6 +122,9 @@ def export_part(
         _export_program(folder / _PROGRAM, organisation, modules["bottom"], example)
 
 
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
 def load_part(folder: str | Path) -> Part:
     """Read what ``export_part`` wrote.
 
@@ -145,7 +148,7 @@ def load_part(folder: str | Path) -> Part:
             tensors[name] = safetensors.torch.load_file(path)
     except FileNotFoundError:
         raise DataError(f"there is no {path}: it is no exported part") from None
-    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+    except (*_DAMAGED, safetensors.SafetensorError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
     return Part(organisation, details, tensors)
 

@@ -71,6 +71,9 @@ _MANY = 2**16  # rows that are settled at a time
 _LABELS = {int(purpose): purpose.label for purpose in Purpose}
 
 
+_LONGEST = 2.0**33  # seconds; more nanoseconds are no 64 bits
+
+
 class Ledger:
     """A growing list of entries, ordered by (sender, sequence) when read.
 
@@ -270,12 +273,26 @@ class Ledger:
 
     @classmethod
     def read_csv(cls, path: Path) -> Ledger:
-        """Restore a ledger from what ``write_csv`` wrote."""
+        """Restore a ledger from what ``write_csv`` wrote.
+
+        Raises
+        ------
+        ValueError
+            If a row lacks what every message has, or its purpose or time is none.
+        """
         # Older ones have neither discarded nor lost.
         there = pl.read_csv(path, n_rows=0).columns
         missing = {"nanoseconds"} | ({"discarded", "lost"} - set(there))
         schema = {name: kind for name, kind in _SCHEMA.items() if name not in missing}
         frame = pl.read_csv(path, schema=schema | {"seconds": pl.Float64})
+        purpose, seconds = pl.col("purpose"), pl.col("seconds")
+        wrong = frame.with_row_index("row", 1).filter(
+            pl.any_horizontal(pl.col(*schema).is_null())
+            | ~purpose.is_in([each.label for each in Purpose])
+            | ~seconds.is_between(-_LONGEST, _LONGEST)  # nor nan
+        )
+        if len(wrong):
+            raise ValueError(f"row {wrong['row'][0]} describes no message")
         nanoseconds = (pl.col("seconds") * 1e9).round().cast(pl.Int64)
         return cls.from_frame(frame.with_columns(nanoseconds=nanoseconds).drop("seconds"))
 

@@ -39,6 +39,7 @@ from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
 from colonnade.sent import SENT, bytes_sent
 from colonnade.wire import Purpose
+from colonnade.yaml_text import read_yaml
 
 if sys.platform != "win32":
     import fcntl
@@ -416,7 +417,7 @@ def _test_metrics(history: pl.DataFrame) -> dict[str, float | None] | None:
 
 _UNREADABLE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
-    *(yaml.YAMLError, pl.exceptions.PolarsError),
+    *(yaml.YAMLError, pl.exceptions.PolarsError, ConfigurationError),
 )
 
 
@@ -455,7 +456,9 @@ def load_run(path: str | Path) -> Run:
                     "writes them anew when it is resumed"
                 )
         name = "config.yaml"
-        config = yaml.safe_load((folder / name).read_text(encoding="utf-8"))
+        config = read_yaml((folder / name).read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("it holds no keys and values")
         name = "history.csv"
         history = pl.read_csv(folder / name, infer_schema_length=None)
         if "round" not in history.columns:
@@ -469,7 +472,7 @@ def load_run(path: str | Path) -> Run:
     except _UNREADABLE as error:
         what = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{folder / name} is damaged{older}: {what}") from error
-    return Run(summary, history, ledger, {}, None, config or {}, folder, others_history=others)
+    return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
 
 
 def _sealed(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -30,11 +30,12 @@ from pydantic_core import (
 
 from colonnade.assembly import ModuleBottom, ModuleTop
 from colonnade.config.docstrings import about_parameters, summary
-from colonnade.config.foreign import guarded, plain, shown
+from colonnade.config.foreign import guarded
 from colonnade.config.registry import GROUPS, OURS, Group, Part, find, group_of, names
 from colonnade.config.sections import Chosen, Name, Number, near
 from colonnade.errors import ConfigurationError
 from colonnade.method import Method
+from colonnade.telling import plain, shown
 
 __all__ = [
     "PLACEHOLDER",

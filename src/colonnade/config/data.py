@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -21,6 +20,7 @@ from colonnade.config.streamed import (
     StreamedConfig,
     SyntheticClicksConfig,
 )
+from colonnade.config.variables import expanded, holds_a_secret
 from colonnade.datasets import (
     EmnistSplit,
     PartitionName,
@@ -64,7 +64,6 @@ _IMAGES = {"mnist5k": mnist5k, "mnist": mnist, "fashion_mnist": fashion_mnist}
 _Finite = Annotated[Number, pydantic.AllowInfNan(False)]
 
 _SQLITE = "sqlite:///"  # before the path of a file
-_PASSWORD = re.compile(r"://[^/@:]*:(?!\$)[^/@]+@")
 
 
 class _Divided(DataSection):
@@ -364,7 +363,7 @@ class TableConfig(Section):
     @pydantic.field_validator("source")
     @classmethod
     def _has_no_password(cls, value: str) -> str:
-        if _PASSWORD.search(value):
+        if holds_a_secret(value):
             # An error of its own: those of pydantic's come with the value, which is a secret here.
             raise PydanticCustomError(
                 "secret",
@@ -381,7 +380,7 @@ class TableConfig(Section):
         ConfigurationError
             If a variable is not set.
         """
-        source = _expanded(self.source)
+        source = expanded(self.source)
         if folder is None:
             return source
         if source.startswith(_SQLITE):
@@ -562,15 +561,3 @@ DataConfig: TypeAlias = Annotated[
     Field(discriminator="name"),
     BeforeValidator(as_data_section),
 ]
-
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
-
-
-def _expanded(text: str) -> str:
-    def value(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        if name not in os.environ:
-            raise ConfigurationError(f"the environment variable {name} is not set ({text})")
-        return os.environ[name]
-
-    return _VARIABLE.sub(value, text)

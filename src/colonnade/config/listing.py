@@ -9,10 +9,11 @@ from pydantic.fields import FieldInfo
 
 from colonnade.config.choices import section, unusable, usable
 from colonnade.config.docstrings import first_sentence
-from colonnade.config.foreign import guarded, plain
+from colonnade.config.foreign import guarded
 from colonnade.config.reference import default_text
 from colonnade.config.registry import GROUPS, Part
 from colonnade.errors import ConfigurationError
+from colonnade.telling import plain
 
 __all__ = ["Listed", "ListedPart", "listed"]
 

@@ -14,12 +14,12 @@ from pydantic.fields import FieldInfo
 
 from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
 from colonnade.config.data import as_data_section, holds_a_source
-from colonnade.config.foreign import plain, shown
 from colonnade.config.registry import GROUPS, Group, Part, find
 from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen, near
-from colonnade.config.text import NOT_YAML, read_yaml
 from colonnade.errors import ConfigurationError
+from colonnade.telling import plain, short, shown
+from colonnade.yaml_text import MOST_LEVELS, MOST_VALUES, NOT_YAML, read_yaml
 
 __all__ = ["json_schema", "load_config", "override", "parse_config"]
 
@@ -143,13 +143,13 @@ def _said(error: Any) -> str:
         close = near(tag, expected.replace("'", "").split(", "))
         return f"{shown(tag)} names none of {expected}{close}"
     if error["type"] == "string_pattern_mismatch":
-        return f"a name is made of letters a to z, digits and . _ -, not {error['input']!r}"
+        return f"a name is made of letters a to z, digits and . _ -, not {shown(error['input'])}"
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
         message = "input should be a valid dictionary of keys and values"
     value = error.get("input")
-    if isinstance(value, (str, int, float, bool)) and repr(value) not in message:
-        message += f", not {value!r}"
+    if isinstance(value, (str, int, float, bool)) and shown(value) not in message:
+        message += f", not {shown(value)}"
     return message[:1].lower() + message[1:] if message[1:2].islower() else message  # C-VFL
 
 
@@ -161,25 +161,24 @@ def _path(location: tuple[int | str, ...]) -> list[str]:
     return path
 
 
-_DEEPEST = 32
-_MOST_VALUES = 10**6
-
-
 def _refuse_bombs(data: Any, source: str) -> None:
-    """Refuse values that are nested without an end, or that aliases multiply: YAML can do both."""
+    """Refuse values that are nested without an end, or too many: Python's own may be, too."""
     seen, level = 0, [data]
-    for _ in range(_DEEPEST):
+    for _ in range(MOST_LEVELS):
         deeper: list[Any] = []
         for value in level:
             if isinstance(value, Mapping | list | tuple | set):
                 seen += len(value)
-                if seen > _MOST_VALUES:  # before they are there
-                    raise ConfigurationError(f"{source}: more than {_MOST_VALUES:,} values")
+                if seen > MOST_VALUES:  # before they are there
+                    raise ConfigurationError(f"{source}: more than {MOST_VALUES:,} values")
                 deeper += value.values() if isinstance(value, Mapping) else value
         if not deeper:
             return
         level = deeper
-    raise ConfigurationError(f"{source}: nested more than {_DEEPEST} levels deep")
+    raise ConfigurationError(f"{source}: nested more than {MOST_LEVELS} levels deep")
+
+
+_LONGEST = 2**22  # characters of a file
 
 
 def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
@@ -191,7 +190,14 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
         If the file is missing, is not YAML, or does not validate.
     """
     try:
-        data = read_yaml(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise ConfigurationError(
+                f"there are more than {_LONGEST:,} characters in it; is it a table? A run is "
+                "described by a YAML file"
+            )
+        data = read_yaml(text)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -292,18 +298,24 @@ def override(data: Any, overrides: list[str]) -> Any:
         path, equals, value = text.partition("=")
         *parents, last = path.strip().split(".")
         if not equals or not last:
-            raise ConfigurationError(f"--set {text}: expected path.to.key=value")
+            raise ConfigurationError(f"--set {short(text)}: expected path.to.key=value")
         section = data
         for parent in parents:
             if not isinstance(section, dict):
                 break
             section = section.setdefault(parent, {})
         if not isinstance(section, dict):
-            raise ConfigurationError(f"--set {text}: {'.'.join(parents)} is not a section")
+            raise ConfigurationError(f"--set {short(text)}: {'.'.join(parents)} is not a section")
         try:
             section[last] = read_yaml(value)
         except ConfigurationError as error:
-            raise ConfigurationError(f"--set {text}: {error}") from None
+            raise ConfigurationError(f"--set {short(text)}: {error}") from None
         except NOT_YAML:
-            raise ConfigurationError(f"--set {text}: {value!r} is not a valid value") from None
+            raise ConfigurationError(
+                f"--set {short(text)}: {shown(value)} is not a valid value"
+            ) from None
     return data
+
+
+def _written(text: str) -> str:
+    return shown(text)[1:].removesuffix(shown("")[-1])

@@ -48,7 +48,7 @@ from colonnade.config.bottoms import (
     TopConfig,
     WideAndDeepConfig,
 )
-from colonnade.config.foreign import guarded, plain, shown
+from colonnade.config.foreign import guarded
 from colonnade.config.sections import Duration, Number
 from colonnade.defences import Defence, GaussianDerivatives
 from colonnade.delays import Constant, Delay, Exponential, FromTrace
@@ -69,6 +69,7 @@ from colonnade.privacy import (
 )
 from colonnade.stragglers import Deadline, Fastest, Wait
 from colonnade.surrogates import Disk, Memory, Storage
+from colonnade.telling import plain, shown
 from colonnade.uplinks import Coded, Masked, Perturbed, Plain
 
 __all__ = ["GROUPS", "OURS", "Group", "Part", "find", "group_of", "names"]

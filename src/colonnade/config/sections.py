@@ -126,7 +126,12 @@ def near(said: object, known: Iterable[str]) -> str:
 class Section(BaseModel):
     """A part of a configuration: keys it does not know are errors, and it does not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        hide_input_in_errors=True,  # it may be a password that should stand elsewhere
+    )
 
     @classmethod
     def _near(cls) -> list[str]:

@@ -98,7 +98,7 @@ def _probed(file: Path) -> dict[int, Any]:
     """Return what probes saw before an interruption."""
     try:
         return {int(round): seen for round, seen in json.loads(file.read_bytes()).items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         raise ConfigurationError(
             f"{file} was not written by Colonnade, or is damaged; move it away, or choose another "
             "folder"

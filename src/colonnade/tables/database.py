@@ -1,12 +1,17 @@
 """Tables from databases, through SQLAlchemy: SQLite, PostgreSQL and others it has drivers for.
 
 Names of tables and columns are quoted by SQLAlchemy, never pasted into a statement. Databases are
-opened for reading only. A URL may hold a password, so no message repeats a URL.
+opened for reading only, and a query may do nothing else. SQLite asks an authoriser about each thing
+that a statement is about to do: where a file is read-only, ``vacuum into`` and ``attach`` still
+write others. PostgreSQL is asked for a cursor over one select, in a read-only transaction. Other
+databases and drivers have neither, so there are tables and views of theirs, and no queries. A URL
+may hold a password, so no message repeats a URL.
 """
 
 from __future__ import annotations
 
 import datetime
+import re
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
@@ -20,6 +25,7 @@ import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.names import check_named_once, check_present, listed
+from colonnade.tables.urls import Option
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -29,6 +35,25 @@ __all__ = ["read_database"]
 _ROWS = 2**13  # fetched at a time, since Python's objects take several times a column's memory
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
 _CONNECT_SECONDS = 10
+
+_PSYCOPG = "postgresql+psycopg"  # whose cursors take one select alone
+_HELD_TO_READING = ("sqlite", _PSYCOPG)
+
+_READING = (
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,  # none of SQLite's own writes, and extensions are not loaded
+    sqlite3.SQLITE_RECURSIVE,
+)
+# Virtual tables, when they are opened, ask for what they would write with. The file is read-only.
+_ROWS_CHANGE = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
+_TELLING_PRAGMAS = {
+    *("collation_list", "data_version", "database_list", "encoding", "foreign_key_list"),
+    "read_uncommitted",  # which SQLAlchemy asks each connection
+    *("function_list", "index_info", "index_list", "index_xinfo", "table_info", "table_list"),
+    *("table_xinfo",),
+}
+_DENIED = re.compile(r"not authorized|authorization denied|access to .* is prohibited")
 
 
 def read_database(
@@ -56,11 +81,11 @@ def read_database(
     Raises
     ------
     ConfigurationError
-        If SQLAlchemy or a driver is missing, the URL is none, or not one of query and table is
-        given.
+        If SQLAlchemy or a driver is missing, the URL is none, not one of query and table is given,
+        or there is a query for a database that cannot be held to reading.
     DataError
         If the database cannot be reached or is locked, there is no such table or column, a query
-        fails, there are no rows, or a column mixes kinds of values.
+        fails or does anything but read, there are no rows, or a column mixes kinds of values.
     """
     if (query is None) == (table is None):
         raise ConfigurationError(
@@ -80,6 +105,16 @@ def read_database(
             "the URL of the database cannot be understood; expected one like "
             "sqlite:///people.db or postgresql://user@host/database"
         ) from None
+    if "@" in (parsed.host or ""):
+        raise ConfigurationError(
+            "the URL of the database has more than one @; in a user's name or a password it is "
+            "written %40"
+        )
+    if query is not None and _driver(parsed) not in _HELD_TO_READING:
+        raise ConfigurationError(
+            f"a query could write, and only those to SQLite and postgresql:// are held to reading, "
+            f"not those of {parsed.drivername!r}: name a table or a view"
+        )
     where = _described(parsed)
     with _connected(parsed, where) as connection:
         if table is not None:
@@ -163,6 +198,10 @@ def _connected(url: URL, where: str) -> Iterator[Connection]:
                 f"{where} is locked by another program that writes to it; "
                 "try again when that has finished"
             ) from None
+        if url.get_backend_name() == "sqlite" and _DENIED.search(reason):
+            raise DataError(
+                f"the query to {where} does more than read; expected a select"
+            ) from None
         # Not from the error: its text, or that of its causes, could show what is secret.
         raise DataError(f"{where} cannot be read: {reason}") from None
     finally:
@@ -185,19 +224,44 @@ def _engine(url: URL, where: str) -> Engine:
         address = f"file:{quote(str(path.absolute()))}?mode=ro"
         return create_engine(
             "sqlite://",
-            creator=lambda: sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS),
+            creator=lambda: _reader(address),
             poolclass=NullPool,
         )
+    url = url.set(drivername=_driver(url))
+    if url.get_backend_name() != "postgresql":
+        return create_engine(url, poolclass=NullPool)
+    waits = {"connect_timeout": _CONNECT_SECONDS} if url.drivername == _PSYCOPG else {}
+    return create_engine(
+        url,
+        poolclass=NullPool,
+        connect_args=waits,
+        execution_options={"postgresql_readonly": True},
+    )
+
+
+def _driver(url: URL) -> str:
+    """Return which dialect and driver a URL means; of SQLite and PostgreSQL, those used here."""
     if url.drivername in ("postgresql", "postgres"):
-        url = url.set(drivername="postgresql+psycopg")
-    if url.drivername == "postgresql+psycopg":
-        return create_engine(
-            url,
-            poolclass=NullPool,
-            connect_args={"connect_timeout": _CONNECT_SECONDS},
-            execution_options={"postgresql_readonly": True},
-        )
-    return create_engine(url, poolclass=NullPool)
+        return _PSYCOPG
+    return "sqlite" if url.get_backend_name() == "sqlite" else url.drivername
+
+
+def _reader(address: str) -> sqlite3.Connection:
+    """Open a SQLite database whose statements may do nothing but read it."""
+    connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
+    connection.set_authorizer(_authorised)
+    return connection
+
+
+def _authorised(
+    action: int, name: str | None, _: str | None, schema: str | None, *__: object
+) -> int:
+    reads = (
+        action in _READING
+        or (action == sqlite3.SQLITE_PRAGMA and str(name).lower() in _TELLING_PRAGMAS)
+        or (action in _ROWS_CHANGE and schema == "main")
+    )
+    return sqlite3.SQLITE_OK if reads else sqlite3.SQLITE_DENY
 
 
 def _described(url: URL) -> str:
@@ -215,8 +279,8 @@ def _reason(error: Exception, url: URL) -> str:
     reason = lines[0] if lines else type(own).__name__
     secrets = [str(url.password)] if url.password else []
     for name, value in url.query.items():
-        if any(word in name.lower() for word in ("pass", "secret", "token", "key")):
-            secrets.extend([value] if isinstance(value, str) else value)
+        several = [value] if isinstance(value, str) else value
+        secrets.extend(each for each in several if Option(name, each).is_secret)
     for secret in secrets:
         if secret:
             reason = reason.replace(secret, "***")

@@ -134,7 +134,8 @@ def _scanned(
     except (OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
     scan.finish()
-    if ends == {b"\r"}:
+    # The line of names is cut at CR here, and was not there where it has other cells.
+    if ends == {b"\r"} or (scan.wrong and scan.wrong[0] < 0):
         raise DataError(
             f"the lines of {path} end in CR alone, as old Macintosh programs wrote them; save it "
             "with line ends of LF or CR LF"

@@ -1,0 +1,79 @@
+"""Environment variables in the sources of tables, so that no password stands in a file."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import quote
+
+from colonnade.errors import ConfigurationError
+from colonnade.tables.urls import Option, parts_of
+
+__all__ = ["expanded", "holds_a_secret"]
+
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def holds_a_secret(source: str) -> bool:
+    """Return whether a password or another secret is written out, rather than a variable for it.
+
+    >>> holds_a_secret("postgresql://ann:$BANK_PASSWORD@db/crm")
+    False
+    >>> holds_a_secret("postgresql://ann@db/crm?password=hunter2")
+    True
+    """
+    parts = parts_of(source)
+    if parts is None:  # one slash is missing
+        return re.match(r"[A-Za-z][\w+]+:.*:.*@", source, re.DOTALL) is not None
+    return "@" in parts.host or any(not _VARIABLE.fullmatch(each) for each in parts.secrets())
+
+
+def expanded(source: str) -> str:
+    """Return a file or URL with the values of variables in their place.
+
+    In a URL a variable is one part, whatever is in it: a user, a password and the value of an
+    option are percent-encoded. A variable that is the user alone may have a password behind a
+    colon, and one that is the whole URL is one, as it is.
+
+    Raises
+    ------
+    ConfigurationError
+        If a variable is not set. One in a password's place is not named, as it may be a password
+        itself, with a dollar sign.
+    """
+    parts = parts_of(source)
+    if parts is None:
+        return _with_values(source)
+    lone = parts.secret is None
+    options = parts.options and tuple(
+        Option(
+            _with_values(each.name),
+            _with_values(each.value, encoded=True, unnamed=each.is_secret),
+        )
+        for each in parts.options
+    )
+    return str(
+        parts._replace(
+            scheme=_with_values(parts.scheme),
+            user=parts.user and _with_values(parts.user, encoded=True, kept=":" if lone else ""),
+            secret=parts.secret and _with_values(parts.secret, encoded=True, unnamed=True),
+            place=_with_values(parts.place),
+            options=options,
+        )
+    )
+
+
+def _with_values(text: str, *, encoded: bool = False, kept: str = "", unnamed: bool = False) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name not in os.environ:
+            raise ConfigurationError(
+                "the environment variable that a database's password is to come from is not set; "
+                "if it is no variable but a password with a $, put it into one"
+                if unnamed
+                else f"the environment variable {name} is not set"
+            )
+        found = os.environ[name]
+        return quote(found, safe=kept) if encoded else found
+
+    return _VARIABLE.sub(value, text)

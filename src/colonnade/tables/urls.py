@@ -1,0 +1,107 @@
+"""URLs of databases: their parts, and which of these are secret.
+
+They are taken apart as SQLAlchemy does it, so that nothing is a password there that is none here.
+
+::
+
+    postgresql+psycopg://ann:hunter2@db.example:5432/crm?sslmode=require
+    scheme               user secret place               options
+
+A secret may also be among the options, in some spelling of "password" or "token". There is no ``@``
+in a host: where one is left, the password before it has another, which is to be written ``%40``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote_plus
+
+__all__ = ["Option", "Parts", "is_secret", "parts_of"]
+
+_URL = re.compile(
+    r"(?P<scheme>[^:/?]+)://(?:(?P<user>[^:/]*)(?P<secret>:[^@]*)?@)?"
+    r"(?P<place>[^?]*)(?P<options>\?.*)?",
+    re.DOTALL,
+)
+_SECRET = re.compile(r"pass(?!file)|pwd|secret|token|credential|(?<!ssl)key$")
+
+
+class Option(NamedTuple):
+    """An option as it is written; ``name`` and ``value`` joined by ``=`` where there is one."""
+
+    name: str
+    value: str
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value is a secret: by its name, or since it is a list of settings with one.
+
+        >>> Option("odbc_connect", "UID%3Dann%3BPWD%3Dhunter2").is_secret
+        True
+        """
+        inside = re.findall(r"(\w+)\s*=", unquote_plus(self.value))
+        return any(is_secret(name) for name in (unquote_plus(self.name), *inside))
+
+
+class Parts(NamedTuple):
+    """The parts of a URL as they are written; ``secret`` and ``options`` are None if left out."""
+
+    scheme: str
+    user: str | None
+    secret: str | None
+    place: str
+    options: tuple[Option, ...] | None
+
+    @property
+    def host(self) -> str:
+        """The beginning of the place."""
+        return self.place.partition("/")[0]
+
+    def secrets(self) -> Iterator[str]:
+        """Yield what is secret as it is written: a password, and the values of secret options."""
+        if self.secret:
+            yield self.secret
+        for option in self.options or ():
+            if option.value and option.is_secret:
+                yield option.value
+
+    def __str__(self) -> str:
+        who = (
+            ""
+            if self.user is None
+            else self.user + ("@" if self.secret is None else f":{self.secret}@")
+        )
+        options = "&".join(f"{n}={v}" if v else n for n, v in self.options or ())
+        return f"{self.scheme}://{who}{self.place}" + (
+            "" if self.options is None else f"?{options}"
+        )
+
+
+def parts_of(text: str) -> Parts | None:
+    """Return the parts of a URL; None of what is none.
+
+    >>> parts = parts_of("postgresql://ann:hunter2@db/crm?passwd=s3cret&sslmode=require")
+    >>> parts.user, list(parts.secrets()), parts.place
+    ('ann', ['hunter2', 's3cret'], 'db/crm')
+    >>> parts_of("people.csv")
+    """
+    found = _URL.fullmatch(text)
+    if found is None:
+        return None
+    options = None
+    if found["options"] is not None:
+        pairs = (each.partition("=") for each in found["options"][1:].split("&"))
+        options = tuple(Option(name, value) for name, _, value in pairs)
+    secret = None if found["secret"] is None else found["secret"][1:]
+    return Parts(found["scheme"], found["user"], secret, found["place"], options)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a setting of this name is a secret, whatever driver it is for.
+
+    >>> [is_secret(name) for name in ("password", "sslPassword", "pwd", "passfile", "sslkey")]
+    [True, True, True, False, False]
+    """
+    return _SECRET.search(re.sub(r"[^a-z]", "", name.lower())) is not None

@@ -1,0 +1,50 @@
+"""How values and texts of others stand in our sentences: short, on one line, without secrets."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+__all__ = ["plain", "short", "shown"]
+
+_LONGEST = 200
+_ACTING = ("Cc", "Cf", "Cs")
+_OF_A_URL = re.compile(r"(://).*[@?].*", re.DOTALL)
+
+
+def plain(text: str) -> str:
+    r"""Return a text without what a terminal would act upon; other white space is a space.
+
+    >>> plain("a\x1b[31mred\nb\u202ec")
+    'a[31mred bc'
+    """
+    spaced = (" " if each in "\t\n\r\v\f\x85\u2028\u2029" else each for each in text)
+    return "".join(each for each in spaced if unicodedata.category(each) not in _ACTING)
+
+
+def short(text: str) -> str:
+    """Return a text as ``plain`` does, cut off where it is long, or the URL of a database begins.
+
+    Such a URL may hold a password.
+
+    >>> short("postgresql://ann:hunter2@db.example/crm")
+    'postgresql://...'
+    """
+    text = plain(_OF_A_URL.sub(r"\1...", text)[: 2 * _LONGEST])
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+def shown(value: Any) -> str:
+    """Return how a value is written in messages, however long it is or ill it behaves.
+
+    >>> shown("x" * 300)[-5:]
+    'x ...'
+    """
+    try:
+        text = repr(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever a class of somebody else does
+        text = f"a {type(value).__name__}"
+    return short(text)

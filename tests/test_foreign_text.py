@@ -1,0 +1,296 @@
+"""Text of others: a secret in it is not repeated, a query reads alone, nothing in it is a bomb."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from colonnade import cli
+from colonnade.config import parse_config
+from colonnade.config.data import TableConfig
+from colonnade.config.variables import expanded
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.export import load_part
+from colonnade.ledger import Ledger
+from colonnade.runs import load_run
+from colonnade.tables import read_table
+from colonnade.tables.urls import parts_of
+
+# Passwords
+
+
+def said(source, monkeypatch, capsys, **bank):
+    """Run with a bank's table; return the exit code and everything that it printed or wrote."""
+    parties = {"bank": {"source": source, "table": "clients"} | bank}
+    labels = {"source": "labels.csv", "column": "y"}
+    data = {"id": "id", "parties": parties, "labels": labels}
+    Path("run.yaml").write_text(yaml.safe_dump({"data": data}), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["colonnade", "run", "run.yaml", "--out", "out", "-q"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    captured = capsys.readouterr()
+    files = [path.read_text("utf-8", "replace") for path in Path("out").rglob("*.*")]
+    return left.value.code, "\n".join([captured.out, " ".join(captured.err.split()), *files])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "postgresql://h/db?password=hunter2",
+        "postgresql://h/db?user=ann&passwd=hunter2",
+        "postgresql://h/db?sslpassword=hunter2&sslmode=require",
+        "postgresql://h/db?pass%77ord=hunter2",
+        "postgresql:///db?PassWord=hunter2",
+        "postgresql://ann:hunter2@h/db",
+        "postgresql://ann:x@hunter2@h/db",
+        "postgresql://ann:$PASSWORD@hunter2@h/db",
+        "postgresql://ann:x/hunter2@h/db",
+        "postgresql://ann:$PASSWORD-hunter2@h/db",
+        "postgresql://ann:${PASSWORD}hunter2@h/db",
+        "postgresql://ann:x$hunter2@h/db",
+        "postgresql://ann:$hunter2@h/db",  # a variable that is not set, or a password
+        "postgresql://h/db?password=$hunter2",
+        "mssql+pyodbc:///?odbc_connect=UID%3Dann%3BPWD%3Dhunter2",
+        "postgresql:/ann:hunter2@h/db",
+        "snowflake://ann@h/db?token=hunter2",
+    ],
+)
+def test_a_password_is_neither_kept_nor_shown(source, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    code, everything = said(source, monkeypatch, capsys)
+    assert code == 2
+    assert "password" in everything
+    assert "variable" in everything
+    assert "hunter2" not in everything
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("place", ["data", "data.parties.bank", "data.labels", "data.name"])
+def test_a_url_in_a_wrong_place_is_not_repeated(place):
+    url = "postgresql://ann:hunter2@h/db"
+    data = {"parties": {"bank": {"source": "a.csv"}}, "labels": {"source": "b.csv", "column": "y"}}
+    whole = {"data": data}
+    *above, last = place.split(".")
+    section = whole
+    for name in above:
+        section = section[name]
+    section[last] = url
+    with pytest.raises(ConfigurationError) as caught:
+        parse_config(whole)
+    assert "hunter2" not in str(caught.value)
+    assert "postgresql://..." in str(caught.value)
+
+
+def test_pydantic_does_not_repeat_it_either():
+    with pytest.raises(ValueError, match="has a password") as caught:
+        TableConfig(source="postgresql://ann:hunter2@h/db", table="t")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", ["p@ss", "a/b", "$HOME", "x:y?z#&=%40", "@$ {}", "täst", "+"])
+def test_variables_are_encoded_where_they_are_put(password, monkeypatch):
+    sql = pytest.importorskip("sqlalchemy")
+    monkeypatch.setenv("PASSWORD", password)
+    monkeypatch.setenv("ANN", f"an@n:{password}")
+    monkeypatch.setenv("BANK", "postgresql://ann:p%40ss@h:99/db")
+    monkeypatch.setenv("HERE", "/srv/a b")
+
+    url = sql.make_url(expanded("postgresql://ann:${PASSWORD}@h:99/db?sslpassword=$PASSWORD&a=b"))
+    assert (url.username, url.password, url.host, url.port) == ("ann", password, "h", 99)
+    assert (url.database, dict(url.query)) == ("db", {"sslpassword": password, "a": "b"})
+    both = sql.make_url(expanded("postgresql://$ANN@h/db"))
+    assert (both.username, both.password, both.host) == ("an@n", password, "h")
+    whole = sql.make_url(expanded("$BANK"))
+    assert (whole.password, whole.host) == ("p@ss", "h")
+    assert expanded("sqlite:///$HERE/x.db") == "sqlite:////srv/a b/x.db"
+    assert expanded("$HERE/x.csv") == "/srv/a b/x.csv"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sqlite:///a@b:c/people.db",
+        "postgresql://h",
+        "postgresql://@h/db?",
+        "postgresql://:@[::1]:5432/db?a=b&c&d=",
+        "postgresql+psycopg://ann:p%40ss@h/db?a=b%20c&a=d",
+    ],
+)
+def test_parts_are_sqlalchemys(text):
+    sql = pytest.importorskip("sqlalchemy")
+    parts, url = parts_of(text), sql.make_url(text)
+    assert parts is not None
+    assert parts.scheme == url.drivername
+    assert (parts.user or "", bool(parts.secret)) == (url.username or "", bool(url.password))
+    assert sql.make_url(str(parts)) == url
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "postgresql://ann@h/db?sslkey=/srv/client.key&passfile=/home/ann/.pgpass",
+        "postgresql://ann:${PASSWORD}@h/db?sslpassword=$PASSWORD",
+        "sqlite:////srv/a:b@c/people.db",
+        "$BANK",
+        "C:/people.csv",
+        "people@home.csv",
+    ],
+)
+def test_what_is_no_secret_is_taken(source):
+    assert TableConfig(source=source).source == source
+
+
+def test_a_password_that_cuts_a_url_in_two_is_not_shown():
+    pytest.importorskip("sqlalchemy")
+    with pytest.raises(ConfigurationError, match=r"more than one @; .* %40") as caught:
+        read_table("postgresql://ann:hun@ter2@h/db", table="people")
+    assert "ter2" not in str(caught.value)
+
+
+# Queries
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    pytest.importorskip("sqlalchemy")
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect("people.db")) as connection, connection:
+        connection.execute("create table people (id, age)")
+        connection.execute("insert into people values (1, 41)")
+        connection.execute("create virtual table notes using fts5(text)")
+        connection.execute("insert into notes values ('in Rome')")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "vacuum into 'copy.db'",
+        "attach database 'new.db' as n",
+        "attach database 'file:new.db?mode=rwc' as n",
+        "vacuum",
+        "pragma journal_mode = wal",
+        "pragma temp_store_directory = '.'",
+        "create temp table t as select 1",
+        "select load_extension('x')",
+        "begin",
+        "insert into people values (2, 3) returning id",
+        "update sqlite_master set sql = '' returning name",
+        "drop table people",
+    ],
+)
+def test_a_query_reads_alone(database, query):
+    before = {path.name: path.read_bytes() for path in database.iterdir()}
+    with pytest.raises(DataError, match=r"does more than read|cannot be read: ") as caught:
+        read_table("sqlite:///people.db", query=query)
+    assert len(str(caught.value)) < 100
+    assert {path.name: path.read_bytes() for path in database.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "with recursive n(i) as (select 1 union select i + 1 from n where i < 5) select * from n",
+        "select group_concat(age), row_number() over () as k from people group by id",
+        "select * from notes where notes match 'rome'",
+        "select * from json_each('[1, 2]')",
+        "select name from pragma_table_info('people')",
+        "pragma table_info(people)",
+    ],
+)
+def test_what_reads_is_allowed(database, query):
+    assert read_table("sqlite:///people.db", query=query).height >= 1
+    assert read_table("sqlite:///people.db", table="notes").height == 1
+
+
+@pytest.mark.parametrize("driver", ["mysql+pymysql", "postgresql+psycopg2", "oracle", "nosuch"])
+def test_no_query_where_nobody_can_hold_it_to_reading(driver):
+    pytest.importorskip("sqlalchemy")
+    with pytest.raises(ConfigurationError, match=r"a query could write, .*: name a table or"):
+        read_table(f"{driver}://ann@h/db", query="select 1")
+
+
+# What is deep, or multiplies
+
+LEDGER = (
+    "sender,receiver,kind,purpose,round,sequence,body_bytes,framed_bytes,discarded,lost,seconds\n"
+)
+ROW = "bank,shop,embedding,training,0,0,10,12,false,false,1.5\n"
+BOMB = "a0: &a0 [x]\n" + "\n".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)
+)
+
+
+def a_run(**files):
+    """Write what a run's folder has; return the folder."""
+    summary = {"method": "svfl", "metric": "accuracy", "rounds": 1}
+    content = {
+        "config.yaml": "training: {epochs: 1}\n",
+        "history.csv": "round\n1\n",
+        "ledger.csv": LEDGER + ROW,
+        "summary.json": json.dumps(summary),
+    }
+    folder = Path("run")
+    folder.mkdir()
+    for name, text in (content | files).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("config.yaml", BOMB, r"line \d+: more than 1,000,000 values"),
+        ("config.yaml", "[" * 10**5, "line 1: nested more than 32 levels deep"),
+        ("config.yaml", "- training", "it holds no keys and values"),
+        ("summary.json", "[" * 10**5, "recursion"),
+        ("ledger.csv", LEDGER + ROW + ROW.replace("training", ""), "row 2 describes no message"),
+        ("ledger.csv", LEDGER + ROW.replace("training", "pastime"), "row 1 describes no message"),
+        ("ledger.csv", LEDGER + ROW.replace("bank", ""), "row 1 describes no message"),
+        ("ledger.csv", LEDGER + ROW.replace("1.5", "inf"), "row 1 describes no message"),
+        ("ledger.csv", LEDGER + ROW.replace("1.5", "nan"), "row 1 describes no message"),
+    ],
+)
+def test_a_run_that_somebody_else_wrote(tmp_path, monkeypatch, name, text, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=rf"^run/{name} is damaged: .*{message}"):
+        load_run(a_run(**{name: text}))
+
+
+def test_a_ledger_without_times_is_read(tmp_path):
+    path = tmp_path / "ledger.csv"
+    path.write_text(LEDGER + ROW.replace("1.5", ""), encoding="utf-8")
+    assert [entry.nanoseconds for entry in Ledger.read_csv(path)] == [None]
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, "[]", '{"format": 1, "parts": 3}'])
+def test_a_part_that_somebody_else_wrote(tmp_path, text):
+    (tmp_path / "part.json").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"is damaged|has the format"):
+        load_part(tmp_path)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_table_whose_lines_end_in_cr_alone(tmp_path, end):
+    path = tmp_path / "people.csv"
+    path.write_bytes(b"id,age\r" + b"1,41\r" * 10**5 + end)
+    with pytest.raises(DataError, match="end in CR alone") as caught:
+        read_table(path, id="id")
+    assert len(str(caught.value)) < 300
+
+
+def test_an_override_is_cut_short(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("run.yaml").write_text("data: mnist5k\n", encoding="utf-8")
+    for value in ("[" * 10**4, "{a: 1" * 10**4, "é" * 10**5 + ": ["):
+        monkeypatch.setattr(sys, "argv", ["colonnade", "run", "run.yaml", "--set", f"data={value}"])
+        with pytest.raises(SystemExit, match="2"):
+            cli.main()
+        assert len(capsys.readouterr().err) < 700
