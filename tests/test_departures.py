@@ -17,7 +17,7 @@ from colonnade.departures import Departures, Mark, lost_since
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.drivers import driver as drivers
 from colonnade.effects import Boundary, Expect, Receive, Send
-from colonnade.errors import CheckpointError, RoleFailed
+from colonnade.errors import CheckpointError, RoleFailed, Unwritten
 from colonnade.ledger import Entry, Ledger
 from colonnade.methods import efvfl
 from colonnade.models import Concat
@@ -331,7 +331,7 @@ def test_a_line_that_does_not_fit_is_no_message_and_the_last(tmp_path):
         "for limit in (70, most):\n"  # also when there is room again
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))\n"
         "    try: file.note(t.ROW)\n"
-        "    except t.CheckpointError as error: print('make room' in str(error))\n"
+        "    except t.Unwritten as error: print('make room' in str(error))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
@@ -355,7 +355,7 @@ def test_what_no_run_of_ours_wrote_is_neither_cut_off_nor_added_to(tmp_path):
         path.unlink()
         path.symlink_to(notes)
         for use in (sequences, filled):
-            with pytest.raises(CheckpointError, match=r"cannot be (read|written)"):
+            with pytest.raises((CheckpointError, Unwritten), match=r"cannot be (read|written)"):
                 use(tmp_path)
         path.unlink()
         if content.startswith(b"my"):
@@ -369,7 +369,9 @@ def test_what_no_run_of_ours_wrote_is_neither_cut_off_nor_added_to(tmp_path):
     path.unlink()
     path.mkdir()
     for use in (sequences, filled):
-        with pytest.raises(CheckpointError, match=r"cannot be (read|written): Is a directory"):
+        with pytest.raises(
+            (CheckpointError, Unwritten), match=r"cannot be (read|written): Is a directory"
+        ):
             use(tmp_path)
 
 
@@ -415,7 +417,7 @@ def test_a_damaged_file_is_refused_with_the_remedy(tmp_path, line):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     place = tmp_path / "file"
     place.write_text("")
-    with pytest.raises(CheckpointError, match=r"cannot be written: .*; make room, or choose"):
+    with pytest.raises(Unwritten, match=r"cannot be written: .*; something else is in its place"):
         Departures(place, "a")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Processes, Replay
 from colonnade.effects import Commit, Expect, Notes, Receive, Send
-from colonnade.errors import CheckpointError, LocalProtocolError
+from colonnade.errors import CheckpointError, LocalProtocolError, Unwritten
 from colonnade.journals import MAGIC, MAX_RECORD_BYTES, Journal, open_journals
 from test_checkpoints import killed
 from test_simulate import DRIVER
@@ -251,7 +251,7 @@ def test_after_a_write_that_failed_nothing_is_taken_any_more(tmp_path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(CheckpointError, match="No space left"):
+        with pytest.raises(Unwritten, match="No space left"):
             journal.commit({"b": 2})
     with pytest.raises(CheckpointError, match="takes no more"):
         journal.commit({"c": 3})

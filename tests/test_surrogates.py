@@ -24,6 +24,7 @@ from colonnade.errors import (
     ConfigurationError,
     Diverged,
     LocalProtocolError,
+    Unwritten,
 )
 from colonnade.surrogates import Disk, Memory, Storage, Surrogate
 
@@ -566,7 +567,7 @@ def test_a_full_disk_is_told_and_survived(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        with pytest.raises(CheckpointError, match=r"cannot be kept: .*No space left"):
+        with pytest.raises(Unwritten, match=r"cannot be written: No space left .*; make room"):
             table.add(ALL, ones(ALL))
     table.load_state_dict(state)
     assert same_bits(whole(table), before)
@@ -575,7 +576,7 @@ def test_a_full_disk_is_told_and_survived(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     table = Disk(tmp_path / "file").table("bank", ROWS, WIDTH)
-    with pytest.raises(CheckpointError, match="cannot be kept"):
+    with pytest.raises(Unwritten, match=r"cannot be written: .*; something else is in its place"):
         whole(table)
 
 

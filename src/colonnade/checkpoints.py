@@ -26,6 +26,7 @@ import safetensors.torch
 import torch
 
 from colonnade.errors import CheckpointError
+from colonnade.faults import explained
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
@@ -168,11 +169,12 @@ class Draft:
         self._target = target
         self.folder = target.with_name(f"writing-{target.name}")
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        with explained(self.folder):
+            self.folder.mkdir()
 
     def write(self, file: str, data: bytes) -> None:
         """Write one file and flush it to the disk."""
-        with (self.folder / file).open("wb") as out:
+        with explained(self.folder / file), (self.folder / file).open("wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
@@ -181,7 +183,9 @@ class Draft:
         self, round: int, fingerprint: str, account: dict[str, Any], timing: str | None
     ) -> None:
         """Write the manifest, and move the checkpoint to its place in one step."""
-        files = {path.name: _digest(path.read_bytes()) for path in sorted(self.folder.iterdir())}
+        with explained(self.folder):
+            written = sorted(self.folder.iterdir())
+            files = {path.name: _digest(path.read_bytes()) for path in written}
         manifest = {
             "format": FORMAT,
             "round": round,
@@ -192,10 +196,11 @@ class Draft:
         }
         manifest["digest"] = _digest(_canonical(manifest))
         self.write("manifest.json", json.dumps(manifest).encode())
-        _sync_folder(self.folder)
-        shutil.rmtree(self._target, ignore_errors=True)  # only ever a damaged one
-        self.folder.rename(self._target)
-        _sync_folder(self._target.parent)
+        with explained(self._target):
+            _sync_folder(self.folder)
+            shutil.rmtree(self._target, ignore_errors=True)  # only ever a damaged one
+            self.folder.rename(self._target)
+            _sync_folder(self._target.parent)
 
 
 def _anything(checkpoint: Checkpoint) -> None:
@@ -208,7 +213,7 @@ class CheckpointStore:
     Parameters
     ----------
     folder
-        Where they lie; made when the first is written.
+        Where they lie; made by ``make``, or when the first is written.
     fingerprint
         Names the run's configuration; a checkpoint of another run is refused.
     keep
@@ -224,6 +229,7 @@ class CheckpointStore:
         self.folder = folder
         self.fingerprint = fingerprint
         self._keep = keep
+        self._made = False
         self._timing = None if timing is None else _digest(timing.encode())
 
     def holds(self, round: int) -> bool:
@@ -235,15 +241,36 @@ class CheckpointStore:
             and manifest["fingerprint"] == self.fingerprint
         )
 
+    def make(self) -> None:
+        """Make the folder, once: where it is gone later, so is the run that it belongs to.
+
+        Raises
+        ------
+        Unwritten
+            If it cannot be made.
+        """
+        if not self._made:
+            with explained(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            self._made = True
+
     def draft(self, round: int) -> Draft:
-        """Begin to write the checkpoint before ``round``."""
+        """Begin to write the checkpoint before ``round``.
+
+        Raises
+        ------
+        Unwritten
+            If it cannot be written.
+        """
+        self.make()
         return Draft(self._place(round))
 
     def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
         """Finish a draft, and remove checkpoints that are no longer needed."""
         draft.commit(round, self.fingerprint, account, self._timing)
-        for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
-            shutil.rmtree(old)
+        with explained(self.folder):
+            for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
+                shutil.rmtree(old)
 
     def latest(self, check: Callable[[Checkpoint], None] = _anything) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None when there is none.

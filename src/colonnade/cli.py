@@ -16,7 +16,14 @@ import typer
 from rich.markup import escape
 
 from colonnade import __version__
-from colonnade.errors import CheckpointError, ColonnadeError, ConfigurationError, InvalidInput
+from colonnade.errors import (
+    CheckpointError,
+    ColonnadeError,
+    ConfigurationError,
+    InvalidInput,
+    Unwritten,
+)
+from colonnade.faults import explained, unwritten
 from colonnade.outputs import (
     PAGE,
     PARTNERS,
@@ -43,7 +50,8 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
-REFUTED = 3  # 1 is for errors
+REFUTED = 3  # of an audit; 1 and 2 are for errors
+UNWRITTEN = 3
 
 
 class Only(StrEnum):
@@ -546,12 +554,10 @@ def _write_comparison(
 ) -> None:
     from colonnade.reports import draw_comparison, write_comparison
 
-    try:
+    with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_comparison(runs, folder / "comparison.html", title, target)
         draw_comparison(runs, folder / "comparison.png", title)
-    except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None
 
 
 def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -> None:
@@ -575,7 +581,8 @@ def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -
         found = partner_values(train, partners, range(seeds))
     _write_comparison(found.runs, folder, "What each partner adds")
     values = {"by": SIGNATURE, "partners": [value.as_dict() for value in found.values]}
-    (folder / _PARTNERS).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    with explained(folder / _PARTNERS):
+        (folder / _PARTNERS).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if show is Show.JSON:
         for value in found.values:
             say(out, json.dumps(value.as_dict()))
@@ -610,14 +617,22 @@ def _unused(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Run the command; what a user can mend exits with 2, and one sentence says what it is."""
+    """Run the command; one sentence says what is wrong.
+
+    What a user gave exits with 2, a full disk or a folder that is gone with 3, what else is known
+    to go wrong with 1.
+    """
     try:
-        with _TOLD:
-            app()
+        try:
+            with _TOLD:
+                app()
+        except OSError as error:
+            raise unwritten(error.filename or "what was to be written", error) from error
     except ColonnadeError as error:
         err.print("[bold red]error:[/] ", end="")
         say(err, " ".join(str(error).split()))
-        sys.exit(2 if isinstance(error, (InvalidInput, CheckpointError)) else 1)
+        given = isinstance(error, (InvalidInput, CheckpointError))
+        sys.exit(2 if given else UNWRITTEN if isinstance(error, Unwritten) else 1)
     except KeyboardInterrupt:
         err.print("stopped")
         sys.exit(INTERRUPTED)

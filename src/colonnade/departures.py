@@ -23,7 +23,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, Unwritten
+from colonnade.faults import unwritten
 from colonnade.journals import file_name
 from colonnade.ledger import Entry
 from colonnade.wire import Purpose
@@ -62,7 +63,9 @@ class Departures:
     Raises
     ------
     CheckpointError
-        If the file cannot be written, or is there and was not written by such an object.
+        If the file is there and was not written by such an object.
+    Unwritten
+        If it cannot be written.
     """
 
     def __init__(self, folder: Path | None, name: str) -> None:
@@ -115,11 +118,8 @@ class Departures:
             os.close(self._reader)
             self._file = None
 
-    def _failed(self, error: OSError) -> CheckpointError:
-        return CheckpointError(
-            f"{self._path}, where the run notes what it sends, cannot be written: "
-            f"{error.strerror}; make room, or choose another folder"
-        )
+    def _failed(self, error: OSError) -> Unwritten:
+        return unwritten(f"{self._path}, where the run notes what it sends,", error)
 
 
 def lost_since(

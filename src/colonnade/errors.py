@@ -15,6 +15,7 @@
     ├── Diverged                training left the finite numbers
     ├── OutOfRange              numbers do not fit where they are computed with exactly
     ├── CheckpointError         a checkpoint is missing, damaged, or of another run
+    ├── Unwritten               a full disk, a folder that is gone; the command exits with 3
     ├── Deadlock                every role waits, and no message is under way
     ├── RoleFailed              a role's process died
     └── Aborted                 thrown into a role because another one failed
@@ -45,6 +46,7 @@ __all__ = [
     "RoleFailed",
     "TooFewAnswers",
     "TooFewSurvivors",
+    "Unwritten",
 ]
 
 
@@ -106,6 +108,10 @@ class OutOfRange(ColonnadeError):
 
 class CheckpointError(ColonnadeError):
     """A checkpoint that is missing, damaged, or belongs to another run."""
+
+
+class Unwritten(ColonnadeError):
+    """The system did not let something be written; what was written before is whole."""
 
 
 class Deadlock(ColonnadeError):

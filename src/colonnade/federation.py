@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -212,6 +212,8 @@ class Federation:
             If ``out`` holds checkpoints to go on from that are of another run, or all damaged.
         Diverged
             If the loss stops being a finite number.
+        Unwritten
+            If the folder or its disk does not take what is written; it says what is safe.
         """
         method = svfl() if method is None else checked_method(method)
         training = (training or Training()).for_rows(len(self.train_rows))
@@ -229,15 +231,18 @@ class Federation:
         roles = self._cast(agreement)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
-        with nullcontext() if folder is None else folder.alone():
+        with ExitStack() as kept:
             store = checkpoint = None
             if folder is not None:
+                kept.enter_context(folder.alone())
                 timing = driver.timing if method.timed else None
                 # A larger budget is no other run: it lets one go on that has used up a smaller.
                 same = description | {"method": repr(method.unlimited())}
                 store = folder.store(self._fingerprint(same), timing)
                 checkpoint = store.latest(partial(self._try, agreement)) if resume else None
                 folder.begin(config or description, resume, checkpoint is not None)
+                kept.enter_context(folder.safeguarded(store))
+                store.make()
             assignment = Assignment(
                 seed=training.seed,
                 threads=training.threads,

@@ -35,6 +35,7 @@ import msgspec
 
 from colonnade.effects import Notes
 from colonnade.errors import CheckpointError, LocalProtocolError
+from colonnade.faults import unwritten
 
 if sys.platform != "win32":
     import fcntl
@@ -98,9 +99,7 @@ class Journal:
             self._append({"incarnation": self.incarnation})
         except OSError as error:
             self.close()
-            raise CheckpointError(
-                f"the journal {self.path} cannot be used: {error.strerror}"
-            ) from None
+            raise unwritten(f"the journal {self.path}", error) from None
         except BaseException:
             self.close()
             raise
@@ -122,7 +121,7 @@ class Journal:
             If it is no dict, holds anything but numbers, strings, bytes, booleans, None, lists and
             dicts of strings or whole numbers, is larger than ``MAX_RECORD_BYTES``, or is nested
             deeper than ``MAX_DEPTH``.
-        CheckpointError
+        Unwritten
             If it cannot be written.
         """
         payload = _encoded(record)
@@ -130,9 +129,7 @@ class Journal:
             try:
                 self._append({"record": msgspec.Raw(payload)})
             except OSError as error:
-                raise CheckpointError(
-                    f"the journal {self.path} cannot be written: {error.strerror}"
-                ) from None
+                raise unwritten(f"the journal {self.path}", error) from None
         self._records.append(payload)
 
     def notes(self) -> Notes:

@@ -21,8 +21,9 @@ from torch import nn
 from colonnade import __version__
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Driver, RunRecord
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
 from colonnade.export import export_part
+from colonnade.faults import explained
 from colonnade.ledger import Ledger
 from colonnade.local_reports import local_reports
 from colonnade.outputs import (
@@ -589,7 +590,9 @@ class RunFolder:
             If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote;
             or if there is no checkpoint to go on from, and it holds results or another run.
         DataError
-            If it cannot be written.
+            If it cannot be made.
+        Unwritten
+            If the configuration cannot be written into it.
         """
         there = [name for name in _WRITTEN if (self.path / name).exists()]
         # A configuration or a checkpoint says that the folder is a run's, and so all that is in it.
@@ -612,9 +615,11 @@ class RunFolder:
         if is_said:
             return
         try:
-            self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
+            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._unwritable(error) from None
+        with explained(self.path / "config.yaml"):
+            self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
 
     def store(self, fingerprint: str, timing: str | None = None) -> CheckpointStore:
         """Return the run's checkpoints."""
@@ -631,14 +636,47 @@ class RunFolder:
         return self.path / "departures"
 
     def finish(self, run: Run) -> None:
-        """Write history, ledger and summary, which has the digests of all three."""
-        self._write("history.csv", run.history.write_csv())
-        if len(run.others_history):
-            self._write(OTHERS, run.others_history.write_csv())
-        with replacing(self.path / "ledger.csv") as partial:
-            run.ledger.write_csv(partial)
-        summary = _sealed(run.summary, self.path)
-        self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        """Write history, ledger and summary, which has the digests of all three.
+
+        Raises
+        ------
+        Unwritten
+            If one cannot be written.
+        """
+        with explained(self.path):
+            self._write("history.csv", run.history.write_csv())
+            if len(run.others_history):
+                self._write(OTHERS, run.others_history.write_csv())
+            with replacing(self.path / "ledger.csv") as partial:
+                run.ledger.write_csv(partial)
+            summary = _sealed(run.summary, self.path)
+            self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+    @contextmanager
+    def safeguarded(self, store: CheckpointStore) -> Iterator[None]:
+        """Add to an ``Unwritten`` what of the run is safe, and how it goes on."""
+        try:
+            yield
+        except Unwritten as error:
+            raise Unwritten(f"{error}. {self._what_is_safe(store)}") from error
+
+    def _what_is_safe(self, store: CheckpointStore) -> str:
+        try:
+            checkpoint = store.latest()
+            there = checkpoint is not None or self._is_configured()
+        except (OSError, ColonnadeError):
+            checkpoint, there = None, False
+        if checkpoint is not None:
+            return (
+                f"The checkpoint before round {checkpoint.round} is whole: when that is mended, "
+                "resume the run (--resume), and it goes on from there"
+            )
+        if there:
+            return (
+                "No checkpoint had been written: when that is mended, resume the run (--resume), "
+                "and it begins anew"
+            )
+        return f"Nothing of the run is left in {self.path}: begin it anew in another folder"
 
     def _write(self, name: str, text: str) -> None:
         with replacing(self.path / name) as partial:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from colonnade.audits.audit import Audit
 from colonnade.audits.sheets import MEANING, attack_sheets, overview_sheets
-from colonnade.errors import ConfigurationError
+from colonnade.faults import explained
 from colonnade.outputs import PAGE, Kind, check_outputs, table
 from colonnade.reports import write_sheets
 
@@ -66,7 +66,7 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
         for name, audit in audits.items()
         for p in audit.played
     ]
-    try:
+    with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "attacks.csv").write_text(_csv(_ATTACKS, attacks), encoding="utf-8")
         (folder / "games.csv").write_text(_csv(_GAMES, games), encoding="utf-8")
@@ -81,8 +81,6 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
             first=len(overview),
             units="",
         )
-    except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None
 
 
 def _csv(head: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> str:

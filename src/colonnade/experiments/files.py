@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from colonnade.errors import ConfigurationError
 from colonnade.experiments.experiment import Experiment, Findings, Scale
+from colonnade.faults import explained
 from colonnade.outputs import PAGE, PICTURE, SIGNATURE, TEXT, Kind, check_outputs, table
 from colonnade.reports import draw_charts, write_sheets
 
@@ -57,7 +57,7 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
         tables[folder / f"{name}-trials.csv"] = findings.trials.as_csv()
     heads = {path.name: table(content.splitlines()[0]) for path, content in tables.items()}
     check_outputs(folder, files_of(experiment) | heads)
-    try:
+    with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.txt").write_text(text.getvalue(), encoding="utf-8")
         for path, content in tables.items():
@@ -73,5 +73,3 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
             notes,
             command,
         )
-    except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from None

@@ -10,7 +10,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from colonnade.outputs import PICTURE, SIGNATURE, check_output
+from colonnade.faults import explained
+from colonnade.outputs import PICTURE, SIGNATURE, check_output, replacing
 from colonnade.reports.canvas import canvas
 from colonnade.reports.figures import Figure, empty_plot, plot_text
 from colonnade.reports.palette import GRID, colour
@@ -147,4 +148,5 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
     for place in range(len(charts), rows * columns):
         axes[place // columns][place % columns].set_visible(False)
     picture.suptitle(title, fontsize=12)
-    picture.savefig(path, format="png", metadata={"Comment": SIGNATURE})
+    with explained(path), replacing(path) as partial:
+        picture.savefig(partial, format="png", metadata={"Comment": SIGNATURE})

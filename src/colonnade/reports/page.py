@@ -20,8 +20,9 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from colonnade import __version__
+from colonnade.faults import explained
 from colonnade.local_reports import local_columns, local_reports
-from colonnade.outputs import PAGE, SIGNATURE, check_output
+from colonnade.outputs import PAGE, SIGNATURE, check_output, replacing
 from colonnade.reports.epsilons import epsilon_columns, epsilon_facts, epsilon_notes, human_epsilon
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
@@ -68,7 +69,7 @@ def write_page(run: Run, path: Path) -> None:
     ------
     ConfigurationError
         If there is a file that Colonnade did not write.
-    OSError
+    Unwritten
         If the file cannot be written.
     """
     s = run.summary
@@ -116,7 +117,7 @@ def write_comparison(
     ------
     ConfigurationError
         If there is a file that Colonnade did not write, or a target and several metrics.
-    OSError
+    Unwritten
         If the file cannot be written.
     """
     check_target(runs, target)
@@ -178,7 +179,7 @@ def write_sheets(
     ------
     ConfigurationError
         If there is a file that Colonnade did not write.
-    OSError
+    Unwritten
         If the file cannot be written.
     """
     _write(
@@ -220,7 +221,8 @@ def _write(path: Path, *, figures: Sequence[Figure], units: str = _UNITS, **cont
         footer=f"{SIGNATURE}. {units}".rstrip(),
         **content,
     )
-    path.write_text(html, encoding="utf-8")
+    with explained(path), replacing(path) as partial:
+        partial.write_text(html, encoding="utf-8")
 
 
 @cache

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import polars as pl
 
-from colonnade.outputs import PICTURE, SIGNATURE, check_output
+from colonnade.faults import explained
+from colonnade.outputs import PICTURE, SIGNATURE, check_output, replacing
 from colonnade.reports.canvas import canvas
 from colonnade.reports.groups import by_metric, data_notes, is_classifier
 from colonnade.reports.palette import GRID, colour, turn
@@ -43,6 +44,8 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     ------
     ConfigurationError
         If there is a file that Colonnade did not write.
+    Unwritten
+        If the file cannot be written.
     """
     check_output(path, PICTURE)
     groups = by_metric(runs)
@@ -55,7 +58,8 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     if len(runs) > 1:
         _draw_legend(figure, list(runs))
     figure.suptitle("\n".join([title, *data_notes(runs)]), fontsize=12)
-    figure.savefig(path, format="png", metadata={"Comment": SIGNATURE})
+    with explained(path), replacing(path) as partial:
+        figure.savefig(partial, format="png", metadata={"Comment": SIGNATURE})
 
 
 def _draw_group(axes: Any, metric: str, runs: Mapping[str, Run], order: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolError
+from colonnade.faults import explained
 from colonnade.surrogates.lock import Lock
 from colonnade.surrogates.marks import (
     generation,
@@ -129,10 +130,8 @@ class Disk:
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    try:
+    with explained(f"the surrogate table in {folder}"):
         yield
-    except OSError as error:
-        raise CheckpointError(f"the surrogate table in {folder} cannot be kept: {error}") from error
 
 
 class _DiskTable:

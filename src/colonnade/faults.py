@@ -1,0 +1,49 @@
+"""What the world refuses, room on a disk or a folder that was there, in one sentence.
+
+Whoever writes says with ``explained`` what it was that could not be written; whoever knows of the
+whole run adds what is safe, and how to go on (``RunFolder.safeguarded``).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from colonnade.errors import Unwritten
+
+__all__ = ["explained", "unwritten"]
+
+_REMEDIES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EFBIG: "allow larger files",
+    errno.EACCES: "have it made writable",
+    errno.EPERM: "have it made writable",
+    errno.EROFS: "have it made writable",
+    errno.ENOENT: "it was moved or removed",
+    errno.ENOTDIR: "something else is in its place",
+    errno.EEXIST: "something else is in its place",
+    errno.EISDIR: "something else is in its place",
+    errno.ELOOP: "something else is in its place",
+}
+
+
+def unwritten(what: object, error: OSError) -> Unwritten:
+    """Return the error that says what could not be written, why, and what helps.
+
+    >>> print(unwritten("run/ledger.csv", OSError(errno.ENOSPC, "No space left on device")))
+    run/ledger.csv cannot be written: No space left on device; make room
+    """
+    remedy = _REMEDIES.get(error.errno or 0)
+    why = f"{what} cannot be written: {error.strerror or error}"
+    return Unwritten(f"{why}; {remedy}" if remedy else why)
+
+
+@contextmanager
+def explained(what: object) -> Iterator[None]:
+    """Turn what the system refuses while something is written into an ``Unwritten``."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritten(what, error) from error

@@ -1,0 +1,258 @@
+"""Faults of the world: one sentence that says what is safe, exit code 3, and the run can go on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from colonnade import cli, runs
+from colonnade.checkpoints import CheckpointStore
+from colonnade.drivers import Processes, Simulate
+from colonnade.errors import Unwritten
+from colonnade.federation import Federation
+from colonnade.ledger import Ledger
+from colonnade.organisations import LabelHolder, Party
+from colonnade.reports import write_sheets
+from colonnade.runs import load_run
+from colonnade.training import Training, Watcher
+
+DRIVERS = {"simulate": Simulate, "processes": Processes}
+TRAINING = Training(epochs=3, batch_size=10, checkpoint_every=2)  # 9 rounds
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def federation():
+    torch.manual_seed(1)
+    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(2))
+    return Federation(
+        [Party("bank", x[:, :2], nn.Linear(2, 3)), Party("shop", x[:, 2:], nn.Linear(2, 3))],
+        LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(6, 2)),
+        train_rows=range(30),
+        test_rows=range(30, 40),
+    )
+
+
+def bits(run):
+    parts = [part for parts in run.models.values() for part in parts.values()]
+    return b"".join(v.numpy().tobytes() for part in parts for v in part.state_dict().values())
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return bits(federation().train(training=TRAINING))
+
+
+@contextmanager
+def small_files():
+    """Give back what limits the size of files, the system's own way to refuse a write."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
+def at(round, do):
+    """Return who does something when the label holder enters a round."""
+    return Watcher(
+        on_round=lambda role, now, _: do() if (role, now) == ("insurer", round) else None
+    )
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize(
+    ("round", "safe"),
+    [(1, "No checkpoint had been written: .* begins anew"), (5, "checkpoint before round 4 is")],
+)
+def test_no_room_for_a_checkpoint(tmp_path, whole, driver, round, safe):
+    out = tmp_path / "run"
+    with small_files() as limit, pytest.raises(Unwritten, match=safe) as caught:
+        federation().train(
+            driver=DRIVERS[driver](),
+            training=TRAINING,
+            out=out,
+            watcher=at(round, lambda: limit(900)),
+            report=False,
+        )
+    assert "safetensors cannot be written: File too large; allow larger files. " in str(
+        caught.value
+    )
+    assert "resume the run" in str(caught.value)
+    again = federation().train(training=TRAINING, out=out, resume=True, report=False)
+    assert bits(again) == whole
+    assert not list(out.rglob("*writing*"))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("size", [1, 400])
+def test_no_room_for_what_organisations_note(tmp_path, whole, driver, size):
+    out = tmp_path / "run"
+    with small_files() as limit, pytest.raises(Unwritten, match=r"File too large; .* begins anew"):
+        federation().train(
+            driver=DRIVERS[driver](),
+            training=TRAINING,
+            out=out,
+            watcher=Watcher(on_begin=lambda first, last: limit(size)),
+            report=False,
+        )
+    again = federation().train(training=TRAINING, out=out, resume=True, report=False)
+    assert bits(again) == whole
+
+
+def test_no_room_even_for_the_configuration(tmp_path, whole):
+    out = tmp_path / "run"
+    for resume in (False, True):
+        with small_files() as limit:
+            limit(10)
+            with pytest.raises(Unwritten, match=r"config\.yaml cannot be written: File too large"):
+                federation().train(training=TRAINING, out=out, resume=resume)
+        assert not list(out.iterdir())
+    assert bits(federation().train(training=TRAINING, out=out, report=False)) == whole
+
+
+@pytest.mark.parametrize("size", [1, 10**5, 10**6])
+def test_no_room_for_a_picture_or_the_page(tmp_path, whole, size, monkeypatch):
+    out = tmp_path / "run"
+    finish = runs.RunFolder.finish
+    with small_files() as limit, monkeypatch.context() as patch:
+        # From then on, when history, ledger and summary are written, or just before.
+        patch.setattr(
+            runs.RunFolder,
+            "finish",
+            lambda self, run: (
+                (limit(size), finish(self, run)) if size == 1 else (finish(self, run), limit(size))
+            ),
+        )
+        with pytest.raises(Unwritten, match=r"File too large; .* checkpoint before round 9 is"):
+            federation().train(training=TRAINING, out=out)
+    assert not list(out.glob("*writing*"))
+    again = federation().train(training=TRAINING, out=out, resume=True)
+    assert bits(again) == whole
+    assert load_run(out).summary["completed"]
+    assert (out / "report.html").stat().st_size > 10**6
+    assert (out / "run.png").is_file()
+
+
+def test_no_room_for_the_ledger(tmp_path, whole, monkeypatch):
+    out = tmp_path / "run"
+
+    def full(self, path):
+        Path(path).write_text("sender,")
+        raise FULL
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "write_csv", full)
+        with pytest.raises(Unwritten, match=rf"^{out} cannot be written: No space left .*; make r"):
+            federation().train(training=TRAINING, out=out, report=False)
+    assert not (out / "ledger.csv").exists()
+    again = federation().train(training=TRAINING, out=out, resume=True, report=False)
+    assert bits(again) == whole
+    assert len(load_run(out).ledger) == len(again.ledger)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("instead", [None, "a file"])
+@pytest.mark.parametrize("round", [1, 5])
+def test_a_folder_that_vanishes(tmp_path, driver, instead, round):
+    out = tmp_path / "run"
+
+    def vanish():
+        shutil.rmtree(out)
+        if instead is not None:
+            out.write_text(instead)
+
+    with pytest.raises(Unwritten, match=f"Nothing of the run is left in {out}: begin it anew"):
+        federation().train(
+            driver=DRIVERS[driver](),
+            training=TRAINING,
+            out=out,
+            watcher=at(round, vanish),
+            report=False,
+        )
+    assert out.is_file() if instead else not out.exists()
+
+
+def test_a_store_makes_its_folder_once(tmp_path):
+    store = CheckpointStore(tmp_path / "run" / "checkpoint", "fingerprint")
+    store.draft(1)
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(Unwritten, match=r"No such file or directory; it was moved or removed$"):
+        store.draft(2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(tmp_path):
+    page = tmp_path / "audit.html"
+    write_sheets(page, "Title", "Lead.", [], [], [], "command")
+    before = page.read_bytes()
+    with small_files() as limit:
+        limit(len(before) // 2)
+        with pytest.raises(Unwritten, match="File too large"):
+            write_sheets(page, "Another", "Lead.", [], [], [], "command")
+    assert page.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [page]
+
+
+# The command
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run the command in a new folder; return the exit code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    tiny = {
+        "data": {"train_rows": 100, "test_rows": 50},
+        "model": {"bottom": {"widths": [4]}},
+        "training": {"epochs": 1, "batch_size": 50},
+    }
+    Path("run.yaml").write_text(yaml.safe_dump(tiny), encoding="utf-8")
+
+    def said(*arguments):
+        monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, arguments)])
+        try:
+            cli.main()
+        except SystemExit as left:
+            return left.code or 0, " ".join(capsys.readouterr().err.split())
+        return 0, capsys.readouterr().err
+
+    return said
+
+
+def test_a_full_disk_ends_the_command_with_3_and_it_goes_on(command, monkeypatch):
+    def full(self, path):
+        raise FULL
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "write_csv", full)
+        code, err = command("run", "run.yaml", "--out", "out", "--quiet")
+    assert code == 3
+    assert err.startswith("error: out cannot be written: No space left on device; make room. The")
+    assert "Traceback" not in err
+    assert command("run", "run.yaml", "--out", "out", "--quiet", "--resume") == (0, "")
+    with small_files() as limit:
+        limit(10**4)
+        code, err = command("compare", "out", "--out", "both", "--quiet")
+    assert code == 3
+    assert err == (
+        "error: both/comparison.html cannot be written: File too large; allow larger files"
+    )
+    assert command("compare", "out", "--out", "both", "--quiet") == (0, "")
+
+
+def test_whatever_else_the_system_refuses_is_one_sentence(command, monkeypatch):
+    def full(text):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "/srv/out")
+
+    monkeypatch.setattr(cli, "_list_parts", lambda *_: full(""))
+    code, err = command("codecs")
+    assert (code, err) == (3, "error: /srv/out cannot be written: Input/output error")
