@@ -324,8 +324,8 @@ def test_a_database_is_only_read(database: Path, tmp_path: Path) -> None:
     assert "there is no file" in refusal(f"sqlite:///{tmp_path}/absent.db", table="people")
     assert not (tmp_path / "absent.db").exists()
     before = database.read_bytes()
-    assert "readonly" in refusal(url(database), query="delete from people")
-    assert "readonly" in refusal(url(database), query="delete from people returning id")
+    assert "does more than read" in refusal(url(database), query="delete from people")
+    assert "does more than read" in refusal(url(database), query="delete from people returning id")
     assert database.read_bytes() == before
 
 
