@@ -264,7 +264,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a bottom that is a function": (
         {"bank": {"bottom": lambda x: x}},
         ConfigurationError,
-        "the bottom model of 'bank' does not take its features: ",
+        "the bottom model of 'bank' must be a torch.nn.Module, not a function",
     ),
     # tops
     "a top of another width": (
@@ -286,7 +286,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a top that is a function": (
         {"holder": {"top": lambda x: x}},
         ConfigurationError,
-        "the top model of 'insurer' does not take fused embeddings of width 8 (bank: 4 + shop: 4)",
+        "the top model of 'insurer' must be a torch.nn.Module, not a function",
     ),
     # the label holder's own columns
     "features without a bottom": (

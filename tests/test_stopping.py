@@ -105,6 +105,7 @@ def assert_same(one, other):
         ([0.5, 0.4, 0.3, 0.2], EarlyStopping(None), "Bggg", 0),
         ([float("nan"), 0.1, float("nan"), 0.2], EarlyStopping(2), "BBgB", 3),
         ([float("nan")] * 4, EarlyStopping(3), "BggS", 0),
+        ([float("inf")] * 4, EarlyStopping(3), "BggS", 0),
     ],
 )
 @pytest.mark.parametrize("greater_is_better", [True, False])

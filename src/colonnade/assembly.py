@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from colonnade import defaults
-from colonnade.checks import embedding_width, shown
+from colonnade.checks import embedding_width
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
+from colonnade.layout import check_names
 from colonnade.models import (
     Bounded,
     Cnn,
@@ -35,6 +36,7 @@ from colonnade.models import (
     Tabular,
     WideAndDeep,
     mlp,
+    shown,
 )
 from colonnade.objectives import Objective
 from colonnade.organisations import LabelHolder, Party, Transformer
@@ -499,6 +501,8 @@ def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
             f"there is a bottom model for {unknown[0]!r}, which is no part of the data; "
             f"there are {', '.join(data.features)}"
         )
+    others = [name for name in data.features if own is None or name != own]
+    check_names([*others, b.label_holder])
     how: dict[str, Any] = {"scheduler": b.scheduler, "device": b.device}
     if b.optimiser is not None:
         how["optimiser"] = b.optimiser
@@ -538,6 +542,12 @@ def _bottom(name: str, data: VerticalData, blueprint: Blueprint) -> nn.Module:
     wanted = blueprint.bottoms.get(name, blueprint.bottom)
     if isinstance(wanted, nn.Module):
         return wanted
+    if isinstance(wanted, type) or not callable(getattr(wanted, "bottom", None)):
+        raise ConfigurationError(
+            f"the bottom model of {name!r} is {shown(wanted)}, but must be a torch.nn.Module or "
+            "have a method bottom(features, cardinalities), as Layers(...) has; of a function that "
+            "makes modules take ModuleBottom(function, name, settings)"
+        )
     # Its own transformer knows how many categories a column of codes has.
     cardinalities = getattr(data.transformers.get(name), "cardinalities", ())
     # The label holder's own part starts as its own name says, not the part's.
@@ -554,6 +564,12 @@ def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
     top, objective = blueprint.top, blueprint.objective
     if isinstance(top, nn.Module):
         return top
+    if isinstance(top, type) or not callable(getattr(top, "top", None)):
+        raise ConfigurationError(
+            f"the top model is {shown(top)}, but must be a torch.nn.Module or have a method "
+            "top(inputs, outputs), as Layers(...) has; of a function that makes modules take "
+            "ModuleTop(function, name, settings)"
+        )
     layers = top
     made = _seeded(
         blueprint.seed,

@@ -117,6 +117,22 @@ class BatchPlan:
         grouped._order = (-1, self._rows)
         return grouped
 
+    @property
+    def sizes(self) -> frozenset[int]:
+        """How many rows a batch may have.
+
+        >>> sorted(BatchPlan(np.arange(10), batch_size=4, epochs=2, seed=0).sizes)
+        [2, 4]
+        >>> sorted(BatchPlan(np.arange(9), batch_size=4, epochs=1, seed=0).in_groups(2).sizes)
+        [1, 2, 3, 4]
+        """
+        whole, groups = self._groups_in_batch, -(-len(self._rows) // self._group)
+        counts = (
+            {whole} if self.rounds < self.rounds_per_epoch else {whole, groups % whole or whole}
+        )
+        short = groups * self._group - len(self._rows)  # of the group that ends the rows
+        return frozenset(count * self._group - less for count in counts for less in {0, short})
+
     def schedule_due(self, done: int) -> bool:
         """Whether schedulers take a step when ``done`` rounds are done."""
         return self._schedule_every == "round" or done % self.rounds_per_epoch == 0

@@ -5,7 +5,6 @@ Each check happens before anything is written, and its error names the organisat
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,7 +13,15 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.links import Rows
-from colonnade.models import Features, all_finite, take
+from colonnade.models import (
+    Features,
+    all_finite,
+    check_module,
+    first_line,
+    shown,
+    take,
+    tried,
+)
 
 __all__ = [
     "check_device",
@@ -22,8 +29,6 @@ __all__ = [
     "check_labels",
     "embedding_width",
     "extreme_rows",
-    "first_line",
-    "shown",
 ]
 
 _AT_ONCE = 2**20  # values among which the wrong one is searched at a time: that needs memory
@@ -35,23 +40,16 @@ def extreme_rows(labels: Tensor) -> Rows:
     return np.array([int(flat.argmin()), int(flat.argmax())], dtype=np.int64)
 
 
-def shown(value: object) -> str:
-    """Return what a value is, for a message: a tensor's kind and shape, or its type."""
-    if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
-    return f"a {type(value).__name__}"
-
-
-def first_line(error: Exception) -> str:
-    """Return what an error says, on one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def check_labels(name: str, labels: object) -> None:
     """Raise ``DataError`` unless labels are a tensor of finite values with a row or more."""
     if not isinstance(labels, Tensor) or labels.dim() == 0 or labels.numel() == 0:
         raise DataError(
             f"the labels of {name!r} must be a tensor with a row or more, not {shown(labels)}"
+        )
+    if labels.dtype is torch.bool or labels.is_complex():
+        raise DataError(
+            f"the labels of {name!r} are {shown(labels)}, but must be classes 0, 1, ... as int64 "
+            "(labels.long()) or numbers as float32"
         )
     if labels.is_floating_point():
         _check_finite("labels", name, labels)
@@ -105,16 +103,21 @@ def check_device(name: str, device: str | torch.device) -> None:
 
 def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
     """Return the width of a bottom model's embeddings, by trying it on two rows."""
-    with torch.no_grad():
-        try:
-            output = copy.deepcopy(bottom).cpu().eval()(take(features, np.zeros(2, dtype=np.int64)))
-        except Exception as error:  # a user's module may raise anything
-            raise ConfigurationError(
-                f"the bottom model of {name!r} does not take its features: {first_line(error)}"
-            ) from error
+    check_module(f"the bottom model of {name!r}", bottom)
+    try:
+        output = tried(bottom, take(features, np.zeros(2, dtype=np.int64)))
+    except Exception as error:  # a user's module may raise anything
+        raise ConfigurationError(
+            f"the bottom model of {name!r} does not take its features: {first_line(error)}"
+        ) from error
     if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != 2:
         raise ConfigurationError(
             f"the bottom model of {name!r} must return embeddings of shape [rows, width], "
             f"but for 2 rows it returned {shown(output)}"
+        )
+    if output.is_complex():
+        raise ConfigurationError(
+            f"the bottom model of {name!r} must return real numbers, but returned {shown(output)}: "
+            "put real and imaginary parts side by side"
         )
     return int(output.shape[1])

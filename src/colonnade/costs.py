@@ -233,7 +233,7 @@ class Delayed(CostModel):
     ------
     ConfigurationError
         If something is no delay, does not know its organisation, ``seed`` has more than 64 bits, or
-        a share is negative, or of work that is misspelt.
+        a share is negative, or of work that there is not.
 
     Examples
     --------
@@ -253,7 +253,11 @@ class Delayed(CostModel):
 
     def __post_init__(self) -> None:
         for kind, share in self.shares.items():
-            _check_spelling(kind)
+            if kind not in KINDS_OF_WORK:  # no work would be longer, and nobody late
+                raise ConfigurationError(
+                    f"a share of a delay is a kind of work's, and there is no work {kind!r}; there "
+                    f"are {', '.join(KINDS_OF_WORK)}"
+                )
             if not (is_number(share) and 0 <= share <= _SLOWEST):
                 raise ConfigurationError(
                     f"the share of a delay that {kind!r} takes longer is 0 or more, not {share!r}"

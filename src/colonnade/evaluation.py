@@ -83,6 +83,13 @@ class EvaluationPlan:
     rounds: int = 1
     stopping: EarlyStopping | None = None
 
+    def alone(self) -> HeldOut | None:
+        """Return the rows of which one travels alone; None where none does."""
+        for held_out in (self.watched, self.final):
+            if any(len(piece) == 1 for piece in held_out.pieces):
+                return held_out
+        return None
+
     def due(self, done: int) -> bool:
         """Whether the model is evaluated when ``done`` rounds are done."""
         return bool(self.watched) and (done % self.every == 0 or done == self.rounds)

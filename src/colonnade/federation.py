@@ -11,6 +11,7 @@ import copy
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -33,8 +34,6 @@ from colonnade.checks import (
     check_labels,
     embedding_width,
     extreme_rows,
-    first_line,
-    shown,
 )
 from colonnade.descriptions import bytes_of, content_of, described, device_told
 from colonnade.disclosures import (
@@ -51,9 +50,18 @@ from colonnade.links import Rows
 from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
-from colonnade.models import Features, check_gradients, parameter_count, terms_of
+from colonnade.models import (
+    Features,
+    check_gradients,
+    check_module,
+    first_line,
+    parameter_count,
+    shown,
+    terms_of,
+    tried,
+)
 from colonnade.networks_told import network_told
-from colonnade.organisations import LabelHolder, Party, check_names
+from colonnade.organisations import LabelHolder, Party, check_everybody
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
 from colonnade.runs import (
@@ -126,7 +134,7 @@ class Federation:
     ) -> None:
         self.parties = tuple(parties)
         self.label_holder = label_holder
-        check_names(self.parties, label_holder)
+        check_everybody(self.parties, label_holder)
         check_labels(label_holder.name, label_holder.labels)
         self.rows = len(label_holder.labels)
         self.train_rows = self._checked_rows(
@@ -376,7 +384,9 @@ class Federation:
         if best_round is not None:
             # The model that counts, which a min_delta may tell from the one with the best value.
             chosen = history.filter(pl.col("round") == best_round)
-            summary |= {"best": chosen[summary["metric"]][0], "best_round": best_round}
+            value = chosen[summary["metric"]][0]
+            best = value if value is not None and math.isfinite(value) else None
+            summary |= {"best": best, "best_round": best_round}
         models: dict[str, dict[str, nn.Module]] = {}
         for name, role in roles.items():
             parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
@@ -531,9 +541,10 @@ class Federation:
         holder = self.label_holder
         fused = method.fusion.width(list(self.widths.values()))
         rows = extreme_rows(holder.labels)
+        check_module(f"the top model of {holder.name!r}", holder.top)
         with torch.no_grad():
             try:
-                output = copy.deepcopy(holder.top).cpu().eval()(torch.zeros(len(rows), fused))
+                output = tried(holder.top, torch.zeros(len(rows), fused))
             except Exception as error:  # a user's module may raise anything
                 raise ConfigurationError(
                     f"the top model of {holder.name!r} does not take fused embeddings of width "
@@ -548,6 +559,12 @@ class Federation:
             check_gradients(holder.name, holder.top, holder.optimiser)
             labels = holder.labels
             if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
+                if output.shape[1] < 2:
+                    raise ConfigurationError(
+                        f"the top model of {holder.name!r} returns one number for a row, and by "
+                        "cross entropy of one class there is nothing to learn: let it return one "
+                        "for each class, or give the label holder a loss of one number"
+                    )
                 wrong = ((labels < 0) | (labels >= output.shape[1])).nonzero()
                 if len(wrong):
                     row = int(wrong[0, 0])

@@ -68,8 +68,20 @@ class Metric:
     function: Callable[[Tensor, Tensor], float] = field(compare=False, repr=False)
 
     def __call__(self, scores: Tensor, targets: Tensor) -> float:
-        """Return the value for these scores and targets."""
-        return self.function(scores, targets)
+        """Return the value for these scores and targets.
+
+        Raises
+        ------
+        ConfigurationError
+            If the function returns no number.
+        """
+        value = self.function(scores, targets)
+        try:
+            return float(value)
+        except (TypeError, ValueError, RuntimeError):  # torch's, of a tensor of many
+            raise ConfigurationError(
+                f"the metric {self.name!r} must return a number, but returned {value!r}"
+            ) from None
 
     def better(self, value: float, than: float) -> bool:
         """Return whether ``value`` is better ``than`` another; nan is the worst there is."""

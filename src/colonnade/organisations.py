@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.layout import check_names
 from colonnade.models import (
     Features,
     Learner,
     OptimiserFactory,
     SchedulerFactory,
     check_gradients,
+    check_module,
 )
 from colonnade.secure import Secrets
 
@@ -26,7 +28,7 @@ __all__ = [
     "Loss",
     "Party",
     "Transformer",
-    "check_names",
+    "check_everybody",
     "check_rows",
     "squared_error",
 ]
@@ -94,8 +96,10 @@ class Party:
         Raises
         ------
         ConfigurationError
-            If the optimiser does not take the sparse gradients of its embedding tables.
+            If the bottom model is no module, or the optimiser does not take the sparse gradients of
+            its embedding tables.
         """
+        check_module(f"the bottom model of {self.name!r}", self.bottom)
         check_gradients(self.name, self.bottom, self.optimiser)
         return Learner(copy.deepcopy(self.bottom), self.optimiser, self.scheduler, self.device)
 
@@ -154,9 +158,11 @@ class LabelHolder:
         Raises
         ------
         ConfigurationError
-            If the optimiser does not take the sparse gradients of their embedding tables.
+            If one is no module, or the optimiser does not take the sparse gradients of their
+            embedding tables.
         """
         own = self.as_party()
+        check_module(f"the top model of {self.name!r}", self.top)
         check_gradients(self.name, self.top, self.optimiser)
         top = Learner(copy.deepcopy(self.top), self.optimiser, self.scheduler, self.device)
         return top, None if own is None else own.learner()
@@ -194,16 +200,15 @@ def check_rows(name: str, values: Features, rows: int) -> None:
             raise DataError(f"{name!r} has {len(part)} rows, but {rows} are aligned")
 
 
-def check_names(parties: Sequence[Party], holder: LabelHolder) -> None:
-    """Raise ``ConfigurationError`` unless there is a party, and all names are fit and different."""
+def check_everybody(parties: Sequence[Party], holder: LabelHolder) -> None:
+    """Raise ``ConfigurationError`` unless these can take part together.
+
+    There must be a party, names must be fit (``layout.check_names``), and the label holder needs
+    both features and a bottom model, or neither.
+    """
     if not parties:
         raise ConfigurationError("a federation needs a party besides the label holder")
-    names = [party.name for party in parties] + [holder.name]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigurationError(f"two organisations are called {name!r}")
-        if not name or any(c in name for c in "/\\\0") or name.startswith("."):
-            raise ConfigurationError(f"an organisation cannot be called {name!r}")
+    check_names([*(party.name for party in parties), holder.name])
     if (holder.features is None) != (holder.bottom is None):
         lacks = "bottom" if holder.bottom is None else "features"
         raise ConfigurationError(

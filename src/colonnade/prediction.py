@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from colonnade.batches import pieces
-from colonnade.checks import check_features, shown
+from colonnade.checks import check_features
 from colonnade.drivers import Assignment, Driver, Simulate
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
@@ -22,7 +22,7 @@ from colonnade.evaluation import HeldOut
 from colonnade.flows import largest_body
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
-from colonnade.models import Features, Fusion, Learner, terms_of
+from colonnade.models import Features, Fusion, Learner, shown, terms_of
 from colonnade.organisations import Party, Transformer
 from colonnade.roles import PredictLabelHolder, PredictParty
 from colonnade.secure import Secrets

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from colonnade import defaults
+from colonnade.channels import is_number
 from colonnade.errors import ConfigurationError
 
 __all__ = ["EarlyStopping", "Training", "Watcher"]
@@ -33,7 +34,8 @@ class EarlyStopping:
     Raises
     ------
     ConfigurationError
-        If ``patience`` is below 1, ``min_delta`` negative, or ``by`` neither of the two.
+        If ``patience`` is no whole number from 1 on, ``min_delta`` negative, or ``by`` neither of
+        the two.
 
     Examples
     --------
@@ -46,10 +48,12 @@ class EarlyStopping:
     by: Literal["loss", "metric"] = "loss"
 
     def __post_init__(self) -> None:
-        if self.patience is not None and self.patience < 1:
-            raise ConfigurationError(f"patience must be 1 evaluation or more, not {self.patience}")
-        if not 0 <= self.min_delta < math.inf:
-            raise ConfigurationError(f"min_delta must be 0 or more, not {self.min_delta}")
+        if self.patience is not None and not _whole(self.patience, 1, 2**63):
+            raise ConfigurationError(
+                f"patience must be 1 evaluation or more, a whole number, not {self.patience!r}"
+            )
+        if not (is_number(self.min_delta) and 0 <= self.min_delta < math.inf):
+            raise ConfigurationError(f"min_delta must be 0 or more, not {self.min_delta!r}")
         if self.by not in ("loss", "metric"):
             raise ConfigurationError(f"early stopping is by loss or by metric, not {self.by!r}")
 
@@ -121,6 +125,10 @@ class Training:
             raise ConfigurationError(
                 f"schedule_every is epoch or round, not {self.schedule_every!r}"
             )
+        if not isinstance(self.early_stopping, EarlyStopping | None):
+            raise ConfigurationError(
+                f"early_stopping is EarlyStopping(...) or None, not {self.early_stopping!r}"
+            )
         if self.secrets not in ("system", "seed"):
             raise ConfigurationError(f"secrets are from system or seed, not {self.secrets!r}")
         if not _whole(self.seed, -(2**63), 2**63):
@@ -181,4 +189,4 @@ _OTHERWISE = {
 
 
 def _whole(value: object, least: int, beyond: int) -> bool:
-    return isinstance(value, int) and least <= value < beyond
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < beyond

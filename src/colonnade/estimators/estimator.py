@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -263,13 +263,14 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         >>> model.federation(data).train(training=model.training()).summary["batch_size"]
         16
         """
+        top: Any = self.top
         blueprint = Blueprint(
             self._objective(data.classes),
             label_holder,
             label_holder if label_holder in data.features else None,
             self._layers(),
             self.bottoms or {},
-            self.top if isinstance(self.top, nn.Module) else self._layers(self.top),
+            self._layers(top) if _are_widths(top) else top,
             fusion=Concat() if self.method is None else checked_method(self.method).fusion,
             optimiser=self.optimiser or partial(torch.optim.Adam, lr=self.learning_rate),
             scheduler=self.scheduler,
@@ -320,6 +321,11 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
     def _are_aligned(self) -> bool:
         # Rows of one table that is divided by columns belong together.
         return self.aligned or (self.parties is not None and self.id is None)
+
+
+def _are_widths(top: object) -> bool:
+    """Whether it is layers that were asked for, and no model."""
+    return top is None or (isinstance(top, Iterable) and not isinstance(top, nn.Module | str))
 
 
 def _left_out(data: VerticalTables) -> str | None:

@@ -223,6 +223,10 @@ class LocalUpdates(Protocol):
         """Of ``REPEATED`` steps, how many follow the exact one."""
         return 0
 
+    def least_rows(self, batch: int) -> int:
+        """Return the rows of the smallest step of a party that follows a batch of so many."""
+        return batch
+
     def party_steps(self) -> PartySteps:
         """Make a party's half, whose steps are along ``STALE_DERIVATIVES``."""
         return _NoPartySteps()

@@ -104,6 +104,10 @@ class Proximal(LocalUpdates):
             parts += [order[start : start + self.rows] for start in range(0, rows, self.rows)]
         return parts
 
+    def least_rows(self, batch: int) -> int:
+        """Return the rows of the last part."""
+        return batch % self.rows or min(batch, self.rows)
+
     def party_steps(self) -> PartySteps:
         """Make what goes through the batch of the round, part by part."""
         return _InParts(self)

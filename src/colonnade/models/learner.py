@@ -76,8 +76,8 @@ def put_parameters(module: nn.Module, vector: Tensor) -> None:
 class Learner:
     """A module, the optimiser of its parameters, and the device that it lives on.
 
-    Inputs and outputs are on the CPU, where codecs and fusion work; only the module's own
-    computation is on its device.
+    Inputs and outputs are on the CPU, where codecs and fusion work, and outputs are float32, as
+    these have it; only the module's own computation is on its device, and in its own type.
 
     Parameters
     ----------
@@ -123,6 +123,8 @@ class Learner:
                 output: Tensor = self.module(_moved(inputs, self.device)).cpu()
             else:
                 output = self.module(inputs)
+            if output.dtype is not torch.float32:
+                output = output.float()
         if training and not output.requires_grad:  # nothing of it is trained, and nobody has to ask
             output = output.detach().requires_grad_()
         return output

@@ -21,6 +21,7 @@ from colonnade.links import Rows
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Learner, parameter_count, take
 from colonnade.organisations import check_rows
+from colonnade.roles.alone import check_holder_alone, check_party_alone
 from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.local_steps import LocalSteps
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
@@ -60,6 +61,7 @@ class TrainingParty(ABC):
         self._batches = agreement.batches
         self._evaluation = agreement.evaluation
         self._uplink = uplink.uploader(layout, seat.own)
+        check_party_alone(agreement, seat.own)
         self._embed = uplink.embedder(self.bottom)  # for steps that send nothing
         self._seed = layout.seed
         self._stopped = False
@@ -192,6 +194,7 @@ class TrainingLabelHolder(ABC):
         self._evaluation = agreement.evaluation
         policy = stragglers or method.stragglers
         self._uplink = method.uplink.collector(layout, method.fusion, policy)
+        check_holder_alone(agreement, own)
         self._metrics = seat.metrics or usual_metrics(own.labels)
         self._seed = layout.seed
         self._judge = self._made_judge()

@@ -82,10 +82,11 @@ class Judge:
     def hear(self, round: int, values: Mapping[str, float]) -> Verdict:
         """Return what the values of an evaluation mean; one that is not a number is no gain."""
         value = self._sign * values[self._metric]
+        value = value if math.isfinite(value) else -math.inf
         # The first is the best so far, however bad it is: there must be one to go back to.
         if self.best_round is None or value > self._best + self._rule.min_delta:
             self.best_round = round
-            self._best = value if math.isfinite(value) else -math.inf
+            self._best = value
             self._stale = 0
             return Verdict.BEST
         self._stale += 1

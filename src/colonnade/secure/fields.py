@@ -45,7 +45,7 @@ class Field:
     bits: int = 31
 
     def __post_init__(self) -> None:
-        if self.bits not in (31, 61):
+        if not isinstance(self.bits, int) or self.bits not in (31, 61):
             raise ConfigurationError(
                 f"the field has {self.bits!r} bits, but it is of 31 (elements of 4 bytes) or 61 (8)"
             )

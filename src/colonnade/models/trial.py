@@ -1,0 +1,104 @@
+"""Trying a user's modules before anything is trained: what they refuse, they refuse now.
+
+A module may be anything that torch lets somebody write, so whether it takes what it will be given
+is learned by giving it that. It is a copy that is tried, and what it draws no work of a run will
+miss, as each is seeded anew: trying changes nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from colonnade.errors import ConfigurationError
+
+__all__ = ["check_module", "check_one_row", "first_line", "shown", "tried"]
+
+
+def shown(value: object) -> str:
+    """Return what a value is, for a message: a tensor's kind and shape, or its type."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, on one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def check_module(whose: str, module: object) -> None:
+    """Raise ``ConfigurationError`` unless it is a torch module whose parameters have their shapes.
+
+    Parameters
+    ----------
+    whose
+        Which model it is: "the bottom model of 'bank'".
+    module
+        The model.
+
+    Examples
+    --------
+    >>> check_module("the bottom model of 'bank'", nn.Linear)
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the bottom model of 'bank' must be a torch.nn.Module, not the class Linear
+    """  # noqa: E501 - a message is one line
+    if not isinstance(module, nn.Module):
+        raise ConfigurationError(f"{whose} must be a torch.nn.Module, not {shown(module)}")
+    for name, values in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(values):
+            raise ConfigurationError(
+                f"{whose} does not know yet of which shape its {name!r} is: call it once on a few "
+                "rows before, or say how many inputs it has"
+            )
+
+
+def tried(module: nn.Module, inputs: Any, training: bool = False) -> Any:
+    """Return what a copy of a module makes of inputs, on the CPU; whatever it raises comes out."""
+    with torch.set_grad_enabled(training):
+        return copy.deepcopy(module).cpu().train(training)(inputs)
+
+
+def check_one_row(whose: str, module: nn.Module, row: Any, training: bool, reason: str) -> None:
+    """Raise ``ConfigurationError`` unless a module takes one row alone.
+
+    Batch normalisation takes none in training: its variance would be 0. What squeezes all axes of
+    length 1 returns another shape for one.
+
+    Parameters
+    ----------
+    whose
+        Which model it is: "the top model of 'insurer'".
+    module
+        The model.
+    row
+        Inputs of one row.
+    training
+        Whether it meets one in training, or in evaluation.
+    reason
+        Where it meets one, and what to change there.
+
+    Examples
+    --------
+    >>> model, row = nn.BatchNorm1d(2), torch.zeros(1, 2)
+    >>> check_one_row("the model", model, row, training=False, reason="")
+    >>> check_one_row("the model", model, row, training=True, reason="batches have one")
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the model does not take one row alone (Expected more than 1 value per channel when training, got input size torch.Size([1, 2])): batches have one; nn.LayerNorm and nn.GroupNorm take one
+    """  # noqa: E501 - a message is one line
+    try:
+        output = tried(module, row, training)
+    except Exception as error:  # a user's module may raise anything
+        raise ConfigurationError(
+            f"{whose} does not take one row alone ({first_line(error)}): {reason}; nn.LayerNorm "
+            "and nn.GroupNorm take one"
+        ) from error
+    if not isinstance(output, Tensor) or output.shape[:1] != (1,):
+        raise ConfigurationError(
+            f"{whose} must return [1, ...] for one row alone, but it returned {shown(output)}: "
+            f"{reason}; squeeze no axis but one that is named"
+        )

@@ -1,0 +1,485 @@
+"""Models, labels, metrics, names as people bring them: they work, or one sentence says why not."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+
+import polars as pl
+import pytest
+import torch
+from torch import nn
+
+from colonnade import methods
+from colonnade.agreement import PartySeat
+from colonnade.assembly import Layers, ModuleBottom
+from colonnade.batches import BatchPlan
+from colonnade.codecs import Scalar, TopK
+from colonnade.costs import Delayed, Modelled
+from colonnade.delays import Constant
+from colonnade.drivers import Processes, Simulate
+from colonnade.effects import KINDS_OF_WORK
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.estimators import VerticalClassifier
+from colonnade.federation import Federation
+from colonnade.layout import Layout, check_names
+from colonnade.local_updates import Consecutive, Proximal
+from colonnade.metrics import ACCURACY, Metric
+from colonnade.models import Learner
+from colonnade.organisations import LabelHolder, Party
+from colonnade.runs import load_run
+from colonnade.secure import Field
+from colonnade.stragglers import Deadline
+from colonnade.streams import StreamKey
+from colonnade.training import EarlyStopping, Training
+from colonnade.uplinks import Coded
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+ROWS = 34
+METHODS = {
+    "svfl": methods.svfl(),
+    "local steps": methods.fedbcd(3),
+    "shared labels": methods.fedbcd(2, labels="shared"),
+    "error feedback": methods.efvfl(TopK(0.5), Scalar(4)),
+    "workset": methods.celu(),
+    "own pace": methods.vafl(),
+    "parts of batches": methods.lean(),
+    "masked": methods.pbm_vfl(local_steps=2),
+    "noise": methods.wait_dp(),
+}
+TRAINING = Training(epochs=2, batch_size=10, secrets="seed")
+
+
+def linear(inputs=4, outputs=4):
+    with torch.random.fork_rng():
+        torch.manual_seed(7 * inputs + outputs)
+        return nn.Sequential(nn.Linear(inputs, outputs), nn.Tanh())
+
+
+def frozen():
+    module = linear()
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    return module
+
+
+class Returns(nn.Module):
+    """A model without parameters that returns what a function makes of its input."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def federation(
+    bank=None, shop=None, top=None, own=None, labels=None, rows=22, metrics=None, names=None
+):
+    """A bank, a shop and an insurer; ``rows`` to train on, 6 to validate by, 6 to test by."""
+    x = torch.randn(ROWS, 8, generator=torch.Generator().manual_seed(1)).tanh()
+    bank_name, shop_name, holder = names or ("bank", "shop", "insurer")
+    columns = {} if own is None else {"features": x[:, 2:6], "bottom": own}
+    return Federation(
+        [
+            Party(bank_name, x[:, :4], linear() if bank is None else bank),
+            Party(shop_name, x[:, 4:], linear() if shop is None else shop),
+        ],
+        LabelHolder(
+            holder,
+            torch.arange(ROWS) % 3 if labels is None else labels,
+            linear(8, 3) if top is None else top,
+            **columns,
+        ),
+        range(rows),
+        range(ROWS - 6, ROWS),
+        metrics,
+        range(ROWS - 12, ROWS - 6),
+    )
+
+
+def width(method, organisations=2):
+    """Return how wide embeddings of 4 are, fused."""
+    return method.fusion.width([4] * organisations)
+
+
+# Models of which nothing is trained
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=["simulate", "processes"])
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_models_without_anything_to_train_are_trained_with(method, driver):
+    f = federation(
+        bank=nn.Identity(),
+        shop=frozen(),
+        own=frozen() if method.name != "celu" else None,
+        top=linear(width(method, 2 + (method.name != "celu")), 3),
+    )
+    before = f.parties[1].bottom.state_dict()
+    run = f.train(method, TRAINING, driver)
+    assert run.summary["completed"]
+    assert all(
+        torch.equal(value, run.models["shop"]["bottom"].state_dict()[key])
+        for key, value in before.items()
+    )
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_nobody_has_anything_to_train(method):
+    top = Returns(lambda x: x[:, :3])
+    run = federation(nn.Identity(), nn.Identity(), top).train(method, TRAINING)
+    assert run.summary["completed"]
+
+
+TYPES = {
+    "codes": lambda x: (3 * x).long(),
+    "signs": lambda x: x > 0,
+    "double": torch.Tensor.double,
+    "half": torch.Tensor.half,
+}
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("name", ["svfl", "error feedback", "shared labels"])
+def test_embeddings_of_any_real_type_are_those_in_float32(type, name):
+    method, make = METHODS[name], TYPES[type]
+    histories = []
+    for function in (make, lambda x: make(x).float()):
+        bottom, top = Returns(function), linear(width(method, 3), 3)
+        run = federation(bottom, own=bottom, top=top).train(method, TRAINING)
+        histories.append(run.history.drop("seconds"))
+    assert histories[0].equals(histories[1])
+
+
+def test_a_learner_returns_float32():
+    learner = Learner(Returns(lambda x: x > 0))
+    assert learner(torch.tensor([[1.0, -1.0]]), training=True).tolist() == [[1.0, 0.0]]
+
+
+def test_complex_embeddings_are_refused():
+    with pytest.raises(
+        ConfigurationError, match=r"'bank' must return real numbers, but.*complex64"
+    ):
+        federation(Returns(lambda x: x.to(torch.complex64)))
+
+
+# What is no model yet
+
+
+@pytest.mark.parametrize(
+    ("thing", "what"),
+    [
+        (partial(nn.Linear, 4, 4), "a partial"),
+        (nn.Linear, "the class Linear"),
+        (linear, "a function"),
+        ("mlp", "a str"),
+    ],
+)
+def test_what_makes_a_module_is_none(thing, what):
+    with pytest.raises(
+        ConfigurationError, match=f"^the bottom model of 'bank' must .*, not {what}"
+    ):
+        federation(thing)
+    with pytest.raises(ConfigurationError, match=f"^the top model of 'insurer' must .* not {what}"):
+        federation(top=thing).train(training=TRAINING)
+    people = {name: pl.DataFrame({name: range(60)}) for name in ("bank", "shop")}
+    for settings, whose in (({"bottoms": {"bank": thing}}, "bottom model of 'bank'"),
+                            ({"top": thing}, "top model")):  # fmt: skip
+        model = VerticalClassifier(aligned=True, epochs=1, **settings)
+        with pytest.raises(
+            ConfigurationError, match=f"^the {whose} is {what}, but must be a torch"
+        ):
+            model.fit(people, [0, 1] * 30)
+
+
+def test_a_class_that_describes_bottoms_is_none_either():
+    people = {name: pl.DataFrame({name: range(60)}) for name in ("bank", "shop")}
+    with pytest.raises(ConfigurationError, match="'bank' is the class Layers, but must"):
+        VerticalClassifier(aligned=True, bottoms={"bank": Layers}).fit(people, [0, 1] * 30)
+    made = ModuleBottom(partial(nn.Linear, 1, 4), "my model", {})  # the remedy that is named
+    model = VerticalClassifier(aligned=True, epochs=1, bottoms={"bank": made}, validation=0)
+    assert model.fit(people, [0, 1] * 30).run_.summary["completed"]
+
+
+def test_a_lazy_module_is_to_be_called_before():
+    with pytest.raises(ConfigurationError, match="'bank' does not know yet of which shape its '"):
+        federation(nn.LazyLinear(4))
+    with pytest.raises(ConfigurationError, match="'insurer' does not know yet of which shape"):
+        federation(top=nn.LazyLinear(3)).train(training=TRAINING)
+    lazy = nn.LazyLinear(4)
+    lazy(torch.zeros(2, 4))
+    assert federation(lazy).train(training=TRAINING).summary["completed"]
+
+
+# One row alone
+
+
+def normalised(inputs=4, outputs=4):
+    return nn.Sequential(*linear(inputs, outputs), nn.BatchNorm1d(outputs))
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=["simulate", "processes"])
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_a_row_that_is_left_alone_is_told_before_anything_starts(method, driver, tmp_path):
+    """Noise that is accounted for keeps batch normalisation out of bottoms anyway."""
+    out = tmp_path / "run"
+    if method.name not in ("pbm_vfl", "wait_dp"):
+        bottom = federation(normalised(), rows=21)
+        sentence = "'bank' does not take one row alone .*: of 21 training rows in batches of 10 one"
+        with pytest.raises(ConfigurationError, match=sentence):
+            bottom.train(method, TRAINING, driver, out=out)
+    top = normalised(width(method), 3)
+    with pytest.raises(ConfigurationError, match="top model of 'insurer' does not take one row"):
+        federation(top=top, rows=21).train(method, TRAINING, driver, out=out)
+    assert not out.exists()
+
+
+def test_the_label_holders_own_model_meets_a_row_alone_too():
+    with pytest.raises(ConfigurationError, match="bottom model of 'insurer' does not take one row"):
+        federation(own=normalised(), top=linear(12, 3), rows=21).train(training=TRAINING)
+
+
+@pytest.mark.parametrize("rows", [20, 22])
+def test_batch_normalisation_is_trained_where_no_row_is_alone(rows):
+    run = federation(normalised(), normalised(), normalised(8, 3), rows=rows).train(
+        training=TRAINING
+    )
+    assert run.summary["completed"]
+
+
+def test_a_model_that_takes_one_row_may_have_it():
+    """It is tried and not judged: pictures are normalised over their pixels."""
+    bottom = nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)), nn.BatchNorm2d(1), nn.Flatten(), nn.Dropout(0.5)
+    )
+    run = federation(bottom, rows=21).train(training=TRAINING)
+    assert run.summary["completed"]
+
+
+def test_trying_changes_nothing_of_a_run():
+    """A row of 21 is tried in training, where this model draws and remembers."""
+    bottom = nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)), nn.BatchNorm2d(1), nn.Flatten(), nn.Dropout(0.5)
+    )
+    f = federation(bottom, rows=21)
+    agreement = f.agreement(METHODS["svfl"], TRAINING)
+    before = {key: value.clone() for key, value in bottom.state_dict().items()}
+    first = f.train(training=TRAINING)
+    f._cast(agreement)
+    again = f.train(training=TRAINING)
+    assert first.history.drop("seconds").equals(again.history.drop("seconds"))
+    assert all(torch.equal(value, before[key]) for key, value in bottom.state_dict().items())
+
+
+def test_a_row_may_be_alone_in_a_local_step():
+    """Of 20 rows in parts of 19 one is left; the batches are large enough."""
+    policy = methods.lean(rows=9)
+    with pytest.raises(ConfigurationError, match=r"a local step takes the one row .* batch of 10"):
+        federation(normalised(), rows=20).train(policy, TRAINING)
+    top = normalised(8, 3)  # which takes its steps on whole batches
+    assert federation(top=top, rows=20).train(policy, TRAINING).summary["completed"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "size", "sizes"),
+    [
+        (21, 10, 1, {10, 1}),
+        (20, 10, 1, {10}),
+        (5, 10, 1, {5}),
+        (9, 1, 1, {1}),
+        (21, 10, 2, {10, 9, 1, 2}),
+        (22, 10, 2, {10, 2}),
+    ],
+)
+def test_batches_have_the_sizes_that_are_told(rows, batch, size, sizes):
+    plan = BatchPlan(torch.arange(rows).numpy(), batch, epochs=60, seed=3).in_groups(size)
+    assert {len(plan.rows(round)) for round in range(plan.rounds)} == plan.sizes == sizes
+
+
+@pytest.mark.parametrize("batch", range(1, 40))
+def test_the_smallest_step_is_told(batch):
+    assert Consecutive(2).least_rows(batch) == batch
+    for rows in (1, 7, 40):
+        policy = Proximal(passes=2, rows=rows)
+        parts = policy.parts(batch, StreamKey(0, "bank", "parts", 0))
+        assert policy.least_rows(batch) == min(map(len, parts))
+
+
+@pytest.mark.parametrize("model", ["bottom", "top"])
+def test_what_squeezes_is_told_where_a_row_is_evaluated_alone(model):
+    squeezes = nn.Sequential(linear(4 if model == "bottom" else 8, 4), Returns(torch.squeeze))
+    f = federation(**({"bank": squeezes} if model == "bottom" else {"top": squeezes}))
+    alone = Training(epochs=1, batch_size=10, evaluation_rows=5)  # of 6
+    with pytest.raises(
+        ConfigurationError, match=r"must return .* of 6 validation rows, of which a"
+    ):
+        f.train(training=alone)
+    assert f.train(training=TRAINING).summary["completed"]
+
+
+def test_a_party_elsewhere_is_told_too():
+    f = federation(normalised(), rows=21)
+    agreement = f.agreement(methods.svfl(), TRAINING)
+    with pytest.raises(ConfigurationError, match="'bank' does not take one row alone"):
+        agreement.method.exchange.party(agreement, PartySeat(f.parties[0]))
+
+
+# Metrics
+
+
+def metric(value, greater_is_better=True):
+    return Metric("mine", greater_is_better, lambda scores, targets: value)
+
+
+@pytest.mark.parametrize("by", ["loss", "metric"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, torch.tensor(math.nan)])
+@pytest.mark.parametrize("greater_is_better", [True, False])
+def test_a_metric_that_is_no_number_loses_no_run(tmp_path, by, value, greater_is_better):
+    training = Training(epochs=5, batch_size=10, early_stopping=EarlyStopping(2, by=by))
+    f = federation(metrics=[metric(value, greater_is_better), ACCURACY])
+    run = f.train(training=training, out=tmp_path / "run")
+    assert run.summary["completed"]
+    assert run.summary["best"] is run.summary["final"] is run.summary["test"]["mine"] is None
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["best"] is None
+    assert load_run(tmp_path / "run").summary["best_round"] == run.summary["best_round"]
+    if by == "metric":  # the first model is the best until there is a number
+        assert (run.summary["best_round"], run.summary["stopped_early"]) == (3, True)
+
+
+def test_a_metric_returns_a_number(tmp_path):
+    assert metric(torch.tensor(0.5))(torch.zeros(2), torch.zeros(2)) == 0.5
+    for value in (None, "good", torch.zeros(2)):
+        with pytest.raises(ConfigurationError, match="'mine' must return a number, but returned"):
+            federation(metrics=[metric(value)]).train(training=TRAINING, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"patience": "3"}, "patience must be 1 evaluation or more, a whole number, not '3'"),
+        ({"patience": 2.5}, "patience must be .* not 2.5"),
+        ({"patience": True}, "patience must be .* not True"),
+        ({"min_delta": "0.1"}, "min_delta must be 0 or more, not '0.1'"),
+    ],
+)
+def test_rules_that_are_no_numbers_are_refused(settings, message):
+    with pytest.raises(ConfigurationError, match=message):
+        EarlyStopping(**settings)
+
+
+def test_training_takes_rules_and_whole_numbers():
+    with pytest.raises(ConfigurationError, match=r"early_stopping is EarlyStopping\(...\) or None"):
+        Training(early_stopping=3)
+    for name in ("epochs", "seed"):
+        with pytest.raises(ConfigurationError, match="whole number"):
+            Training(**{name: True})
+
+
+# Labels
+
+
+@pytest.mark.parametrize("name", ["svfl", "shared labels", "masked"])
+def test_labels_of_one_class_are_trained_on(name):
+    method = METHODS[name]
+    f = federation(labels=torch.zeros(ROWS, dtype=torch.long), top=linear(width(method), 3))
+    run = f.train(method, Training(epochs=3, batch_size=10, secrets="seed"))
+    assert run.summary["completed"]
+
+
+def test_one_number_a_row_and_cross_entropy_learn_nothing():
+    """Labels that are all 0 would fit: it is the only class, and its loss always 0."""
+    f = federation(labels=torch.zeros(ROWS, dtype=torch.long), top=linear(8, 1))
+    with pytest.raises(ConfigurationError, match="'insurer' returns one number for a row, and by"):
+        f.train(training=TRAINING)
+
+
+@pytest.mark.parametrize("labels", [torch.arange(ROWS) > 9, torch.ones(ROWS) * 1j])
+def test_labels_are_classes_or_numbers(labels):
+    with pytest.raises(DataError, match=r"labels of 'insurer' are .*: |.*must be classes 0, 1"):
+        federation(labels=labels)
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["5", "Müller & Söhne", "银行", "a:b", "x" * 200])
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=["simulate", "processes"])
+def test_names_of_any_alphabet_have_files(tmp_path, name, driver):
+    out = tmp_path / "run"
+    f = federation(names=(name, "shop", "insurer"), top=linear(4, 3))
+    training = Training(epochs=2, batch_size=10)
+    f.train(methods.pbm_vfl(), training, driver, out=out, stop_before=2)
+    run = f.train(methods.pbm_vfl(), training, driver, out=out, resume=True)
+    assert run.summary["completed"]
+    assert name in load_run(out).summary["parties"]
+    run.export(tmp_path / "parts")
+
+
+REFUSED = {
+    "": "a name is not empty",
+    " ": "a name is not empty",
+    "bank ": "begins and ends with no space",
+    "..": "files are called by it",
+    ".hidden": "begins with no dot",
+    "a/b": "has no slash",
+    "a\\b": "has no slash",
+    "x" * 201: r"x'\.\.\.: it takes 201 bytes, and files can be called by 200",
+    "é" * 101: "it takes 202 bytes",
+    "a\ud800b": r"it has the character '\\ud800', which cannot be printed",
+    "a\nb": r"it has the character '\\n'",
+    "a\0b": r"it has the character '\\x00'",
+    "ba\u200bnk": r"it has the character '\\u200b'",
+    5: "called 5: a name is text, not a int",
+    None: "called None: a name is text",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED, ids=map(ascii, REFUSED))
+def test_names_that_cannot_be_are_told_in_a_sentence(name):
+    people = {n: pl.DataFrame({"age": range(60)}) for n in (name, "shop")}
+    for places in ((name, "shop", "insurer"), ("bank", "shop", name)):
+        with pytest.raises(ConfigurationError, match=REFUSED[name]) as caught:
+            federation(names=places)
+        assert "\n" not in str(caught.value)
+        str(caught.value).encode()  # it can be written to a terminal
+        with pytest.raises(ConfigurationError, match=REFUSED[name]):
+            Layout(places[:2], places[2], dict.fromkeys(places[:2], 3), 10, 0)
+    with pytest.raises(ConfigurationError, match=REFUSED[name]):
+        VerticalClassifier(aligned=True, label_holder="insurer").fit(people, [0, 1] * 30)
+
+
+@pytest.mark.parametrize("pair", [("bank", "Bank"), ("caf\u00e9", "cafe\u0301"), ("ß", "SS")])
+def test_names_that_some_computers_take_for_one(pair):
+    with pytest.raises(ConfigurationError, match=r"two organisations are called .* and .* for one"):
+        federation(names=(*pair, "insurer"))
+    with pytest.raises(ConfigurationError, match=r"two organisations are called .* and .* for one"):
+        federation(names=(pair[0], "shop", pair[1]))
+    check_names([pair[0], "shop"])
+
+
+# Settings
+
+
+def test_a_deadline_is_a_number_of_seconds():
+    with pytest.raises(ConfigurationError, match="a deadline must be 0 to 1e6 s, not '500 ms'"):
+        Deadline("500 ms")
+
+
+@pytest.mark.parametrize("kind", ["answer", "seal", "", 5])
+def test_a_share_of_a_delay_is_of_work_that_there_is(kind):
+    """Of other work nothing would be longer: nobody would be late, and nobody told."""
+    with pytest.raises(ConfigurationError, match=f"no work {kind!r}; there are forward, encode"):
+        Delayed(Modelled(otherwise=0.0), {"bank": Constant(1.0)}, shares={kind: 1.0})
+    for known in KINDS_OF_WORK:
+        Delayed(Modelled(otherwise=0.0), {"bank": Constant(1.0)}, shares={known: 1.0})
+
+
+@pytest.mark.parametrize("bits", [31.0, 61.0, True, 32, "31", None])
+def test_a_field_has_31_or_61_bits(bits):
+    for make in (Field, lambda bits: Coded(field_bits=bits)):
+        with pytest.raises(ConfigurationError, match="but it is of 31"):
+            make(bits)
