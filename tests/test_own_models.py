@@ -28,6 +28,7 @@ from colonnade.local_updates import Consecutive, Proximal
 from colonnade.metrics import ACCURACY, Metric
 from colonnade.models import Learner
 from colonnade.organisations import LabelHolder, Party
+from colonnade.planning import plan
 from colonnade.runs import load_run
 from colonnade.secure import Field
 from colonnade.stragglers import Deadline
@@ -318,6 +319,17 @@ def test_what_squeezes_is_told_where_a_row_is_evaluated_alone(model):
     ):
         f.train(training=alone)
     assert f.train(training=TRAINING).summary["completed"]
+
+
+@pytest.mark.parametrize("model", ["bank", "own", "top"])
+def test_a_plan_tells_of_it_as_a_run_does(model):
+    """A plan is played by hollow models, which take any row."""
+    width = {"own": (12, 3)}.get(model, (8, 3))
+    models = {"top": linear(*width), model: normalised(*(width if model == "top" else (4, 4)))}
+    driver = Simulate(costs=Modelled(otherwise=0.0))
+    with pytest.raises(ConfigurationError, match="does not take one row alone"):
+        plan(federation(**models, rows=21), training=TRAINING, driver=driver)
+    assert plan(federation(**models, rows=22), training=TRAINING, driver=driver).rounds == 6
 
 
 def test_a_party_elsewhere_is_told_too():

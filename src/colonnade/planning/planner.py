@@ -32,6 +32,7 @@ from colonnade.planning.calibrate import calibrated
 from colonnade.planning.hollow import hollow_federation, sized
 from colonnade.planning.memory import MemoryUse, memory_of
 from colonnade.planning.stretch import stretched, traffic
+from colonnade.roles.alone import check_holder_alone, check_party_alone
 from colonnade.runs import Run
 from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
@@ -208,6 +209,9 @@ def plan(
     training = (training or Training()).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)
+    for party in federation.parties:  # hollow models would take any row
+        check_party_alone(agreement, party)
+    check_holder_alone(agreement, federation.label_holder)
     network, costs = _world(driver)
     if uses_measured(costs):
         costs = calibrated(federation, method, training, network, costs)
