@@ -38,7 +38,7 @@ def check_holder_alone(agreement: Agreement, holder: LabelHolder) -> None:
 
 def _check_bottom(agreement: Agreement, party: Party, occasions: list[tuple[bool, str]]) -> None:
     for training, reason in occasions:
-        row = take(party.features, agreement.train_rows[:1])
+        row = take(party.features, agreement.batches.rows(0)[:1])
         check_one_row(f"the bottom model of {party.name!r}", party.bottom, row, training, reason)
 
 
