@@ -701,7 +701,7 @@ def test_runs_stand_side_by_side(colonnade: Command, tiny: Path, tmp_path: Path)
     code, out, _ = colonnade(*compare, "--json")
     reached = [json.loads(line)["reached"] for line in out.splitlines()]
     assert [set(each) for each in reached] == [
-        {"round", "epoch", "seconds", "bytes_up", "bytes_down"}
+        {"round", "epoch", "seconds", "bytes_up", "bytes_down", "bytes_between"}
     ] * 2
 
 

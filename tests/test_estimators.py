@@ -365,6 +365,8 @@ def test_an_exported_part_works_alone(fitted, tables, tmp_path):
 
 
 def test_no_patience_at_all_is_refused_and_none_is_all_epochs() -> None:
-    with pytest.raises(ConfigurationError, match="patience must be 1 evaluation or more, not 0"):
+    with pytest.raises(
+        ConfigurationError, match="patience must be 1 evaluation or more, a whole number, not 0"
+    ):
         VerticalClassifier(patience=0).training()
     assert VerticalClassifier(patience=None).training().early_stopping is None

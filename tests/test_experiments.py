@@ -396,6 +396,7 @@ def test_the_catalogue_is_complete() -> None:
         "lean-mnist",
         "pbm-tradeoff",
         "pbm-parties",
+        "fedvs-rates",
         "fedvs-motivation",
         "fedvs-stragglers",
         "fedvs-partition",

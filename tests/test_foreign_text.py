@@ -260,7 +260,7 @@ def a_run(**files):
 )
 def test_a_run_that_somebody_else_wrote(tmp_path, monkeypatch, name, text, message):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=rf"^run/{name} is damaged: .*{message}"):
+    with pytest.raises(DataError, match=rf"^run/{name} is damaged.*: .*{message}"):
         load_run(a_run(**{name: text}))
 
 

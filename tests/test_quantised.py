@@ -100,7 +100,7 @@ def test_what_is_decoded_is_the_rounded_network_exactly_and_the_network_nearly(b
         decoded = code.decoded({n: answers[n] for n in subset}, "sums").swapaxes(0, 1)
         assert (field.numbers(decoded).reshape(8, 3) == exact).all()
     mean = sum(made(x) for made, x in zip(networks, tables, strict=True)) / 7
-    found = quantised.values(exact, 7)
+    found = quantised.values(exact) / 7
     assert found.dtype == np.float32
     assert np.abs(found - mean.detach().numpy()).max() <= worst / 7 + 1e-6
 

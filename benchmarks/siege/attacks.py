@@ -7,9 +7,11 @@ from types import MappingProxyType
 
 from siege.attack import Attack
 from siege.bodies import BODIES
+from siege.disks import DISKS
 from siege.files import FILES
 from siege.hostile_roles import MESSAGES, ROLES
 from siege.kills import KILLS
+from siege.long_runs import LONG_RUNS
 
 __all__ = ["ATTACKS"]
 
@@ -20,5 +22,7 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
         "roles": ROLES,
         "kills": KILLS,
         "files": FILES,
+        "disks": DISKS,
+        "long": LONG_RUNS,
     }
 )

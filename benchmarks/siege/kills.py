@@ -30,11 +30,11 @@ from colonnade.runs import Run
 from siege.attack import Attack, Found
 from siege.subjects import METHODS, TRAINING, federation_of
 
-__all__ = ["KILLS", "bits", "trained"]
+__all__ = ["KILLS", "SIMULATE", "TIMED", "bits", "trained"]
 
 # The course of these hangs on time, which is never the same between processes.
-_TIMED = {"celu", "vafl", "deadline", "fastest"}
-_SIMULATE = Simulate(costs=Modelled(otherwise=0.001))
+TIMED = {"celu", "vafl", "deadline", "fastest"}
+SIMULATE = Simulate(costs=Modelled(otherwise=0.001))
 
 
 def bits(run: Run) -> str:
@@ -75,7 +75,7 @@ class _Nursery:
                 child = os.fork()
                 if child == 0:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    _train(method, Processes() if processes else _SIMULATE, Path(folder))
+                    _train(method, Processes() if processes else SIMULATE, Path(folder))
                 pipe.send_bytes(str(child).encode())
         os._exit(0)
 
@@ -162,7 +162,7 @@ def _trial(
         except Exception as error:
             found.fail(f"{what}: {type(error).__name__}: {str(error)[:200]}")
             return
-        timed = method in _TIMED and isinstance(driver, Processes)
+        timed = method in TIMED and isinstance(driver, Processes)
         if not timed and bits(again) != wanted:
             found.fail(f"{what}: other bits")
             return
@@ -176,7 +176,7 @@ def _run(trials: int, seed: int) -> Found:
     if sys.platform != "linux":
         return found
     nursery = _Nursery()
-    drivers: tuple[Driver, ...] = (_SIMULATE, Processes())
+    drivers: tuple[Driver, ...] = (SIMULATE, Processes())
     expected: dict[tuple[str, str], tuple[str, float]] = {}
     for number in range(trials):
         method = [*METHODS][number % len(METHODS)]

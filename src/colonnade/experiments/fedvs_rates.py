@@ -72,7 +72,10 @@ def _findings(results: Results) -> Findings:
     rows = []
     for setting in SETTINGS:
         for way, width in _tried(setting):
-            found = {rate: results.of(setting.label, *_label(way, width, rate)) for rate in RATES}
+            found = {
+                rate: results.of(setting.label, *_label(way, width, rate))
+                for rate in _rates(setting)
+            }
             means = {rate: _mean(runs) for rate, runs in found.items()}
             best = max(means, key=lambda rate: means[rate])
             cells = [f"{means[rate]:.1f}" if rate in means else "" for rate in (*RATES, MORE)]

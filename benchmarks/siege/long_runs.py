@@ -1,0 +1,87 @@
+"""Many rounds with checkpoints: memory, open files and threads stay what they were."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from colonnade.checkpoints import CheckpointStore
+from colonnade.costs import Modelled
+from colonnade.drivers import Assignment, Driver, Processes, Simulate
+from colonnade.effects import Boundary, Close, Expect, Receive, Send
+from siege.attack import Attack, Found
+
+__all__ = ["LONG_RUNS"]
+
+_MIB = 64  # that a process may grow by in the last nine tenths of a run
+_EVERY = 1000
+
+
+class _Talking:
+    """One of two roles that send each other a message a round."""
+
+    def __init__(self, name: str, other: str, rounds: int) -> None:
+        self.name, self.round = name, 0
+        self._other, self._rounds = other, rounds
+        self.used: list[tuple[int, int, int]] = []
+
+    @property
+    def peers(self) -> Sequence[str]:
+        return (self._other,)
+
+    async def run(self) -> None:
+        while self.round < self._rounds:
+            await Boundary(self.round)
+            await Close(self.round)
+            await Send(self._other, "number", self.round, bytes(100))
+            await Receive(Expect("number", self.round, (self._other,)))
+            self.round += 1
+            if self.round in (self._rounds // 10, self._rounds):
+                self.used.append(_used())
+        await Boundary(self.round)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round, "used": self.used}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.round, self.used = state["round"], [tuple(used) for used in state["used"]]
+
+
+def _used() -> tuple[int, int, int]:
+    """Return resident KiB, open files and threads of this process."""
+    status = Path("/proc/self/status").read_text()
+    resident = int(status.split("VmRSS:")[1].split()[0])
+    return resident, len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
+
+
+def _trial(found: Found, driver: Driver, rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = CheckpointStore(Path(folder), "siege")
+        roles = [_Talking("a", "b", rounds), _Talking("b", "a", rounds)]
+        driver.run(roles, Assignment(store=store, checkpoint_every=_EVERY))
+    for role in roles:
+        early, late = role.used
+        grown = (late[0] - early[0]) / 1024
+        told = f"{driver.label}, {rounds:,} rounds: {grown:+.0f} MiB, {late[1] - early[1]:+} files"
+        if grown > _MIB or late[1] > early[1] or late[2] > early[2]:
+            found.fail(f"{told}, {late[2] - early[2]:+} threads")
+        else:
+            found.hold(told)
+
+
+def _run(trials: int, seed: int) -> Found:
+    found = Found()
+    for driver in (Simulate(costs=Modelled(otherwise=0.001)), Processes()):
+        _trial(found, driver, trials)
+    return found
+
+
+LONG_RUNS = Attack(
+    "many rounds with checkpoints",
+    f"a process grows by {_MIB} MiB at most, and by no file and no thread",
+    100_000,
+    _run,
+)
