@@ -1,13 +1,14 @@
 # make demo   trains four parties on real digits, several ways
 # make test   lint, types, tests, on two cores
 # make docs   the documentation as a site, in build/site
+# make siege   the library under attack, for hours; a part of it is in make test
 # make docs-check   the papers' tables against what is in reproduce/; RUN=--run runs what is not there
 # All make .venv and install what they need. PYTHON chooses the interpreter, 3.11 or newer.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test types tests docs docs-check bench clean even odd
+.PHONY: demo test types tests docs docs-check bench siege clean even odd
 
 demo: .venv/installed
 	$(BIN)/colonnade demo
@@ -45,6 +46,9 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/masks.py
 	$(BIN)/python benchmarks/fields.py
 	$(BIN)/python benchmarks/coded_rounds.py
+
+siege: .venv/installed-for-tests
+	$(BIN)/python benchmarks/siege
 
 clean:
 	rm -rf .venv build dist
