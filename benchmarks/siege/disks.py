@@ -14,7 +14,7 @@ from pathlib import Path
 from colonnade.drivers import Driver, Processes
 from colonnade.errors import Unwritten
 from siege.attack import Attack, Found
-from siege.kills import SIMULATE, TIMED, bits, trained
+from siege.kills import SIMULATE, bits, resume, trained
 from siege.subjects import METHODS
 
 __all__ = ["DISKS"]
@@ -40,16 +40,7 @@ def _trial(found: Found, method: str, driver: Driver, wanted: str, seed: int) ->
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
             signal.signal(signal.SIGXFSZ, handler)
-        try:
-            again = trained(method, driver, out, resume=out.exists())
-        except Exception as error:
-            found.fail(f"{what}, resumed: {type(error).__name__}: {str(error)[:200]}")
-            return
-        timed = method in TIMED and isinstance(driver, Processes)
-        if not timed and bits(again) != wanted:
-            found.fail(f"{what}: other bits")
-        else:
-            found.hold(how)
+        resume(found, what, method, driver, out, wanted, how)
 
 
 def _run(trials: int, seed: int) -> Found:

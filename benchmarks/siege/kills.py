@@ -30,10 +30,10 @@ from colonnade.runs import Run
 from siege.attack import Attack, Found
 from siege.subjects import METHODS, TRAINING, federation_of
 
-__all__ = ["KILLS", "SIMULATE", "TIMED", "bits", "trained"]
+__all__ = ["KILLS", "SIMULATE", "bits", "resume", "trained"]
 
 # The course of these hangs on time, which is never the same between processes.
-TIMED = {"celu", "vafl", "deadline", "fastest"}
+_TIMED = {"celu", "vafl", "deadline", "fastest"}
 SIMULATE = Simulate(costs=Modelled(otherwise=0.001))
 
 
@@ -57,27 +57,14 @@ def trained(method: str, driver: Driver, out: Path | None, *, resume: bool = Fal
 
 
 class _Nursery:
-    """Forks processes that train, from one that never did: so none inherits another's threads."""
+    """Forks processes that train, from a fresh one: so none inherits threads or locks of others."""
 
     def __init__(self) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = os.fork()
-        if self._process == 0:
-            self._pipe.close()
-            self._serve(theirs)
+        spawning = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawning.Pipe()
+        self._process = spawning.Process(target=_nurse, args=(theirs,))
+        self._process.start()
         theirs.close()
-
-    def _serve(self, pipe: Connection) -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-        with suppress(EOFError):
-            while True:
-                method, processes, folder = json.loads(pipe.recv_bytes())
-                child = os.fork()
-                if child == 0:
-                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    _train(method, Processes() if processes else SIMULATE, Path(folder))
-                pipe.send_bytes(str(child).encode())
-        os._exit(0)
 
     def begin(self, method: str, driver: Driver, folder: Path) -> int:
         """Train in a process of its own, with all of its processes in one group."""
@@ -88,13 +75,27 @@ class _Nursery:
     def close(self) -> None:
         """End it."""
         self._pipe.close()
-        os.waitpid(self._process, 0)
+        self._process.join()
+
+
+def _nurse(pipe: Connection) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    with suppress(EOFError):
+        while True:
+            method, processes, folder = json.loads(pipe.recv_bytes())
+            child = os.fork()
+            if child == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _train(method, Processes() if processes else SIMULATE, Path(folder))
+            with suppress(OSError):  # whichever of the two is first
+                os.setpgid(child, child)
+            pipe.send_bytes(str(child).encode())
 
 
 def _train(method: str, driver: Driver, out: Path) -> NoReturn:
     code = 1
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 2)
         trained(method, driver, out / "run", resume=(out / "run").exists())
@@ -103,6 +104,25 @@ def _train(method: str, driver: Driver, out: Path) -> NoReturn:
         (out / "error").write_text(traceback.format_exc())
     finally:
         os._exit(code)
+
+
+def _hangs_on_time(method: str, driver: Driver) -> bool:
+    return method in _TIMED and isinstance(driver, Processes)
+
+
+def resume(
+    found: Found, what: str, method: str, driver: Driver, out: Path, wanted: str, how: str
+) -> None:
+    """Go on with a run, and count whether it ends with the bits that were wanted: as ``how``."""
+    try:
+        again = trained(method, driver, out, resume=out.exists())
+    except Exception as error:
+        found.fail(f"{what}, resumed: {type(error).__name__}: {str(error)[:200]}")
+        return
+    if not _hangs_on_time(method, driver) and bits(again) != wanted:
+        found.fail(f"{what}: other bits")
+    else:
+        found.hold(how)
 
 
 def _of_group(group: int) -> Iterator[int]:
@@ -157,16 +177,8 @@ def _trial(
                 found.fail(f"{what}: it hangs")
                 os.killpg(child, signal.SIGKILL)
                 return
-        try:
-            again = trained(method, driver, folder / "run", resume=(folder / "run").exists())
-        except Exception as error:
-            found.fail(f"{what}: {type(error).__name__}: {str(error)[:200]}")
-            return
-        timed = method in TIMED and isinstance(driver, Processes)
-        if not timed and bits(again) != wanted:
-            found.fail(f"{what}: other bits")
-            return
-        found.hold("resumed to the end" if timed else "resumed to the same bits")
+        how = "resumed to the end" if _hangs_on_time(method, driver) else "resumed to the same bits"
+        resume(found, what, method, driver, folder / "run", wanted, how)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
