@@ -41,7 +41,7 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
-    "errors streams wire effects kernels models defaults telling faults yaml_text",
+    "errors streams wire effects kernels models defaults telling faults locks yaml_text",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger checkpoints journals departures channels costs delays descriptions tables",
@@ -67,6 +67,7 @@ FILES = {
     "colonnade.checkpoints": "a cut is kept on disk, for the driver that asks for it",
     "colonnade.departures": "what had left when a process was killed can be counted",
     "colonnade.journals": "what was committed is on disk before what follows it leaves",
+    "colonnade.locks": "two processes must not write what others of this list write",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
     "colonnade.surrogates.disk": "surrogates that outgrow memory",
     "colonnade.surrogates.lock": "two processes must not write one table",

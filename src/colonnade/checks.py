@@ -17,11 +17,11 @@ from colonnade.models import (
     Features,
     all_finite,
     check_module,
-    first_line,
     shown,
     take,
     tried,
 )
+from colonnade.telling import first_line
 
 __all__ = [
     "check_device",

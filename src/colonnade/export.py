@@ -23,6 +23,7 @@ from colonnade import __version__
 from colonnade.errors import DataError
 from colonnade.models import Features
 from colonnade.outputs import MARK, PART, PROGRAM, SIGNATURE, TENSORS, check_outputs
+from colonnade.telling import first_line
 
 __all__ = ["Part", "export_part", "load_part"]
 
@@ -163,6 +164,6 @@ def _export_program(path: Path, name: str, bottom: nn.Module, example: Features)
         inputs = example if isinstance(example, Tensor) else dict(example)
         program = torch.export.export(model, (inputs,), dynamic_shapes=(shapes,))
     except Exception as error:  # a user's module may be anything
-        what = (str(error).splitlines() or [type(error).__name__])[0]
+        what = first_line(error)
         raise DataError(f"torch.export cannot write the bottom of {name!r}: {what}") from error
     torch.export.save(program, path, extra_files={MARK: __version__})

@@ -54,7 +54,6 @@ from colonnade.models import (
     Features,
     check_gradients,
     check_module,
-    first_line,
     parameter_count,
     shown,
     terms_of,
@@ -72,6 +71,7 @@ from colonnade.runs import (
     rounding_errors,
     summarise,
 )
+from colonnade.telling import first_line
 from colonnade.training import Training, Watcher
 from colonnade.uplinks.account import most_told
 

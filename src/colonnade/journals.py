@@ -25,7 +25,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,9 +35,7 @@ import msgspec
 from colonnade.effects import Notes
 from colonnade.errors import CheckpointError, LocalProtocolError
 from colonnade.faults import unwritten
-
-if sys.platform != "win32":
-    import fcntl
+from colonnade.locks import locked
 
 __all__ = ["MAX_DEPTH", "MAX_RECORD_BYTES", "Journal", "file_name", "open_journals"]
 
@@ -180,17 +177,11 @@ class Journal:
 
     def _lock(self, file: BinaryIO) -> None:
         """Keep other processes away while the file is open: two would be one incarnation."""
-        if sys.platform == "win32":
-            return
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(file.fileno()):
             raise CheckpointError(
                 f"the journal {self.path} is in use: the run in its folder is still going on in "
                 "another process; wait for it, or choose another folder"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
+            )
 
     def _read(self, size: int) -> int:
         """Read all whole records of a file of ``size`` bytes; return where the last one ends."""

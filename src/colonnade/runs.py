@@ -9,7 +9,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from colonnade.export import export_part
 from colonnade.faults import explained
 from colonnade.ledger import Ledger
 from colonnade.local_reports import local_reports
+from colonnade.locks import locked, unlock
 from colonnade.outputs import (
     CONFIGURATION,
     PAGE,
@@ -39,11 +40,9 @@ from colonnade.prediction import Prediction, Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
 from colonnade.sent import SENT, bytes_sent
+from colonnade.telling import first_line
 from colonnade.wire import Purpose
 from colonnade.yaml_text import read_yaml
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = [
     "Run",
@@ -471,8 +470,7 @@ def load_run(path: str | Path) -> Run:
             name = OTHERS
             others = pl.read_csv(folder / name, infer_schema_length=None)
     except _UNREADABLE as error:
-        what = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{folder / name} is damaged{older}: {what}") from error
+        raise DataError(f"{folder / name} is damaged{older}: {first_line(error)}") from error
     return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
 
 
@@ -716,25 +714,22 @@ class RunFolder:
 
 
 def _lock(folder: Path) -> int | None:
-    """Return the descriptor by which a folder is locked; None where folders cannot be."""
+    """Return the descriptor by which a folder is locked; None where folders cannot be opened.
+
+    Where folders have no locks journals may have, each for itself.
+    """
     if sys.platform == "win32":
         return None
     descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not locked(descriptor):
         os.close(descriptor)
         raise ConfigurationError(
             f"another run is at work in {folder}; wait until it has ended, or choose another folder"
-        ) from None
-    except OSError:
-        pass  # a file system without locks; journals are locked too, each for itself
+        )
     return descriptor
 
 
 def _unlock(descriptor: int | None) -> None:
-    if descriptor is None or sys.platform == "win32":
-        return
-    with suppress(OSError):  # forked processes may have copies, which closing ours would not unlock
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
+    if descriptor is not None:
+        unlock(descriptor)
+        os.close(descriptor)

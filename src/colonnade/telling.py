@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["plain", "short", "shown"]
+__all__ = ["first_line", "plain", "short", "shown"]
 
 _LONGEST = 200
 _ACTING = ("Cc", "Cf", "Cs")
@@ -33,6 +33,15 @@ def short(text: str) -> str:
     """
     text = plain(_OF_A_URL.sub(r"\1...", text)[: 2 * _LONGEST])
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+def first_line(error: object) -> str:
+    r"""Return what an error says, on one line; its name where it says nothing.
+
+    >>> first_line(ValueError("no number\nat all")), first_line(KeyError())
+    ('no number', 'KeyError')
+    """
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def shown(value: Any) -> str:

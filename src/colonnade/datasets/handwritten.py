@@ -33,6 +33,7 @@ from colonnade.datasets.scaling import check_scale, scaled
 from colonnade.datasets.stratified import stratified
 from colonnade.errors import DataError
 from colonnade.tables.numeric import Scale
+from colonnade.telling import first_line
 
 __all__ = ["VIEWS", "handwritten", "handwritten_files"]
 
@@ -163,7 +164,7 @@ def _from_text(files: list[Path]) -> tuple[dict[str, NDArray[Any]], NDArray[np.i
                 warnings.simplefilter("ignore", UserWarning)  # an empty file is refused below
                 values = np.loadtxt(path, dtype=np.float64, ndmin=2)
         except (ValueError, OSError, EOFError) as error:
-            line = (str(error).splitlines() or [type(error).__name__])[0]
+            line = first_line(error)
             raise DataError(f"{path} cannot be read as a table of numbers: {line}") from error
         if values.shape[1] != width:
             raise DataError(f"{path} has {values.shape[1]} columns; expected {width}")

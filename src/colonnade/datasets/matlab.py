@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.telling import first_line
 
 __all__ = ["checked_view", "matlab_views"]
 
@@ -43,7 +44,7 @@ def matlab_views(
     try:
         content = loadmat(path, variable_names=["X", "Y"])
     except Exception as error:  # a damaged file can end its reader in many ways
-        line = (str(error).splitlines() or [type(error).__name__])[0]
+        line = first_line(error)
         raise DataError(f"{path} cannot be read as a file of MATLAB: {line}") from error
     for name in ("X", "Y"):
         if name not in content:

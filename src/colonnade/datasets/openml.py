@@ -26,6 +26,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import Splitting, VerticalTables, as_frame, vertical_tables
 from colonnade.tables.labels import Task
 from colonnade.tables.names import check_named_once, check_present, listed
+from colonnade.telling import first_line
 
 __all__ = ["openml", "openml_cache", "openml_table"]
 
@@ -202,7 +203,7 @@ def _fetched(name: str, version: int | None, target: str | None, folder: str | P
     except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise DataError(
-            f"{which} could not be fetched from OpenML ({_line(reason)}): go where there is a "
+            f"{which} could not be fetched from OpenML ({first_line(reason)}): go where there is a "
             f"network, or give a folder with the subfolder {_CACHE!r} of a scikit-learn that "
             "fetched it"
         ) from error
@@ -211,7 +212,7 @@ def _fetched(name: str, version: int | None, target: str | None, folder: str | P
             raise DataError(
                 f"OpenML's {which} has no column {target!r} to predict; name another as target"
             ) from error
-        raise DataError(f"OpenML's {which} cannot be read: {_line(error)}") from error
+        raise DataError(f"OpenML's {which} cannot be read: {first_line(error)}") from error
 
 
 def _as_table(name: str, found: Any, answer: str) -> pl.DataFrame:
@@ -238,7 +239,3 @@ def _column(name: str, values: NDArray[np.float64], categories: Sequence[str] | 
         return pl.Series(name, values).fill_nan(None)
     texts = [None if np.isnan(code) else str(categories[int(code)]) for code in values]
     return pl.Series(name, texts, dtype=pl.String)
-
-
-def _line(error: object) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -23,7 +23,7 @@ from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import check_rows_apart
 from colonnade.models.sparse import Sparse
 from colonnade.models.tabular import Tabular
-from colonnade.models.trial import check_module, check_one_row, first_line, shown, tried
+from colonnade.models.trial import check_module, check_one_row, shown, tried
 from colonnade.models.wide_and_deep import WideAndDeep
 
 __all__ = [
@@ -53,7 +53,6 @@ __all__ = [
     "check_module",
     "check_one_row",
     "check_rows_apart",
-    "first_line",
     "group_norm",
     "mlp",
     "parameter_count",

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from colonnade.errors import ConfigurationError
+from colonnade.telling import first_line
 
-__all__ = ["check_module", "check_one_row", "first_line", "shown", "tried"]
+__all__ = ["check_module", "check_one_row", "shown", "tried"]
 
 
 def shown(value: object) -> str:
@@ -24,11 +25,6 @@ def shown(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-
-
-def first_line(error: Exception) -> str:
-    """Return what an error says, on one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def check_module(whose: str, module: object) -> None:

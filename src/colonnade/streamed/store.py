@@ -25,12 +25,10 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.locks import locked
 from colonnade.outputs import MARK, SIGNATURE
 from colonnade.streamed.form import Form
 from colonnade.streamed.text import Encoded
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["Store", "stored", "written"]
 
@@ -255,13 +253,9 @@ def _locked(work: Path, wait: bool) -> Iterator[Callable[[], bool] | None]:
             return False
 
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
+        if not locked(lock, wait=wait):
             yield None
             return
-        except OSError:
-            pass  # a file system without locks
         yield ours if ours() else None
     finally:
         os.close(lock)

@@ -17,6 +17,7 @@ from colonnade.models import Features
 from colonnade.tables.names import check_present
 from colonnade.tables.notes import tell
 from colonnade.tables.table import SelectedRows, Table, as_table, whole
+from colonnade.telling import first_line
 
 if TYPE_CHECKING:
     from colonnade.tables.transformer import TableTransformer
@@ -214,7 +215,7 @@ def _attempt(transformer: Any, method: str, data: Any, name: str) -> Any:
     except Exception as error:  # a foreign transformer may raise anything
         if _is_ours(transformer):
             raise  # our own mistake, not one of the data
-        line = (str(error).splitlines() or [type(error).__name__])[0]
+        line = first_line(error)
         advice = ""
         if isinstance(error, AttributeError | KeyError | TypeError | ImportError):
             advice = (
