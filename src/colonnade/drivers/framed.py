@@ -113,8 +113,11 @@ class FramedSocket:
 
     @property
     def bytes_received(self) -> int:
-        """What the operating system counted as received, or -1 where it does not count."""
-        if sys.platform != "linux":
+        """What the operating system counted as received, or -1 where it does not count.
+
+        It counts for TCP, on Linux.
+        """
+        if sys.platform != "linux" or self._socket.family == socket.AF_UNIX:
             return -1
         info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
         received: int = struct.unpack_from("=Q", info, 128)[0]  # tcpi_bytes_received
