@@ -40,12 +40,15 @@ SIMULATE = Simulate(costs=Modelled(otherwise=0.001))
 TRAINING = Training(epochs=3, batch_size=10, checkpoint_every=3)  # 9 rounds
 
 
-def federation(loss=None, metrics=None, width=6):
+def federation(loss=None, metrics=None, width=6, **learning):
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(ROWS, 4, generator=generator)
     torch.manual_seed(1)
     return Federation(
-        [Party("bank", x[:, :2], nn.Linear(2, 3)), Party("shop", x[:, 2:], nn.Linear(2, 3))],
+        [
+            Party("bank", x[:, :2], nn.Linear(2, 3), **learning),
+            Party("shop", x[:, 2:], nn.Linear(2, 3)),
+        ],
         LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(width, 2), loss=loss),
         train_rows=range(30),
         test_rows=range(30, ROWS),
@@ -165,6 +168,37 @@ def test_a_run_goes_on_with_the_same_loss_made_anew(tmp_path, loss):
     train(tmp_path, federation(make()), stop_before=3)
     rest = train(tmp_path, federation(make()), resume=True)
     assert_same(train(None, federation(make())), rest)
+
+
+class Slowed(torch.optim.SGD):
+    def __init__(self, parameters, factor):
+        super().__init__(parameters, lr=0.1 / factor)
+        self.factor = factor
+        self.defaults["lr"] = 0.1  # what an optimiser tells of itself need not be all
+
+    def step(self, closure=None):
+        self.param_groups[0]["lr"] = 0.1 / self.factor
+        return super().step(closure)
+
+
+def decaying(rate):
+    return partial(torch.optim.lr_scheduler.LambdaLR, lr_lambda=lambda epoch: rate**epoch)
+
+
+LEARNING = {
+    "optimiser": lambda factor: {"optimiser": partial(Slowed, factor=factor)},
+    "scheduler": lambda factor: {"scheduler": decaying(1 / factor)},
+}
+
+
+@pytest.mark.parametrize("what", LEARNING)
+def test_a_run_does_not_go_on_with_what_an_optimiser_or_scheduler_does_not_tell(tmp_path, what):
+    made = LEARNING[what]
+    train(tmp_path, federation(**made(2.0)), stop_before=3)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        train(tmp_path, federation(**made(3.0)), resume=True)
+    rest = train(tmp_path, federation(**made(2.0)), resume=True)
+    assert_same(train(None, federation(**made(2.0))), rest)
 
 
 # The folder

@@ -454,6 +454,10 @@ class Federation:
             "training": asdict(training),
             "organisations": organisations,
             "rows": [self.rows, *map(len, (self.train_rows, self.validation_rows, self.test_rows))],
+            "learning": {
+                organisation.name: content_of([organisation.optimiser, organisation.scheduler])
+                for organisation in (*self.parties, self.label_holder)
+            },
             "objective": content_of(self.loss),
             "metrics": [content_of([metric, metric.function]) for metric in self.metrics],
         }
