@@ -442,6 +442,9 @@ class Federation:
         roles: Mapping[str, PartyRole | HolderRole],
     ) -> dict[str, Any]:
         """Return what tells this run from another, as plain values."""
+        holder = self.label_holder
+        learning = {p.name: content_of([p.optimiser, p.scheduler]) for p in self.parties}
+        learning[holder.name] = content_of([holder.optimiser, holder.scheduler])
         organisations = {}
         for name, role in roles.items():
             organisations[name] = {
@@ -454,10 +457,7 @@ class Federation:
             "training": asdict(training),
             "organisations": organisations,
             "rows": [self.rows, *map(len, (self.train_rows, self.validation_rows, self.test_rows))],
-            "learning": {
-                organisation.name: content_of([organisation.optimiser, organisation.scheduler])
-                for organisation in (*self.parties, self.label_holder)
-            },
+            "learning": learning,
             "objective": content_of(self.loss),
             "metrics": [content_of([metric, metric.function]) for metric in self.metrics],
         }
