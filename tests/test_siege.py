@@ -25,6 +25,7 @@ TRIALS = {
     "files": 12,
     "disks": 4,
     "long": 2000,
+    "late": 60,
 }
 
 

@@ -11,6 +11,7 @@ from siege.disks import DISKS
 from siege.files import FILES
 from siege.hostile_roles import MESSAGES, ROLES
 from siege.kills import KILLS
+from siege.late_answers import LATE_ANSWERS
 from siege.long_runs import LONG_RUNS
 
 __all__ = ["ATTACKS"]
@@ -24,5 +25,6 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
         "files": FILES,
         "disks": DISKS,
         "long": LONG_RUNS,
+        "late": LATE_ANSWERS,
     }
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Processes, Simulate
 from colonnade.effects import Boundary, Close, Expect, Receive, Send
 from siege.attack import Attack, Found
+from siege.memory import used
 
 __all__ = ["LONG_RUNS"]
 
@@ -40,7 +40,7 @@ class _Talking:
             await Receive(Expect("number", self.round, (self._other,)))
             self.round += 1
             if self.round in (self._rounds // 10, self._rounds):
-                self.used.append(_used())
+                self.used.append(used())
         await Boundary(self.round)
 
     def state_dict(self) -> dict[str, Any]:
@@ -48,13 +48,6 @@ class _Talking:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.round, self.used = state["round"], [tuple(used) for used in state["used"]]
-
-
-def _used() -> tuple[int, int, int]:
-    """Return resident KiB, open files and threads of this process."""
-    status = Path("/proc/self/status").read_text()
-    resident = int(status.split("VmRSS:")[1].split()[0])
-    return resident, len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
 
 
 def _trial(found: Found, driver: Driver, rounds: int) -> None:

@@ -22,7 +22,7 @@ from colonnade.stragglers import Deadline, Fastest
 from colonnade.testing.methods import TRAINING, small_federation
 from colonnade.uplinks import Plain
 
-__all__ = ["METHODS", "TRAINING", "federation_of"]
+__all__ = ["METHODS", "TRAINING", "federation_of", "polynomials"]
 
 Maker = Callable[[Composition], Federation]
 
@@ -37,17 +37,17 @@ def _bounded(method: Composition) -> Federation:
     return _with(base, parties, without_features=True)
 
 
-def _polynomial(method: Composition) -> Federation:
-    """Return three parties with polynomial networks, and the kit's label holder."""
+def polynomials(method: Composition, parties: int = 3) -> Federation:
+    """Return parties with polynomial networks, and the kit's label holder."""
     base = small_federation(replace(method, fusion=Sum()))
-    generator, parties = torch.Generator().manual_seed(3), []
-    for number in range(3):
+    generator, everybody = torch.Generator().manual_seed(3), []
+    for number in range(parties):
         x = torch.randn(base.rows, 2 + number, generator=generator)
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(number)
             bottom = Polynomial(2 + number, 4, degree=2)
-        parties.append(Party(f"party_{number}", x, bottom, partial(torch.optim.SGD, lr=0.1)))
-    return _with(base, parties)
+        everybody.append(Party(f"party_{number}", x, bottom, partial(torch.optim.SGD, lr=0.1)))
+    return _with(base, everybody)
 
 
 def _with(base: Federation, parties: list[Party], *, without_features: bool = False) -> Federation:
@@ -76,7 +76,7 @@ METHODS: Mapping[str, tuple[Method, Maker]] = MappingProxyType(
         "fastest": (Method("fastest", Mean(), stragglers=Fastest(2)), small_federation),
         "wait_dp": (wait_dp(), small_federation),
         "pbm_vfl": (pbm_vfl(), _bounded),
-        "fedvs": (fedvs(fusion=Sum()), _polynomial),
+        "fedvs": (fedvs(fusion=Sum()), polynomials),
         "split": (Method("split", Sum(), exchange=Split()), small_federation),
     }
 )
