@@ -88,13 +88,13 @@ def test_one_elsewhere_and_one_here_stop_and_go_on(tmp_path):
 
 def test_without_a_store_its_state_and_notes_stay_with_it(tmp_path, monkeypatch):
     heard = []
-    hear = control.hear_child
+    hear = control.from_player
 
     def listen(pipe):
         heard.append(hear(pipe))
         return heard[-1]
 
-    monkeypatch.setattr(control, "hear_child", listen)
+    monkeypatch.setattr(control, "from_player", listen)
     journals = tmp_path / "journal"
     roles = [
         Elsewhere(name, (peer,), partial(Careful, name, peer, 5))

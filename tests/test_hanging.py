@@ -7,11 +7,20 @@ import multiprocessing
 import os
 import socket
 import sys
+import threading
 
 import pytest
 
-from colonnade.drivers import Assignment, Processes, Simulate, mailbox, processes
-from colonnade.drivers.child import play
+from colonnade.drivers import (
+    Assignment,
+    Processes,
+    Simulate,
+    control,
+    gatekeeper,
+    mailbox,
+    processes,
+)
+from colonnade.drivers.child import SocketTransport, play
 from colonnade.drivers.framed import FramedSocket, Frames, connected_pair
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed
@@ -24,7 +33,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs forked pr
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Ask how it stands soon, and leave no process behind."""
-    monkeypatch.setattr(processes, "_QUIET", 0.1)
+    monkeypatch.setattr(gatekeeper, "_QUIET", 0.1)
     yield
     assert not multiprocessing.active_children()
 
@@ -105,12 +114,12 @@ def test_a_flood_that_nobody_awaits_ends_the_run(driver, monkeypatch):
 def raw(monkeypatch, data, close=False):
     """Let the process of ``a`` write bytes to ``b`` before it plays its role."""
 
-    def played(task, peers, parent, strangers):
+    def played(task, peers, *others):
         if task.role.name == "a":
             peers["b"].sendall(data)
             if close:
                 peers["b"].shutdown(socket.SHUT_RDWR)
-        play(task, peers, parent, strangers)
+        play(task, peers, *others)
 
     monkeypatch.setattr(processes, "play", played)
 
@@ -184,3 +193,31 @@ def test_no_connection_in_time_is_told(monkeypatch):
     monkeypatch.setattr(socket, "create_connection", refuses)
     with pytest.raises(RoleFailed, match="could not be connected on this machine: timed out"):
         connected_pair()
+
+
+def test_what_two_threads_tell_at_once_stays_apart():
+    """The role's thread saves a large state while another answers how it stands."""
+    heard, told = multiprocessing.Pipe()
+    transport = SocketTransport({}, told, 1, 1000)
+    large = control.Saved(bytes(8_000_000), {}, [], [], [], 0.0)
+    small = control.Standing(1, None, {}, {}, [])
+    threads = [
+        threading.Thread(target=lambda m=m: [transport.tell(m) for _ in range(10)])
+        for m in (large, small)
+    ]
+    for thread in threads:
+        thread.start()
+    got = [control.from_player(heard.recv_bytes()) for _ in range(20)]
+    for thread in threads:
+        thread.join()
+    assert got.count(large) == got.count(small) == 10
+
+
+def test_what_a_process_tells_that_cannot_be_read_ends_the_run(monkeypatch):
+    def played(task, peers, parent, *others):
+        parent.send_bytes(b"\xc1nothing")
+        play(task, peers, parent, *others)
+
+    monkeypatch.setattr(processes, "play", played)
+    with pytest.raises(RoleFailed, match="the process of 'a' told what cannot be read"):
+        Processes().run(pair(nothing), Assignment())

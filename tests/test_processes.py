@@ -11,7 +11,7 @@ import pytest
 
 from colonnade import ledger
 from colonnade.checkpoints import CheckpointStore
-from colonnade.drivers import Assignment, Processes, Replay, child, processes
+from colonnade.drivers import Assignment, Processes, Replay, control, player, processes
 from colonnade.drivers.child import play
 from colonnade.effects import Expect, Receive, Report, Send, Since
 from colonnade.errors import Diverged, RoleFailed
@@ -93,7 +93,7 @@ def test_checkpoints_write_what_was_settled_of_the_ledger_once_and_again(
     tmp_path, monkeypatch, first
 ):
     monkeypatch.setattr(ledger, "_MANY", 16)
-    monkeypatch.setattr(child, "_SHIPPED", 4)
+    monkeypatch.setattr(player, "_TOLD", 4)
     whole = DRIVER.run(counters(rounds=60, ahead=3), Assignment())
     store = CheckpointStore(tmp_path, "fingerprint")
     settings = {"store": store, "checkpoint_every": 5}
@@ -104,6 +104,18 @@ def test_checkpoints_write_what_was_settled_of_the_ledger_once_and_again(
     for second in (DRIVER, Processes()):
         rest = second.run(counters(rounds=60, ahead=3), Assignment(resume=checkpoint))
         assert rest.ledger.without_time() == whole.ledger.without_time()
+
+
+@pytest.mark.parametrize("driver", [DRIVER, Processes()], ids=lambda driver: driver.label)
+def test_a_run_without_checkpoints_settles_its_ledger_as_it_goes(monkeypatch, driver):
+    monkeypatch.setattr(ledger, "_MANY", 16)
+    monkeypatch.setattr(player, "_TOLD", 4)
+    told, hear = [], control.from_player
+    monkeypatch.setattr(control, "from_player", lambda data: told.append(hear(data)) or told[-1])
+    record = driver.run(counters(rounds=60), Assignment())
+    assert len(record.ledger.settled) > 2
+    if driver.label == "processes":
+        assert sum(isinstance(message, control.Recorded) for message in told) > 10
 
 
 def test_an_interruption_stops_everybody_at_one_boundary(tmp_path):

@@ -1,12 +1,10 @@
-"""What a role's process and its parent tell each other over the control pipe.
+"""What players and their gatekeeper tell each other, and how it is written.
 
-Both ends are processes of one user on one machine. The messages are msgpack all the same: what
-crosses a pipe is data, never code.
+On one machine as between several they are msgpack: what crosses is data, never code.
 """
 
 from __future__ import annotations
 
-from multiprocessing.connection import Connection
 from typing import Any
 
 import msgspec
@@ -20,8 +18,8 @@ __all__ = [
     "Begin",
     "Cast",
     "Failed",
-    "FromChild",
-    "FromParent",
+    "FromGatekeeper",
+    "FromPlayer",
     "Gate",
     "Left",
     "Played",
@@ -33,9 +31,9 @@ __all__ = [
     "Standing",
     "Stop",
     "Waiting",
-    "hear_child",
-    "hear_parent",
-    "tell",
+    "encode",
+    "from_gatekeeper",
+    "from_player",
 ]
 
 Decisions = list[bool | tuple[tuple[str, int], ...]]
@@ -87,7 +85,7 @@ class Standing(msgspec.Struct, tag=True):
     ``waits`` says what the role waits for that only others can bring, such as ``"waits for
     embedding of round 3 from 'shop', which is missing"``; it is empty when the role has played to
     its end, and None when it is at work, or time alone may bring it further. ``sent`` and
-    ``received`` count messages to and from each peer; of those in ``ended`` nothing can come any
+    ``received`` count messages to and from each peer; of those in ``lost`` nothing can come any
     more.
     """
 
@@ -95,7 +93,7 @@ class Standing(msgspec.Struct, tag=True):
     waits: str | None
     sent: dict[str, int]
     received: dict[str, int]
-    ended: list[str]
+    lost: list[str]
 
 
 class Reached(msgspec.Struct, tag=True):
@@ -146,7 +144,7 @@ class Saved(msgspec.Struct, tag=True):
 
 
 class Played(msgspec.Struct, tag=True):
-    """The role has played to its end, or stopped at the gate; all it sent is with the sockets.
+    """The role has played to its end, or stopped at the gate; all it sent has left.
 
     ``notes`` are its incarnation and what it remembered as it began; None where they stay with it.
     """
@@ -162,9 +160,9 @@ class Played(msgspec.Struct, tag=True):
 
 
 class Left(msgspec.Struct, tag=True):
-    """The process is about to exit: bytes that its sockets received, and its CPU seconds."""
+    """The player is done: bytes that came from each role by its transport, and its CPU seconds."""
 
-    socket_bytes: dict[str, int]
+    transport_bytes: dict[str, int]
     discarded: list[tuple[str, int]]
     cpu_seconds: float
 
@@ -177,26 +175,38 @@ class Failed(msgspec.Struct, tag=True):
     traceback: str
 
 
-FromParent = Begin | Gate | Save | Stop | Abort | Ask
-FromChild = (
+FromGatekeeper = Begin | Gate | Save | Stop | Abort | Ask
+FromPlayer = (
     Cast | Waiting | Standing | Reached | Recorded | Reported | Saved | Played | Left | Failed
 )
 
 _encode = msgspec.msgpack.Encoder().encode
-_from_parent: msgspec.msgpack.Decoder[FromParent] = msgspec.msgpack.Decoder(FromParent)
-_from_child: msgspec.msgpack.Decoder[FromChild] = msgspec.msgpack.Decoder(FromChild)
+_from_gatekeeper: msgspec.msgpack.Decoder[FromGatekeeper] = msgspec.msgpack.Decoder(FromGatekeeper)
+_from_player: msgspec.msgpack.Decoder[FromPlayer] = msgspec.msgpack.Decoder(FromPlayer)
 
 
-def tell(pipe: Connection, message: FromParent | FromChild) -> None:
-    """Send a control message."""
-    pipe.send_bytes(_encode(message))
+def encode(message: FromGatekeeper | FromPlayer) -> bytes:
+    """Return a message as bytes."""
+    return _encode(message)
 
 
-def hear_parent(pipe: Connection) -> FromParent:
-    """Receive the parent's next message; raises EOFError when it is gone."""
-    return _from_parent.decode(pipe.recv_bytes())
+def from_gatekeeper(data: bytes) -> FromGatekeeper:
+    """Return the message of a gatekeeper that ``encode`` made these bytes of.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        If it made no such bytes.
+    """
+    return _from_gatekeeper.decode(data)
 
 
-def hear_child(pipe: Connection) -> FromChild:
-    """Receive a child's next message; raises EOFError when it is gone."""
-    return _from_child.decode(pipe.recv_bytes())
+def from_player(data: bytes) -> FromPlayer:
+    """Return the message of a player that ``encode`` made these bytes of.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        If it made no such bytes.
+    """
+    return _from_player.decode(data)

@@ -1,17 +1,9 @@
 """Real time on one machine: a process for each role, sockets between them.
 
-The parent connects every pair of roles by a TCP connection on the loopback interface, forks a
+The parent connects every pair of roles by a TCP connection on the loopback interface, starts a
 process for each role, and afterwards only watches: training messages never pass through it. Over a
-control pipe it hears which round each role has reached, and answers with a *gate*, the round that
-nobody may enter yet. Checkpoints and interruptions happen at a gate: every role waits there, has
-received all that was sent to it before, and saves its state, so that what lies in the mailboxes
-completes a consistent cut. All bytes on sockets and pipes are frames or msgpack, never pickle.
-
-When nothing was heard for a while the parent asks how it stands. If every role waits for what only
-others can bring, and has received all that was sent to it, nobody will ever go on: each tells what
-it has sent and received at a moment at which it waits, so these numbers could not be equal if
-anything were still to be taken (the argument of Mattern, "Algorithms for distributed termination
-detection", 1987).
+control pipe it hears what the players tell, hands it to the gatekeeper, and writes a checkpoint
+when that says so. All bytes on sockets and pipes are frames or msgpack, never pickle.
 """
 
 from __future__ import annotations
@@ -29,13 +21,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import msgspec
 import torch
 
-from colonnade import errors
 from colonnade.checkpoints import decode_state
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
-from colonnade.drivers.child import ChildTask, play
+from colonnade.drivers.child import play
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
     Assignment,
@@ -45,19 +37,16 @@ from colonnade.drivers.driver import (
     RunRecord,
     check_roles,
     lost_before,
-    nobody_goes_on,
-    refuse_disagreement,
 )
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.framed import connected_pair
+from colonnade.drivers.gatekeeper import Gatekeeper
+from colonnade.drivers.player import Task
 from colonnade.effects import Notes, Role
-from colonnade.errors import Deadlock, RoleFailed
+from colonnade.errors import RoleFailed
 from colonnade.ledger import Ledger
 
 __all__ = ["Processes"]
-
-_GATE_AHEAD = 32  # rounds that roles may run before they hear from the parent again
-_QUIET = 1.0  # seconds in which nothing is heard, after which the parent asks how it stands
 
 
 @dataclass(frozen=True)
@@ -114,17 +103,17 @@ class Processes(Driver):
 
 
 class _Parent:
-    """Starts the children, keeps the gate, collects the cuts."""
+    """Starts the children, hears them, and puts together what they tell."""
 
     def __init__(
         self, queue: int, roles: Sequence[Role | Elsewhere], assignment: Assignment
     ) -> None:
+        self.queue = queue
         self.assignment = assignment
         self.roles = {role.name: role for role in roles}
         self.ledger = Ledger()
         self.wall, self.cpu = -time.perf_counter(), -time.process_time()
         self.before = 0.0  # seconds that the run took until the checkpoint
-        self.waiting: set[str] = set()
         cut = Cut(0)
         if assignment.resume is not None:
             cut, self.ledger = Cut.read(assignment.resume, list(self.roles))
@@ -136,30 +125,20 @@ class _Parent:
                     role.load_state_dict(decode_state(cut.states[name]))
         accounts = {name: Account.from_json(account) for name, account in cut.accounts.items()}
         self.ledger.extend(lost_before(assignment, self.roles, accounts))
-        self.due = self._next_due(assignment.first_round)
-        self.gate = self._gate_from(assignment.first_round)
-        self.stop_at = assignment.stop_before
-        self.reached = dict.fromkeys(self.roles, assignment.first_round)
-        self.sent: dict[str, dict[str, int]] = {}
-        self.saving: Cut | None = None
+        self.gatekeeper = Gatekeeper(self.roles, assignment, self._tell, self._begin, self._keep)
+        self.saved: dict[str, control.Saved] = {}
         self.played: dict[str, control.Played] = {}
-        self.agreed: dict[str, str] = {}
         self.child_cpu: dict[str, float] = {}
         self.socket_bytes: dict[tuple[str, str], int] = {}
         self.discarded: list[Discarded] = []
-        self.heard = time.monotonic()  # when a role last told anything of its own accord
-        self.asked = 0  # the number of the last question
-        self.standings: dict[str, control.Standing] = {}  # answers to it
         self.tasks = {
-            name: ChildTask(
+            name: Task(
                 role,
                 cut.states.get(name) if isinstance(role, Elsewhere) else None,
                 accounts.get(name) or Account(),
                 cut.mail.get(name, []),
-                gate=self.gate,
+                gate=self.gatekeeper.gate,
                 seed=assignment.seed,
-                threads=assignment.threads,
-                queue=queue,
                 max_body_bytes=assignment.max_body_bytes,
                 saves=assignment.store is not None,
                 journals=assignment.journals,
@@ -173,14 +152,11 @@ class _Parent:
     def run(self) -> RunRecord:
         try:
             self._start()
-            self._watch(until=lambda: len(self.played) == len(self.roles))
-            for name, pipe in self.pipes.items():
-                sent = {sender: played.sent for sender, played in self.played.items()}
-                with suppress(OSError):
-                    control.tell(pipe, control.Stop(_sent_to(name, sent)))
-            self._watch(until=lambda: not self.pipes)
+            self._watch(until=lambda: self.gatekeeper.everybody_has_played)
+            self.gatekeeper.let_leave()
+            self._watch(until=lambda: self.gatekeeper.everybody_has_left)
         except BaseException as error:
-            self._broadcast(control.Abort(f"{type(error).__name__}: {error}"))
+            self.gatekeeper.broadcast(control.Abort(f"{type(error).__name__}: {error}"))
             raise
         finally:
             self._end()
@@ -226,7 +202,14 @@ class _Parent:
             strangers = [c for c in everything if c not in own] if inherits else []
             process = context.Process(
                 target=play,
-                args=(task, sockets[name], children[name], strangers),
+                args=(
+                    task,
+                    sockets[name],
+                    children[name],
+                    self.assignment.threads,
+                    self.queue,
+                    strangers,
+                ),
                 name=f"colonnade {name}",
                 daemon=True,
             )
@@ -248,12 +231,6 @@ class _Parent:
         for pipe in self.pipes.values():
             pipe.close()
 
-    def _broadcast(self, message: control.FromParent) -> None:
-        self._void()
-        for pipe in self.pipes.values():
-            with suppress(OSError):
-                control.tell(pipe, message)
-
     # Watching
 
     def _watch(self, until: Callable[[], bool]) -> None:
@@ -261,91 +238,28 @@ class _Parent:
             names = {pipe: name for name, pipe in self.pipes.items()}
             for pipe in wait(list(names), timeout=0.2):
                 assert isinstance(pipe, Connection)
-                name = names[pipe]
-                try:
-                    message = control.hear_child(pipe)
-                except (EOFError, OSError):
-                    self.processes[name].join(timeout=5)
-                    code = self.processes[name].exitcode
-                    raise RoleFailed(f"the process of {name!r} died (exit code {code})") from None
-                self._heed(name, message)
-            self._keep_gate()
-            if time.monotonic() - self.heard > _QUIET:
-                self._ask()
+                self._hear(names[pipe], pipe)
+            self.gatekeeper.look_after()
 
-    def _ask(self) -> None:
-        self._broadcast(control.Ask(self.asked + 1))
-
-    def _void(self) -> None:
-        """Let no answer count any more to what was asked before something was told or heard."""
-        self.heard = time.monotonic()
-        self.asked += 1
-        self.standings.clear()
-
-    def _refuse_deadlock(self) -> None:
-        """Raise ``Deadlock`` if all who still have a process wait, and nothing is under way."""
-        standings = self.standings
-        if not standings.keys() == self.pipes.keys() == self.roles.keys():
-            return
-        # A role at the gate, or at its end, is waited for by nobody but the parent.
-        waits = {name: standings[name].waits for name in self.roles}
-        if None in waits.values() or len(self.played) == len(self.roles):
-            return
-        for receiver, standing in standings.items():
-            for sender, count in standing.received.items():
-                if standings[sender].sent[receiver] != count and sender not in standing.ended:
-                    return
-        if self.saving is None and min(self.reached.values()) >= self.gate:
-            return
-        raise Deadlock(
-            nobody_goes_on(
-                [
-                    *(f"{name} {what}" for name, what in waits.items() if what),
-                    *(
-                        f"{name} has lost its connection to {', '.join(standing.ended)}"
-                        for name, standing in standings.items()
-                        if standing.ended
-                    ),
-                ],
-                [name for name, what in waits.items() if not what],
-            )
-        )
-
-    def _heed(self, name: str, message: control.FromChild) -> None:
-        if isinstance(message, control.Standing):
-            if message.number == self.asked:
-                self.standings[name] = message
-                self._refuse_deadlock()
-            return
-        self._void()
+    def _hear(self, name: str, pipe: Connection) -> None:
+        try:
+            message = control.from_player(pipe.recv_bytes())
+        except (EOFError, OSError):
+            self.processes[name].join(timeout=5)
+            code = self.processes[name].exitcode
+            raise RoleFailed(f"the process of {name!r} died (exit code {code})") from None
+        except msgspec.MsgspecError as error:
+            raise RoleFailed(f"the process of {name!r} told what cannot be read: {error}") from None
         match message:
-            case control.Cast(agreed):
-                self.agreed[name] = agreed
-                refuse_disagreement(self.agreed)
-            case control.Waiting():
-                self.waiting.add(name)
-                if len(self.waiting) == len(self.roles):
-                    self._begin()
-            case control.Reached(round, sent, sent_bytes):
-                self.reached[name] = round
-                self.sent[name] = sent
-                self.assignment.on_round(name, round, sent_bytes)
             case control.Recorded(entries):
                 self.ledger.extend(entries)
                 if self.assignment.store is None:  # then no run goes back to before this
                     self.ledger.settle()
-            case control.Reported(values):
-                self.assignment.on_report(values)
             case control.Saved():
-                assert self.saving is not None
-                self.saving.states[name] = message.state
-                self.saving.accounts[name] = message.account
-                self.saving.mail[name] = message.mail
+                self.saved[name] = message
                 self.child_cpu[name] = message.cpu_seconds
                 self.ledger.extend(message.entries)
                 self._discard(name, message.discarded)
-                if len(self.saving.states) == len(self.roles):
-                    self._finish_cut(self.saving)
             case control.Played():
                 self.played[name] = message
                 self.ledger.extend(message.entries)
@@ -355,61 +269,33 @@ class _Parent:
                 for sender, count in received.items():
                     self.socket_bytes[sender, name] = count
                 self.pipes.pop(name).close()
-            case control.Failed():
-                raise _rebuilt(name, message)
+        self.gatekeeper.heed(name, message)
 
-    def _begin(self) -> None:
+    def _tell(self, name: str, message: control.FromGatekeeper) -> None:
+        if name in self.pipes:
+            with suppress(OSError):  # its process ended, which is seen when it is heard
+                self.pipes[name].send_bytes(control.encode(message))
+
+    def _begin(self) -> control.Begin:
         """Start the clock of the roles: to start their processes took as long as it took."""
-        self._broadcast(control.Begin(time.monotonic_ns() - round(self.before * 1e9)))
+        return control.Begin(time.monotonic_ns() - round(self.before * 1e9))
+
+    def _keep(self, round: int) -> None:
+        """Write the checkpoint before ``round``, for which all have saved."""
+        saved, self.saved = self.saved, {}
+        if self.assignment.store is not None:
+            cut = Cut(
+                round,
+                {name: saved[name].state for name in self.roles},
+                {name: saved[name].account for name in self.roles},
+                {name: saved[name].mail for name in self.roles},
+            )
+            cut.write(self.assignment.store, self.ledger, *self._seconds())
 
     def _discard(self, receiver: str, messages: Sequence[tuple[str, int]]) -> None:
         for sender, sequence in messages:
             self.ledger.discard(sender, sequence)
             self.discarded.append((receiver, sender, sequence))
-
-    # The gate
-
-    def _next_due(self, round: int) -> int | None:
-        """Return the next round after ``round`` at whose boundary something is planned."""
-        every = self.assignment.checkpoint_every
-        planned = []
-        if self.assignment.store is not None and every > 0:
-            planned.append((round // every + 1) * every)
-        stop = self.assignment.stop_before
-        if stop is not None and stop >= round:
-            planned.append(stop)
-        return min(planned, default=None)
-
-    def _gate_from(self, round: int) -> int:
-        ahead = round + _GATE_AHEAD
-        return ahead if self.due is None else min(ahead, self.due)
-
-    def _keep_gate(self) -> None:
-        """Move the gate ahead of the roles, or act when all of them are at it."""
-        if self.saving is not None or self.played:
-            return
-        if self.stop_at is None and self.assignment.interrupted():
-            self.stop_at = self.due = self.gate
-        if self.gate != self.due:
-            gate = self._gate_from(max(self.reached.values()))
-            if gate == self.due or gate >= self.gate + _GATE_AHEAD // 2:
-                self.gate = gate
-                self._broadcast(control.Gate(gate))
-        elif len(self.sent) == len(self.roles) and min(self.reached.values()) >= self.gate:
-            self.saving = Cut(self.gate)
-            for receiver, pipe in self.pipes.items():
-                control.tell(pipe, control.Save(_sent_to(receiver, self.sent)))
-
-    def _finish_cut(self, cut: Cut) -> None:
-        if self.assignment.store is not None:
-            cut.write(self.assignment.store, self.ledger, *self._seconds())
-        if self.stop_at == cut.round:
-            self._broadcast(control.Stop())
-            return
-        self.saving = None
-        self.due = self._next_due(cut.round)
-        self.gate = self._gate_from(cut.round)
-        self._broadcast(control.Gate(self.gate))
 
     def _seconds(self) -> tuple[float, float]:
         cpu = self.cpu + time.process_time() + sum(self.child_cpu.values())
@@ -431,11 +317,6 @@ def _spawning() -> tuple[Any, bool]:
     return multiprocessing.get_context("spawn"), False
 
 
-def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Return how many messages each sender has sent to ``receiver``."""
-    return {sender: counts[receiver] for sender, counts in sent.items() if receiver in counts}
-
-
 def _part(played: control.Played) -> Part:
     notes = None
     if played.notes is not None:
@@ -443,14 +324,3 @@ def _part(played: control.Played) -> Part:
         notes = Notes(incarnation, tuple(records))
     account = Account.from_json(played.account)
     return Part(played.round, played.finished, account, played.decisions, notes)
-
-
-def _rebuilt(name: str, failed: control.Failed) -> Exception:
-    """Return the error of a child as one of ours."""
-    kind = getattr(errors, failed.error, None) if failed.error in errors.__all__ else None
-    if kind is None:
-        error: Exception = RoleFailed(f"{name} failed: {failed.error}: {failed.message}")
-    else:
-        error = kind(failed.message)
-    error.add_note(f"in the process of {name!r}:\n{failed.traceback}")
-    return error

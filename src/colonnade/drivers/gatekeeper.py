@@ -1,0 +1,248 @@
+"""Who has come how far, and who may go on: the gate that keeps players together.
+
+The gatekeeper hears from each player which round it has reached, and answers with a *gate*, the
+round that nobody may enter yet. Checkpoints and interruptions happen at a gate: every player waits
+there, has received all that was sent to it before, and saves its state, so that what lies in the
+mailboxes completes a consistent cut.
+
+When nothing was heard for a while it asks how it stands. If every role waits for what only others
+can bring, and has received all that was sent to it, nobody will ever go on: each tells what it has
+sent and received at a moment at which it waits, so these numbers could not be equal if anything
+were still to be taken (the argument of Mattern, "Algorithms for distributed termination detection",
+1987).
+
+It knows neither processes nor networks: whoever has these passes on what players tell, and is told
+what to say to them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from colonnade import errors
+from colonnade.drivers import control
+from colonnade.drivers.driver import Assignment, nobody_goes_on, refuse_disagreement
+from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed, Unwritten
+
+__all__ = ["Gatekeeper"]
+
+_GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
+_QUIET = 1.0  # seconds in which nothing is heard, after which the gatekeeper asks how it stands
+
+
+class Gatekeeper:
+    """Keeps the gate for the players of a run.
+
+    Parameters
+    ----------
+    names
+        The roles.
+    assignment
+        When there are checkpoints, and when to stop.
+    tell
+        Sends a message to the player of a role; it says nothing of one who is gone.
+    begin
+        Makes what players are told when all are there.
+    keep
+        Called with the round at whose gate everybody has saved, before anybody goes on.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        assignment: Assignment,
+        tell: Callable[[str, control.FromGatekeeper], None],
+        begin: Callable[[], control.Begin],
+        keep: Callable[[int], None],
+    ) -> None:
+        self.names = tuple(names)
+        self.gate = 0
+        self._assignment = assignment
+        self._tell, self._begin, self._keep = tell, begin, keep
+        self._due = self._next_due(assignment.first_round)
+        self.gate = self._gate_from(assignment.first_round)
+        self._stop_at = assignment.stop_before
+        self._reached = dict.fromkeys(self.names, assignment.first_round)
+        self._sent: dict[str, dict[str, int]] = {}  # of those who were at a boundary
+        self._agreed: dict[str, str] = {}
+        self._waiting: set[str] = set()
+        self._saved: set[str] | None = None  # who has, while a save is under way
+        self._played: dict[str, dict[str, int]] = {}  # what those had sent who came to their end
+        self._left: set[str] = set()
+        self._heard = time.monotonic()  # when a player last told anything of its own accord
+        self._asked = 0  # the number of the last question
+        self._standings: dict[str, control.Standing] = {}  # answers to it
+
+    @property
+    def everybody_has_played(self) -> bool:
+        """Whether all have come to their end, or to the gate where the run stops."""
+        return len(self._played) == len(self.names)
+
+    @property
+    def everybody_has_left(self) -> bool:
+        """Whether nothing more is to be heard of anybody."""
+        return len(self._left) == len(self.names)
+
+    def broadcast(self, message: control.FromGatekeeper) -> None:
+        """Tell all who are there something."""
+        self._void()
+        for name in self.names:
+            if name not in self._left:
+                self._tell(name, message)
+
+    def let_leave(self) -> None:
+        """Tell everybody to leave when all that was sent has come."""
+        for name in self.names:
+            if name not in self._left:
+                self._tell(name, control.Stop(_sent_to(name, self._played)))
+
+    def heed(self, name: str, message: control.FromPlayer) -> None:
+        """Take note of what the player of ``name`` tells.
+
+        Raises
+        ------
+        ColonnadeError
+            As which the player failed.
+        ConfigurationError
+            If roles were cast from different agreements.
+        Deadlock
+            If nobody will ever go on.
+        RemoteProtocolError
+            If it tells what it was not asked for.
+        """
+        if isinstance(message, control.Standing):
+            if message.number == self._asked:
+                self._standings[name] = message
+                self._refuse_deadlock()
+            return
+        self._void()
+        match message:
+            case control.Cast(agreed):
+                self._agreed[name] = agreed
+                refuse_disagreement(self._agreed)
+            case control.Waiting():
+                self._waiting.add(name)
+                if len(self._waiting) == len(self.names):
+                    self.broadcast(self._begin())
+            case control.Reached(round, sent, sent_bytes):
+                self._reached[name] = round
+                self._sent[name] = sent
+                self._assignment.on_round(name, round, sent_bytes)
+            case control.Reported(values):
+                self._assignment.on_report(values)
+            case control.Saved():
+                if self._saved is None or name in self._saved:
+                    raise RemoteProtocolError(f"{name!r} has saved, which nobody asked it to")
+                self._saved.add(name)
+                if len(self._saved) == len(self.names):
+                    self._go_on()
+            case control.Played():
+                self._played[name] = message.sent
+            case control.Left():
+                self._left.add(name)
+            case control.Failed():
+                raise _rebuilt(name, message)
+
+    def look_after(self) -> None:
+        """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""
+        self._keep_gate()
+        if time.monotonic() - self._heard > _QUIET:
+            self.broadcast(control.Ask(self._asked + 1))
+
+    # The gate
+
+    def _next_due(self, round: int) -> int | None:
+        """Return the next round after ``round`` at whose boundary something is planned."""
+        every = self._assignment.checkpoint_every
+        planned = []
+        if self._assignment.store is not None and every > 0:
+            planned.append((round // every + 1) * every)
+        stop = self._assignment.stop_before
+        if stop is not None and stop >= round:
+            planned.append(stop)
+        return min(planned, default=None)
+
+    def _gate_from(self, round: int) -> int:
+        ahead = round + _GATE_AHEAD
+        return ahead if self._due is None else min(ahead, self._due)
+
+    def _keep_gate(self) -> None:
+        """Move the gate ahead of the players, or act when all of them are at it."""
+        if self._saved is not None or self._played:
+            return
+        if self._stop_at is None and self._assignment.interrupted():
+            self._stop_at = self._due = self.gate
+        if self.gate != self._due:
+            gate = self._gate_from(max(self._reached.values()))
+            if gate == self._due or gate >= self.gate + _GATE_AHEAD // 2:
+                self.gate = gate
+                self.broadcast(control.Gate(gate))
+        elif len(self._sent) == len(self.names) and min(self._reached.values()) >= self.gate:
+            self._saved = set()
+            for name in self.names:
+                self._tell(name, control.Save(_sent_to(name, self._sent)))
+
+    def _go_on(self) -> None:
+        """Stop the run or move the gate, now that everybody has saved."""
+        self._keep(self.gate)
+        if self._stop_at == self.gate:
+            self.broadcast(control.Stop())
+            return
+        self._saved = None
+        self._due = self._next_due(self.gate)
+        self.gate = self._gate_from(self.gate)
+        self.broadcast(control.Gate(self.gate))
+
+    # Deadlocks
+
+    def _void(self) -> None:
+        """Let no answer count any more to what was asked before something was told or heard."""
+        self._heard = time.monotonic()
+        self._asked += 1
+        self._standings.clear()
+
+    def _refuse_deadlock(self) -> None:
+        """Raise ``Deadlock`` if all who have not left wait, and nothing is under way."""
+        standings = self._standings
+        if self._left or len(standings) < len(self.names):
+            return
+        # A role at the gate, or at its end, is waited for by nobody but the gatekeeper.
+        waits = {name: standings[name].waits for name in self.names}
+        if None in waits.values() or self.everybody_has_played:
+            return
+        for receiver, standing in standings.items():
+            for sender, count in standing.received.items():
+                if standings[sender].sent[receiver] != count and sender not in standing.lost:
+                    return
+        raise Deadlock(
+            nobody_goes_on(
+                [
+                    *(f"{name} {what}" for name, what in waits.items() if what),
+                    *(
+                        f"{name} has lost its connection to {', '.join(standing.lost)}"
+                        for name, standing in standings.items()
+                        if standing.lost
+                    ),
+                ],
+                [name for name, what in waits.items() if not what],
+            )
+        )
+
+
+def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return how many messages each sender has sent to ``receiver``."""
+    return {sender: counts[receiver] for sender, counts in sent.items() if receiver in counts}
+
+
+def _rebuilt(name: str, failed: control.Failed) -> Exception:
+    """Return the error of a player as one of ours."""
+    kind = getattr(errors, failed.error, None) if failed.error in errors.__all__ else None
+    if kind is None:
+        error: Exception = RoleFailed(f"{name} failed: {failed.error}: {failed.message}")
+    elif issubclass(kind, Unwritten):  # on whose disk, it does not say
+        error = kind(f"at {name}: {failed.message}")
+    else:
+        error = kind(failed.message)
+    error.add_note(f"in the process of {name!r}:\n{failed.traceback}")
+    return error

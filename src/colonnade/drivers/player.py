@@ -1,0 +1,468 @@
+"""A role in real time: its effects answered, its messages kept, its boundaries held.
+
+The role runs in one thread, and whatever brings messages calls from others. Between them stands
+the mailbox, under a condition. Neither side knows how messages travel: a ``Transport`` does, of
+which there is one for sockets on one machine, and any other that keeps its contract will do. What
+goes wrong in any thread ends the role, in its own; and whoever asks is told whether the role waits
+for what only others can bring.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from colonnade.checkpoints import decode_state, encode_state
+from colonnade.departures import Departures
+from colonnade.drivers import control
+from colonnade.drivers.account import Account
+from colonnade.drivers.driver import Outbox, agreements, identities, perform
+from colonnade.drivers.elsewhere import Elsewhere
+from colonnade.drivers.mailbox import Mailbox
+from colonnade.effects import (
+    Arrivals,
+    Attempt,
+    Boundary,
+    Close,
+    Commit,
+    Expect,
+    Ready,
+    Recall,
+    Receive,
+    Report,
+    Role,
+    Send,
+    Work,
+)
+from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError
+from colonnade.journals import Journal
+from colonnade.ledger import Ledger
+from colonnade.wire import Message, decode_frame
+
+__all__ = ["Parcel", "Player", "Task", "Transport"]
+
+_TOLD = 4096  # rows of the ledger that a player keeps to itself
+
+
+class Parcel(NamedTuple):
+    """A message on its way out: its two parts on the wire, and its row in the ledger."""
+
+    header: bytes
+    body: bytes
+    row: tuple[Any, ...]
+
+
+class Transport(Protocol):
+    """Carries a player's messages; what it needs to know of others it knows by itself.
+
+    It hands what comes to the player: each frame to ``Player.accept``, what the gatekeeper says to
+    ``Player.obey``, that nothing can come of a peer any more to ``Player.lose``, its own faults to
+    ``Player.fail``; and before a message leaves, it calls ``Player.leaving``. These may be called
+    from any thread, of one peer in the order in which its frames came, and frames only once the
+    gatekeeper has said ``Begin``.
+    """
+
+    @property
+    def peers(self) -> Collection[str]:
+        """The names of the roles that it can send to."""
+        ...
+
+    def send(self, receiver: str, parcel: Parcel) -> None:
+        """Take a message that is to be sent; wait while too many are waiting.
+
+        Each receiver's arrive in the order in which they were taken, once, and while others do.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Wait until all messages have left."""
+        ...
+
+    def tell(self, message: control.FromPlayer) -> None:
+        """Tell the gatekeeper something; any thread may."""
+        ...
+
+    def bytes_received(self) -> Mapping[str, int]:
+        """Return how many bytes came from each role as counted below us; -1 where nobody counts."""
+        ...
+
+
+@dataclass
+class Task:
+    """What a player is given: a role, where it stands, and the limits.
+
+    Parameters
+    ----------
+    role
+        The role, or how it is cast where it is played.
+    state
+        What a role that is cast by its player goes on from; another role has it already.
+    account
+        What is kept of the role besides.
+    mail
+        Messages that were under way to it, each with its time of arrival in nanoseconds.
+    gate
+        The round that it may not enter before the gatekeeper says so.
+    seed
+        The run's seed.
+    max_body_bytes
+        The largest body that is accepted.
+    saves
+        Whether the run keeps checkpoints.
+    journals, departures
+        Folders; None keeps what is committed in memory, and does not note what leaves.
+    """
+
+    role: Role | Elsewhere
+    state: bytes | None
+    account: Account
+    mail: list[tuple[Message, int]]
+    gate: int
+    seed: int
+    max_body_bytes: int
+    saves: bool
+    journals: Path | None
+    departures: Path | None
+
+
+class _Stopped(Exception):
+    """The run ends at this boundary."""
+
+
+class Player:
+    """Plays a role, in the thread that calls ``play``.
+
+    Parameters
+    ----------
+    task
+        What is to be played.
+    transport
+        Carries its messages.
+    """
+
+    def __init__(self, task: Task, transport: Transport) -> None:
+        self.task = task
+        self.transport = transport
+        self.is_elsewhere = isinstance(task.role, Elsewhere)
+        self.role = task.role.role() if isinstance(task.role, Elsewhere) else task.role
+        if task.state is not None:
+            self.role.load_state_dict(decode_state(task.state))
+        self.journal = Journal(task.journals, self.role.name, task.account.journal)
+        self.departures = Departures(task.departures, self.role.name)
+        notes = self.journal.notes()
+        self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
+        self.account = task.account
+        self.ledger = Ledger()
+        self.outbox = Outbox(self.role.name, self.ledger, self.account.sequence)
+        self.decisions: control.Decisions = []
+        self.sent = dict.fromkeys(transport.peers, 0)
+        # Everything below is shared with the transport's threads, under ``changed``.
+        self.changed = threading.Condition()
+        self.mailbox = Mailbox(self.account.closed)
+        self.discarded: list[tuple[str, int]] = []  # by sender and sequence; not yet told
+        for message, arrival in task.mail:
+            self._put(message, arrival)
+        self.received = dict.fromkeys(transport.peers, 0)
+        self.lost: set[str] = set()  # peers of whom nothing can come any more
+        self.heard = dict.fromkeys(transport.peers, -1)  # the sequence number last received
+        self.origin: int | None = None  # until all roles are there
+        self.gate = task.gate
+        self.save: dict[str, int] | None = None
+        self.stop = False
+        self.outstanding: dict[str, int] = {}  # of which sender how many are awaited before leaving
+        self.failure: Exception | None = None
+        self.hampered: Callable[[], str | None] | None = None  # what the role waits for, if it does
+
+    def now(self) -> int:
+        """Nanoseconds since all roles were there."""
+        assert self.origin is not None
+        return time.monotonic_ns() - self.origin
+
+    # The role's own thread
+
+    def play(self) -> None:
+        """Play the role to its end, or until the gatekeeper stops it.
+
+        Raises
+        ------
+        Aborted
+            If the gatekeeper said that another failed.
+        ColonnadeError
+            What the role raised, or what went wrong with its messages.
+        """
+        for agreed in agreements([self.role]).values():
+            self.transport.tell(control.Cast(agreed))
+        self.transport.tell(control.Waiting())
+        self._wait(lambda: self.origin is not None, "the others to be there")
+        finished = self._step()
+        self.transport.flush()
+        self.journal.close()
+        self._complete_account()
+        saves = self.task.saves or not self.is_elsewhere
+        self.transport.tell(
+            control.Played(
+                finished,
+                self.role.round,
+                encode_state(self.role.state_dict()) if saves else b"",
+                self.account.as_json(),
+                self._new_entries(),
+                self.decisions,
+                self.sent,
+                self.notes,
+            ),
+        )
+        self._wait(lambda: self.stop, None)
+        self._wait(lambda: self._has_received(self.outstanding), "what is still under way")
+        if finished and isinstance(self.task.role, Elsewhere):
+            self.task.role.finish(self.role)
+        self.transport.tell(
+            control.Left(
+                dict(self.transport.bytes_received()), self._new_discards(), time.process_time()
+            ),
+        )
+
+    def _step(self) -> bool:
+        """Step the role; return whether it came to its end."""
+        coroutine = self.role.run()
+        try:
+            answer = None
+            while True:
+                answer = self._answer(coroutine.send(answer))
+        except StopIteration:
+            return True
+        except _Stopped:
+            coroutine.close()
+            return False
+        except Aborted as abort:
+            with suppress(StopIteration, Aborted):
+                coroutine.throw(abort)
+            raise
+
+    def _answer(self, effect: object) -> Any:
+        if self.failure is not None:
+            raise self.failure
+        match effect:
+            case Work():
+                start = time.monotonic_ns()
+                answer, cpu = perform(effect, self.role.name, self.task.seed)
+                elapsed = time.monotonic_ns() - start
+                self.account.spend(effect.purpose, effect.kind, elapsed, cpu)
+                return answer
+            case Attempt(work, unless):
+                ready = self._is_ready(unless)
+                self.decisions.append(not ready)
+                return None if ready else self._answer(work)
+            case Send():
+                return self._send(effect)
+            case Receive():
+                return self._receive(effect)
+            case Ready(expect):
+                ready = self._is_ready(expect)
+                self.decisions.append(ready)
+                return ready
+            case Report(values):
+                stamped = self.account.report(self.role.name, values, self.now() / 1e9)
+                return self.transport.tell(control.Reported(dict(stamped)))
+            case Boundary(round):
+                return self._boundary(round)
+            case Close(before):
+                return self._close(before)
+            case Commit(record):
+                return self.journal.commit(record)
+            case Recall():
+                return self.journal.notes()
+        raise LocalProtocolError(f"{self.role.name} awaited {effect!r}, which is no effect")
+
+    def _is_ready(self, expect: Expect) -> bool:
+        with self.changed:
+            self.mailbox.check(expect, self.role.name)
+            now = self.now()
+            return self.mailbox.satisfied(expect, now, now)
+
+    def _send(self, send: Send) -> None:
+        if send.receiver not in self.sent:
+            raise LocalProtocolError(f"{self.role.name} sent {send.kind!r} to {send.receiver!r}")
+        start = self.now()
+        message, header, row = self.outbox.stamp(send, start)
+        self.transport.send(send.receiver, Parcel(header, message.body, row))
+        self.sent[send.receiver] += 1
+        waited = self.now() - start
+        if waited > 1_000_000:
+            self.account.spend(send.purpose, "wait", waited)
+
+    def _receive(self, receive: Receive) -> Arrivals:
+        expect = receive.expect
+        with self.changed:
+            self.mailbox.check(expect, self.role.name)
+            since = now = self.now()
+            self.hampered = lambda: self._hampered(expect, since)
+            while not self.mailbox.satisfied(expect, since, now):
+                self.changed.wait(self._seconds_until(self.mailbox.deadline(expect, since), now))
+                if self.failure is not None:
+                    raise self.failure
+                now = self.now()
+            self.hampered = None
+            arrivals = self.mailbox.take(expect)
+        self.account.spend(expect.purpose, receive.waiting, now - since)
+        self.decisions.append(identities(arrivals))
+        return arrivals
+
+    @staticmethod
+    def _seconds_until(deadline: int | None, now: int) -> float | None:
+        # A deadline may pass long before the quorum that the wait also needs is there.
+        return None if deadline is None or deadline <= now else (deadline - now) / 1e9
+
+    def _hampered(self, expect: Expect, since: int) -> str | None:
+        """Say what is missing of what the role waits for, unless it is there or time may do."""
+        now = self.now()
+        if self.mailbox.satisfied(expect, since, now):
+            return None
+        if self._seconds_until(self.mailbox.deadline(expect, since), now) is not None:
+            return None
+        return self.mailbox.lacks(expect)
+
+    def _close(self, before: int) -> None:
+        self.account.closed = max(self.account.closed, before)
+        with self.changed:
+            late = self.mailbox.close(before)
+            self.discarded += [(message.sender, message.sequence) for message in late]
+
+    def _boundary(self, round: int) -> None:
+        if len(self.ledger) > _TOLD:
+            self.transport.tell(control.Recorded(self._new_entries()))
+        self.transport.tell(control.Reached(round, self.sent, self.outbox.sent_bytes))
+        while round >= self.gate:
+            self._wait(
+                lambda: self.stop or self.save is not None or round < self.gate,
+                f"the others at the boundary before round {round}",
+            )
+            if self.stop:
+                raise _Stopped
+            if self.save is not None:
+                self._save(self.save)
+
+    def _save(self, expected: dict[str, int]) -> None:
+        self.save = None
+        self._wait(lambda: self._has_received(expected), "what was sent before the boundary")
+        self._complete_account()
+        state, mail = b"", list[tuple[Message, int]]()
+        if self.task.saves:
+            state = encode_state(self.role.state_dict())
+            with self.changed:
+                mail = list(self.mailbox)
+        self.transport.tell(
+            control.Saved(
+                state,
+                self.account.as_json(),
+                mail,
+                self._new_entries(),
+                self._new_discards(),
+                time.process_time(),
+            ),
+        )
+
+    def _complete_account(self) -> None:
+        self.account.sequence = self.outbox.sequence
+        self.account.note(self.journal)
+        self.account.departed = self.departures.mark()
+
+    def _new_entries(self) -> list[Any]:
+        return self.ledger.drain()
+
+    def _new_discards(self) -> list[tuple[str, int]]:
+        with self.changed:
+            discarded, self.discarded = self.discarded, []
+        return discarded
+
+    def _has_received(self, counts: Mapping[str, int]) -> bool:
+        return all(self.received[name] >= count for name, count in counts.items())
+
+    def _wait(self, condition: Callable[[], bool], what: str | None) -> None:
+        """Wait until something is true that others bring about; ``what`` says it, to whoever asks.
+
+        It is None for a role that has played to its end.
+        """
+        told = f"waits for {what}" if what else ""
+        with self.changed:
+            self.hampered = lambda: None if condition() else told
+            self.changed.wait_for(lambda: self.failure is not None or condition())
+            self.hampered = None
+        if self.failure is not None:
+            raise self.failure
+
+    # The transport's threads
+
+    def leaving(self, parcel: Parcel) -> None:
+        """Note on disk that a message is about to leave.
+
+        Raises
+        ------
+        Unwritten
+            If the disk does not take it; then the message must not leave.
+        """
+        self.departures.note(parcel.row)
+
+    def accept(self, sender: str, frame: bytes) -> None:
+        """Take a frame that came from ``sender``, as the transport knows it.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it is no message that may come now, or too much is here that nobody awaits.
+        """
+        message = decode_frame(frame, sender, self.role.name, self.task.max_body_bytes)
+        if message.sequence <= self.heard[sender]:
+            raise RemoteProtocolError(
+                f"{sender!r} sent message {message.sequence} after {self.heard[sender]}"
+            )
+        self.heard[sender] = message.sequence
+        with self.changed:
+            self._put(message, self.now())
+            self.received[sender] += 1
+            self.changed.notify_all()
+
+    def lose(self, peer: str) -> None:
+        """Know that nothing can come of a peer any more."""
+        with self.changed:
+            self.lost.add(peer)
+
+    def fail(self, error: Exception) -> None:
+        """End the role by an error, in its own thread; the first one counts."""
+        with self.changed:
+            self.failure = self.failure or error
+            self.changed.notify_all()
+
+    def obey(self, message: control.FromGatekeeper) -> None:
+        """Do as the gatekeeper says."""
+        if isinstance(message, control.Ask):
+            self.transport.tell(self._standing(message.number))
+            return
+        with self.changed:
+            match message:
+                case control.Begin(origin):
+                    self.origin = origin
+                case control.Gate(round):
+                    self.gate = round
+                case control.Save(received):
+                    self.save = received
+                case control.Stop(received):
+                    self.stop = True
+                    self.outstanding = received
+                case control.Abort(reason):
+                    self.failure = self.failure or Aborted(reason)
+            self.changed.notify_all()
+
+    def _standing(self, number: int) -> control.Standing:
+        with self.changed:
+            waits = self.hampered and self.hampered()
+            sent, received = dict(self.sent), dict(self.received)
+            return control.Standing(number, waits, sent, received, sorted(self.lost))
+
+    def _put(self, message: Message, now: int) -> None:
+        if not self.mailbox.put(message, now):
+            self.discarded.append((message.sender, message.sequence))

@@ -1,0 +1,195 @@
+"""The gate, without processes: who may go on, who is saved, and when nobody will ever go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from colonnade.checkpoints import CheckpointStore
+from colonnade.drivers import Assignment, control
+from colonnade.drivers.gatekeeper import Gatekeeper
+from colonnade.errors import (
+    ConfigurationError,
+    Deadlock,
+    Diverged,
+    RemoteProtocolError,
+    RoleFailed,
+    Unwritten,
+)
+
+
+class Watched:
+    """A gatekeeper of the roles a and b, and what it says and keeps."""
+
+    def __init__(self, **assignment):
+        self.said, self.kept = [], []
+        self.keeper = Gatekeeper(
+            "ab",
+            Assignment(**assignment),
+            lambda name, message: self.said.append((name, message)),
+            lambda: control.Begin(7),
+            self.kept.append,
+        )
+
+    def hears(self, name, *messages):
+        for message in messages:
+            self.keeper.heed(name, message)
+            self.keeper.look_after()
+
+    def reached(self, round, sent=0):
+        for name, other in ("ab", "ba"):
+            self.hears(name, control.Reached(round, {other: sent}, 0))
+
+    def last(self):
+        said, self.said = self.said, []
+        return said
+
+    def asked(self):
+        """Let it ask how it stands; return the number of the question."""
+        self.keeper._heard -= 10.0
+        self.keeper.look_after()
+        ((_, ask), _) = self.last()
+        assert isinstance(ask, control.Ask)
+        return ask.number
+
+
+def saved():
+    return control.Saved(b"", {}, [], [], [], 0.0)
+
+
+def played(**sent):
+    return control.Played(True, 9, b"", {}, [], [], sent, None)
+
+
+def test_all_begin_when_all_are_there():
+    watched = Watched()
+    watched.hears("a", control.Cast("x"), control.Waiting())
+    assert not watched.last()
+    watched.hears("b", control.Cast("x"), control.Waiting())
+    assert watched.last() == [("a", control.Begin(7)), ("b", control.Begin(7))]
+
+
+def test_who_was_cast_from_another_agreement_is_refused():
+    watched = Watched()
+    watched.hears("a", control.Cast("x"))
+    with pytest.raises(ConfigurationError, match="the agreements of 'a' and of 'b' differ"):
+        watched.hears("b", control.Cast("y"))
+
+
+def test_the_gate_keeps_ahead_of_the_fastest_and_stops_at_what_is_due(tmp_path):
+    watched = Watched()
+    first = watched.keeper.gate
+    watched.reached(first // 2)
+    (_, moved), _ = watched.last()
+    assert moved.round > first
+    due = Watched(store=CheckpointStore(tmp_path, "x"), checkpoint_every=5)
+    assert due.keeper.gate == 5
+    due.reached(4)
+    assert not due.last()
+
+
+def test_all_save_at_the_gate_what_was_sent_before_it_and_go_on(tmp_path):
+    watched = Watched(store=CheckpointStore(tmp_path, "x"), checkpoint_every=5)
+    watched.hears("a", control.Reached(5, {"b": 11}, 0))
+    assert not watched.last()
+    watched.hears("b", control.Reached(5, {"a": 12}, 0))
+    assert watched.last() == [("a", control.Save({"b": 12})), ("b", control.Save({"a": 11}))]
+    watched.hears("b", saved())
+    assert (watched.last(), watched.kept) == ([], [])
+    watched.hears("a", saved())
+    assert watched.kept == [5]
+    assert watched.last() == [("a", control.Gate(10)), ("b", control.Gate(10))]
+
+
+@pytest.mark.parametrize("way", ["stop_before", "interrupted"])
+def test_it_stops_at_a_gate_when_all_have_saved(way):
+    settings = {"stop_before": 3} if way == "stop_before" else {"interrupted": lambda: True}
+    watched = Watched(**settings)
+    gate = watched.keeper.gate
+    watched.reached(gate)
+    watched.last()
+    watched.hears("a", saved())
+    watched.hears("b", saved())
+    assert watched.kept == [gate]
+    assert watched.last() == [("a", control.Stop()), ("b", control.Stop())]
+
+
+def test_nobody_saves_unasked():
+    with pytest.raises(RemoteProtocolError, match="'a' has saved, which nobody asked it to"):
+        Watched().hears("a", saved())
+
+
+def test_who_is_done_leaves_when_all_is_there_that_was_sent():
+    watched = Watched()
+    watched.hears("a", played(b=4))
+    assert not watched.keeper.everybody_has_played
+    watched.hears("b", played(a=5))
+    assert watched.keeper.everybody_has_played
+    watched.keeper.let_leave()
+    assert watched.last() == [("a", control.Stop({"b": 5})), ("b", control.Stop({"a": 4}))]
+    for name in "ab":
+        watched.hears(name, control.Left({}, [], 0.0))
+    assert watched.keeper.everybody_has_left
+
+
+def stands(watched, number, name, waits="waits for x", sent=3, received=3, lost=()):
+    other = "b" if name == "a" else "a"
+    standing = control.Standing(number, waits, {other: sent}, {other: received}, list(lost))
+    watched.hears(name, standing)
+
+
+def test_all_wait_and_nothing_is_under_way():
+    watched = Watched()
+    number = watched.asked()
+    stands(watched, number, "a")
+    with pytest.raises(Deadlock, match=r"a waits for x; b waits for y$"):
+        stands(watched, number, "b", "waits for y")
+
+
+NO_DEADLOCK = {
+    "one is at work": {"waits": None},
+    "a message is under way to it": {"received": 2},
+    "a message is under way from it": {"sent": 4},
+}
+
+
+@pytest.mark.parametrize("why", NO_DEADLOCK)
+def test_no_deadlock_where(why):
+    watched = Watched()
+    number = watched.asked()
+    stands(watched, number, "a")
+    stands(watched, number, "b", **NO_DEADLOCK[why])
+
+
+def test_an_answer_to_an_earlier_question_says_nothing():
+    watched = Watched()
+    earlier = watched.asked()
+    number = watched.asked()
+    stands(watched, number, "a")
+    stands(watched, earlier, "b")
+
+
+def test_an_answer_before_somebody_went_on_says_nothing():
+    watched = Watched()
+    number = watched.asked()
+    stands(watched, number, "a")
+    watched.hears("a", control.Reached(1, {"b": 3}, 0))
+    stands(watched, number, "b")
+
+
+def test_what_a_lost_peer_had_sent_is_not_waited_for():
+    watched = Watched()
+    number = watched.asked()
+    stands(watched, number, "a", "", received=1, lost=["b"])
+    with pytest.raises(Deadlock, match="a has lost its connection to b; finished: a"):
+        stands(watched, number, "b", "waits for y")
+
+
+def test_errors_are_told_as_what_they_are():
+    for error, message, told in [
+        (Diverged, "no number", "no number"),
+        (Unwritten, "the disk is full", "at a: the disk is full"),
+    ]:
+        with pytest.raises(error, match=told):
+            Watched().hears("a", control.Failed(error.__name__, message, ""))
+    with pytest.raises(RoleFailed, match="a failed: ValueError: bad"):
+        Watched().hears("a", control.Failed("ValueError", "bad", ""))
