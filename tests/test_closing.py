@@ -384,8 +384,8 @@ class Watched(Mailbox):
 
     all: ClassVar[list[Watched]] = []
 
-    def __init__(self, closed=0):
-        super().__init__(closed)
+    def __init__(self, closed=0, limits=None):
+        super().__init__(closed, limits)
         self.most = 0
         self.all.append(self)
 

@@ -26,10 +26,10 @@ from colonnade.batches import BatchPlan, pieces
 from colonnade.channels import Channel, Network, nanoseconds
 from colonnade.codecs import Float, Scalar
 from colonnade.costs import Measured, Modelled
-from colonnade.drivers import mailbox as mailbox_module
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import KINDS_OF_WORK, Expect, Since, Work
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
+from colonnade.flows import Limits
 from colonnade.ledger import Entry, Ledger
 from colonnade.links import Delivery, Direct, Link
 from colonnade.models import (
@@ -445,8 +445,8 @@ def message(sender, sequence, kind="x", round=0, purpose=Purpose.TRAINING):
     return Message(sender, "hub", kind, purpose, round, sequence, b"")
 
 
-def boxed(*messages):
-    mailbox = Mailbox()
+def boxed(*messages, limits=None):
+    mailbox = Mailbox(limits=limits)
     for index, item in enumerate(messages):
         mailbox.put(item, index * 10)
     return mailbox
@@ -858,15 +858,14 @@ def test_one_value_that_is_not_finite_is_found_wherever_it_is(shape, dtype):
                 assert not all_finite(strange.t())
 
 
-def test_who_sends_what_nobody_awaits_is_named_before_memory_is_full(monkeypatch):
-    monkeypatch.setattr(mailbox_module, "_MOST_MESSAGES", 3)
-    monkeypatch.setattr(mailbox_module, "_MOST_BYTES", 1000)
-    mailbox = boxed(message("a", 0), message("a", 1), message("a", 2), message("b", 0))
+def test_who_sends_what_nobody_awaits_is_named_before_memory_is_full():
+    few = Limits(messages=3, bytes=1000)
+    mailbox = boxed(message("a", 0), message("a", 1), message("a", 2), message("b", 0), limits=few)
     with pytest.raises(RemoteProtocolError, match=r"'a' has sent 'hub' 4 messages .* last is x of"):
         mailbox.put(message("a", 3), 0)
-    mailbox = boxed(message("a", 0, round=5))
+    mailbox = boxed(message("a", 0, round=5), limits=few)
     for sequence in range(1, 50):  # what was taken or closed is not counted
         mailbox.put(message("a", sequence, round=sequence), 0)
         mailbox.close(sequence) if sequence % 2 else mailbox.take(Expect("x", sequence, ("a",)))
-    with pytest.raises(RemoteProtocolError, match=r"of 2,000 bytes that it does not await"):
-        boxed(message("a", 0)._replace(body=bytes(2000)))
+    with pytest.raises(RemoteProtocolError, match=r"of 2,000 bytes that nobody has taken"):
+        boxed(message("a", 0)._replace(body=bytes(2000)), limits=few)

@@ -17,13 +17,13 @@ from colonnade.drivers import (
     Simulate,
     control,
     gatekeeper,
-    mailbox,
     processes,
 )
 from colonnade.drivers.child import SocketTransport, play
 from colonnade.drivers.framed import FramedSocket, Frames, connected_pair
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed
+from colonnade.flows import Limits
 from colonnade.wire import Purpose
 from toys import Scripted
 
@@ -100,15 +100,22 @@ def test_who_only_computes_for_long_is_left_alone():
 
 
 @pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
-def test_a_flood_that_nobody_awaits_ends_the_run(driver, monkeypatch):
+def test_a_flood_that_nobody_awaits_ends_the_run(driver):
     async def floods(role):
         for round in range(4, 200):
             await Send("b", "x", round, bytes(100))
         await Receive(Expect("y", 0, ("b",)))
 
-    monkeypatch.setattr(mailbox, "_MOST_MESSAGES", 64)
     with pytest.raises(RemoteProtocolError, match="'a' has sent 'b' 65 messages of 6,500 bytes"):
-        driver.run(pair(floods), Assignment())
+        driver.run(pair(floods), Assignment(limits=Limits(messages=64)))
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_what_is_in_no_agreement_ends_the_run(driver):
+    limits = Limits(flows=frozenset({("a", "b", "x", Purpose.TRAINING)}))
+    assert driver.run(pair(sending()), Assignment(limits=limits)).completed
+    with pytest.raises(RemoteProtocolError, match=r"'a' has sent 'b' y of round 3 .*, which"):
+        driver.run(pair(sending(kind="y")), Assignment(limits=limits))
 
 
 def raw(monkeypatch, data, close=False):

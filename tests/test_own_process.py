@@ -76,8 +76,8 @@ def test_each_process_starts_from_its_own_data_and_the_agreement(tmp_path):
         )
         for name in names
     ]
-    limit = agreement(agreed).max_body_bytes()
-    record = Processes().run(roles, Assignment(seed=9, max_body_bytes=limit))
+    limits = agreement(agreed).limits()
+    record = Processes().run(roles, Assignment(seed=9, limits=limits))
     assert record.completed
     told = {name: json.loads((folders[name] / "told.json").read_text()) for name in names}
     for name in names:

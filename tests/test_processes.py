@@ -15,6 +15,7 @@ from colonnade.drivers import Assignment, Processes, Replay, control, player, pr
 from colonnade.drivers.child import play
 from colonnade.effects import Expect, Receive, Report, Send, Since
 from colonnade.errors import Diverged, RoleFailed
+from colonnade.flows import Limits
 from colonnade.wire import Purpose
 from test_simulate import DRIVER, counters
 from toys import Counter, Scripted
@@ -182,10 +183,9 @@ def test_a_body_above_the_limit_is_refused():
     async def waits(role):
         await Receive(Expect("x", 0, ("a",)))
 
+    roles = [Scripted("a", sends, ["b"]), Scripted("b", waits)]
     with pytest.raises(Exception, match=r"from 'a': a message of \d+ bytes"):
-        Processes().run(
-            [Scripted("a", sends, ["b"]), Scripted("b", waits)], Assignment(max_body_bytes=5000)
-        )
+        Processes().run(roles, Assignment(limits=Limits(body=5000)))
 
 
 def test_a_deadline_in_real_time_gives_what_is_there():

@@ -24,7 +24,7 @@ from colonnade.disclosures import Disclosure
 from colonnade.effects import Purpose, Role
 from colonnade.errors import ConfigurationError
 from colonnade.evaluation import EvaluationPlan, HeldOut
-from colonnade.flows import FixedSize, Flow, largest_body
+from colonnade.flows import FixedSize, Flow, Limits
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Link, Rows
@@ -399,9 +399,9 @@ class Agreement:
             flows.append(Flow(holder, parties, VERDICT, evaluation, verdict, 0, 0, 0))
         return tuple(flows)
 
-    def max_body_bytes(self) -> int:
-        """Return the largest body that an organisation has to accept."""
-        return largest_body(self.flows())
+    def limits(self) -> Limits:
+        """Return what an organisation has to accept."""
+        return Limits.of(self.flows(), sum(len(plan.pieces) for plan in self._held_out()))
 
     def _held_out(self) -> tuple[HeldOut, HeldOut]:
         return self.evaluation.watched, self.evaluation.final

@@ -263,7 +263,7 @@ class Federation:
                 interrupted=watcher.interrupted,
                 on_round=watcher.on_round,
                 on_report=watcher.on_report,
-                max_body_bytes=agreement.max_body_bytes(),
+                limits=agreement.limits(),
             )
             watcher.on_begin(assignment.first_round, batches.rounds)
             record = driver.run(list(roles.values()), assignment)

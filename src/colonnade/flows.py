@@ -8,13 +8,16 @@ flow that is not listed is therefore refused by the receiver, not guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from colonnade.wire import Purpose
+from colonnade.errors import RemoteProtocolError
+from colonnade.wire import MAX_BODY_BYTES, Message, Purpose
 
-__all__ = ["Bundle", "FixedSize", "Flow", "Format", "largest_body"]
+__all__ = ["Bundle", "FixedSize", "Flow", "Format", "Limits", "largest_body"]
+
+_ROUNDS = 64  # by which one organisation may be ahead of another, at the very most
 
 
 class Format(Protocol):
@@ -173,3 +176,65 @@ class Bundle:
 def largest_body(flows: Iterable[Flow]) -> int:
     """Return the largest body that any message of these flows may have."""
     return max((flow.bytes_at_most for flow in flows), default=0)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a role accepts of the others, so that none fills its memory.
+
+    Parameters
+    ----------
+    body
+        The largest body.
+    messages, bytes
+        How many messages of one sender may wait to be taken, and of how many bytes.
+    flows
+        (sender, receiver, kind, purpose) of all that may come; None where that is not known.
+
+    Examples
+    --------
+    >>> Limits(body=100).messages
+    65536
+    """
+
+    body: int = MAX_BODY_BYTES
+    messages: int = 2**16
+    bytes: int = 2**31
+    flows: frozenset[tuple[str, str, str, Purpose]] | None = None
+
+    @classmethod
+    def of(cls, flows: Sequence[Flow], pieces: int) -> Limits:
+        """Return the limits of a run in which just these flows travel.
+
+        ``pieces`` is the number of messages in which held-out rows travel, at most: a sender waits
+        for nobody between them, so all of them may wait to be taken.
+        """
+        at_once = max((f.bytes_at_most for f in flows if f.purpose in _HELD_OUT), default=0)
+        body = largest_body(flows)
+        return cls(
+            body,
+            max(cls.messages, 4 * pieces),
+            max(2**28, _ROUNDS * body, 4 * pieces * at_once),
+            frozenset((f.sender, to, f.kind, f.purpose) for f in flows for to in f.receivers),
+        )
+
+    def check(self, message: Message, messages: int, bytes: int) -> None:
+        """Raise ``RemoteProtocolError`` unless a message may wait, as one of so many of its sender.
+
+        ``messages`` and ``bytes`` are counted with it.
+        """
+        told = f"{message.kind} of round {message.round} ({message.purpose.label})"
+        flow = (message.sender, message.receiver, message.kind, message.purpose)
+        if self.flows is not None and flow not in self.flows:
+            raise RemoteProtocolError(
+                f"{message.sender!r} has sent {message.receiver!r} {told}, which nobody awaits"
+            )
+        if messages > self.messages or bytes > self.bytes:
+            raise RemoteProtocolError(
+                f"{message.sender!r} has sent {message.receiver!r} {messages:,} messages of "
+                f"{bytes:,} bytes that nobody has taken, more than there can be by what was "
+                f"agreed; the last is {told}"
+            )
+
+
+_HELD_OUT = (Purpose.EVALUATION, Purpose.PREDICTION)

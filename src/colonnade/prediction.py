@@ -19,7 +19,7 @@ from colonnade.drivers import Assignment, Driver, Simulate
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.evaluation import HeldOut
-from colonnade.flows import largest_body
+from colonnade.flows import Limits
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
 from colonnade.models import Features, Fusion, Learner, shown, terms_of
@@ -213,7 +213,7 @@ class Predictor:
         parties = [PredictParty(layout, own[name], self.uplink, new) for name in names]
         roles: list[Role] = [*parties, holder]
         flows = self.uplink.flows(layout, min(rows, rows_per_message), Purpose.PREDICTION)
-        assignment = Assignment(seed=self.seed, max_body_bytes=largest_body(flows))
+        assignment = Assignment(seed=self.seed, limits=Limits.of(flows, len(new.pieces)))
         record = (driver or Simulate()).run(roles, assignment)
         assert holder.predictions is not None
         spent = _without_budget(holder.spent()) or None

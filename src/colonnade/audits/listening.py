@@ -15,7 +15,7 @@ from colonnade.batches import pieces
 from colonnade.drivers import Assignment, Simulate
 from colonnade.effects import Boundary, Purpose, Role
 from colonnade.evaluation import HeldOut
-from colonnade.flows import largest_body
+from colonnade.flows import Limits
 from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.models import Fusion, take
@@ -64,7 +64,7 @@ def heard_of(
     ]
     roles: list[Role] = [*senders, listener]
     flows = uplink.flows(layout, min(len(rows), _AT_ONCE), Purpose.PREDICTION)
-    Simulate().run(roles, Assignment(seed=layout.seed, max_body_bytes=largest_body(flows)))
+    Simulate().run(roles, Assignment(seed=layout.seed, limits=Limits.of(flows, len(new.pieces))))
     heard: dict[str, list[Tensor]] = {party.name: [] for party in parties}
     for collected in listener.kept:
         for name, leaf in collected.differentiable(None).leaves.items():

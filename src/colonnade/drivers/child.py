@@ -64,7 +64,7 @@ def play(
         connection.close()
     _start(_outlive_no_parent)  # before a role is cast, which may take long
     torch.set_num_threads(threads)
-    transport = SocketTransport(peers, parent, backlog, task.max_body_bytes + _HEADROOM)
+    transport = SocketTransport(peers, parent, backlog, task.limits.body + _HEADROOM)
     try:
         player = Player(task, transport)
         transport.start(player)

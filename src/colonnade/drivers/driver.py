@@ -22,9 +22,10 @@ from colonnade.departures import lost_since
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.effects import Arrivals, Notes, Role, Send, Work
 from colonnade.errors import ConfigurationError, Diverged, OutOfRange
+from colonnade.flows import Limits
 from colonnade.ledger import Entry, Ledger
 from colonnade.streams import work_seed
-from colonnade.wire import MAX_BODY_BYTES, Message, carried_bytes, encode_header
+from colonnade.wire import Message, carried_bytes, encode_header
 
 __all__ = [
     "Assignment",
@@ -90,8 +91,8 @@ class Assignment:
     on_round, on_report
         Called as the roles go: with a role's name, its round and the bytes of the bodies it has
         sent (since the start or the resume), and with a report's values.
-    max_body_bytes
-        The largest body that is accepted from another role.
+    limits
+        What a role accepts of the others.
     """
 
     seed: int = 0
@@ -105,7 +106,7 @@ class Assignment:
     interrupted: Callable[[], bool] = _never
     on_round: Callable[[str, int, int], None] = _ignore
     on_report: Callable[[Values], None] = _ignore
-    max_body_bytes: int = MAX_BODY_BYTES
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def first_round(self) -> int:

@@ -6,16 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from colonnade.channels import nanoseconds
 from colonnade.effects import Arrivals, Expect, Since
-from colonnade.errors import LocalProtocolError, RemoteProtocolError
+from colonnade.errors import LocalProtocolError
+from colonnade.flows import Limits
 from colonnade.wire import Message, Purpose
 
 __all__ = ["Mailbox", "is_closed"]
 
 _Shelf = tuple[str, str, int, Purpose, int]
-
-# What may wait of one sender, so that one who sends what nobody awaits does not fill the memory.
-_MOST_MESSAGES = 2**16
-_MOST_BYTES = 2**31
 
 
 def is_closed(message: Message, closed: int) -> bool:
@@ -32,10 +29,13 @@ class Mailbox:
     ----------
     closed
         Messages of rounds before this one are not kept, except those with the purpose ``SETUP``.
+    limits
+        What is accepted.
     """
 
-    def __init__(self, closed: int = 0) -> None:
+    def __init__(self, closed: int = 0, limits: Limits | None = None) -> None:
         self.closed = closed
+        self._limits = limits or Limits()
         self._shelves: dict[_Shelf, list[tuple[Message, int]]] = {}
         # The shelves that can be closed, by their round, numbered in the order they were made: to
         # close a round must not cost more for all that is kept besides.
@@ -50,19 +50,14 @@ class Mailbox:
         Raises
         ------
         RemoteProtocolError
-            If so many of its sender's are here, or so much, that nobody awaits.
+            If it is above the limits.
         """
         if is_closed(message, self.closed):
             return False
         unread = self._unread.setdefault(message.sender, [0, 0])
         unread[0] += 1
         unread[1] += len(message.body)
-        if unread[0] > _MOST_MESSAGES or unread[1] > _MOST_BYTES:
-            raise RemoteProtocolError(
-                f"{message.sender!r} has sent {message.receiver!r} {unread[0]:,} messages of "
-                f"{unread[1]:,} bytes that it does not await; the last is {message.kind} of round "
-                f"{message.round} ({message.purpose.label})"
-            )
+        self._limits.check(message, *unread)
         key = _shelf(message)
         shelf = self._shelves.get(key)
         if shelf is None:

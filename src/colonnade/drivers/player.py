@@ -40,6 +40,7 @@ from colonnade.effects import (
     Work,
 )
 from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError
+from colonnade.flows import Limits
 from colonnade.journals import Journal
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, decode_frame
@@ -110,8 +111,8 @@ class Task:
         The round that it may not enter before the gatekeeper says so.
     seed
         The run's seed.
-    max_body_bytes
-        The largest body that is accepted.
+    limits
+        What is accepted of the others.
     saves
         Whether the run keeps checkpoints.
     journals, departures
@@ -124,7 +125,7 @@ class Task:
     mail: list[tuple[Message, int]]
     gate: int
     seed: int
-    max_body_bytes: int
+    limits: Limits
     saves: bool
     journals: Path | None
     departures: Path | None
@@ -163,7 +164,7 @@ class Player:
         self.sent = dict.fromkeys(transport.peers, 0)
         # Everything below is shared with the transport's threads, under ``changed``.
         self.changed = threading.Condition()
-        self.mailbox = Mailbox(self.account.closed)
+        self.mailbox = Mailbox(self.account.closed, task.limits)
         self.discarded: list[tuple[str, int]] = []  # by sender and sequence; not yet told
         for message, arrival in task.mail:
             self._put(message, arrival)
@@ -415,7 +416,7 @@ class Player:
         RemoteProtocolError
             If it is no message that may come now, or too much is here that nobody awaits.
         """
-        message = decode_frame(frame, sender, self.role.name, self.task.max_body_bytes)
+        message = decode_frame(frame, sender, self.role.name, self.task.limits.body)
         if message.sequence <= self.heard[sender]:
             raise RemoteProtocolError(
                 f"{sender!r} sent message {message.sequence} after {self.heard[sender]}"

@@ -139,7 +139,7 @@ class _Parent:
                 cut.mail.get(name, []),
                 gate=self.gatekeeper.gate,
                 seed=assignment.seed,
-                max_body_bytes=assignment.max_body_bytes,
+                limits=assignment.limits,
                 saves=assignment.store is not None,
                 journals=assignment.journals,
                 departures=assignment.departures,

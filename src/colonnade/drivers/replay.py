@@ -7,6 +7,7 @@ for bit, also one of a method whose course depends on timing, at whatever speed 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,7 @@ from colonnade.effects import (
     Work,
 )
 from colonnade.errors import Deadlock, LocalProtocolError
+from colonnade.flows import Limits
 from colonnade.journals import Journal
 from colonnade.ledger import Ledger
 from colonnade.wire import Message
@@ -121,6 +123,10 @@ class Replay(Driver):
         )
 
 
+# What was sent once may come again, in an order in which more of it waits.
+_ANY = Limits(messages=sys.maxsize, bytes=sys.maxsize)
+
+
 class _Actor:
     """A role and the decisions that its awaits are still to be given."""
 
@@ -129,7 +135,7 @@ class _Actor:
         self.role = role
         self.ledger = ledger
         self.account = Account()
-        self.mailbox = Mailbox()
+        self.mailbox = Mailbox(limits=_ANY)
         self.discarded: list[Discarded] = []
         notes = trace.notes.get(role.name)
         self.remembers = notes is not None
@@ -138,7 +144,7 @@ class _Actor:
         if cut is not None:
             role.load_state_dict(decode_state(cut.states[role.name]))
             self.account = Account.from_json(cut.accounts[role.name])
-            self.mailbox = Mailbox(self.account.closed)
+            self.mailbox = Mailbox(self.account.closed, _ANY)
             for message, _ in cut.mail.get(role.name, []):
                 self.put(message)
         self.outbox = Outbox(role.name, ledger, self.account.sequence)

@@ -59,6 +59,7 @@ from colonnade.effects import (
     Work,
 )
 from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtocolError
+from colonnade.flows import Limits
 from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, Purpose, carried_bytes
@@ -152,13 +153,14 @@ class _Actor:
         ledger: Ledger,
         journal: Journal,
         departures: Departures,
+        limits: Limits,
     ) -> None:
         self.index = index
         self.name = role.name
         self.role = role
         self.account = account
         self.outbox = Outbox(role.name, ledger, account.sequence)
-        self.mailbox = Mailbox(account.closed)
+        self.mailbox = Mailbox(account.closed, limits)
         self.journal = journal
         self.departures = departures
         self.notes = journal.notes()  # as the role begins
@@ -250,6 +252,7 @@ class _Simulation:
                 self.ledger,
                 journals[role.name],
                 Departures(assignment.departures, role.name),
+                assignment.limits,
             )
             for index, role in enumerate(roles)
         ]
