@@ -726,7 +726,7 @@ def test_the_command_exits_with_3_where_a_claim_is_refuted(colonnade, monkeypatc
 
     monkeypatch.setattr(PoissonBinomial, "counts", counts)
     code, out, err = colonnade("audit", "--only", "games")
-    assert code == 3
+    assert code == 4
     assert "BROKEN" in out
     assert "a mechanism discloses more than is claimed of it" in err
 

@@ -44,7 +44,7 @@ class Forgetful:
                 role._fails_in = -1
         record = SLOW.run(roles, assignment)
         if self.what == "ledger":
-            record.ledger = Ledger(record.ledger.since(1))
+            record.ledger = Ledger(list(record.ledger)[1:])
         if self.what == "name":
             record.history = [
                 {k: v for k, v in row.items() if k != "organisation"} for row in record.history

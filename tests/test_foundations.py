@@ -137,7 +137,6 @@ def test_a_ledger_reads_the_same_in_whatever_order_it_was_written(entries, rando
         other.append(entry)
     assert list(one) == list(other) == sorted(entries, key=lambda e: (e.sender, e.sequence))
     assert len(other) == len(entries)
-    assert other.since(2) == [entry for entry in shuffled if not entry.lost][2:]
     assert one.frame().equals(other.frame())
 
 
@@ -166,15 +165,6 @@ def test_totals_are_sums_and_the_time_is_all_that_is_blanked(entries):
     assert blank == [entry._replace(nanoseconds=None) for entry in ledger if not entry.lost]
     discarded = [(e.sender, e.sequence) for e in entries if e.discarded]
     assert sorted(discarded) == [(e.sender, e.sequence) for e in blank if e.discarded]
-
-
-@unhurried
-@given(ENTRIES, st.dictionaries(st.sampled_from("abc"), st.integers(0, 1000)))
-def test_the_part_of_a_ledger_before_a_cut(entries, sequences):
-    kept = list(Ledger(entries).before(sequences))
-    for entry in entries:
-        before = entry.sequence < sequences.get(entry.sender, 0)
-        assert (entry in kept) == (before or entry.lost)
 
 
 @unhurried
@@ -207,7 +197,7 @@ def test_nothing_is_settled_that_a_run_may_go_back_to(monkeypatch):
     ledger.discard("a", 7)
     assert [entry.sequence for entry in ledger if entry.discarded] == [7]
     restored = Ledger.restored(ledger.settled, ledger.unsettled({"a": 35}).frame())
-    assert list(restored) == list(ledger.before({"a": 35}))
+    assert list(restored) == [entry for entry in ledger if entry.sequence < 35]
     settled = len(ledger.settled[0])
     assert settled < 40 * sum(map(sys.getsizeof, entries[0]))
     assert list(Ledger.from_frame(ledger.frame())) == list(ledger)

@@ -33,7 +33,6 @@ from siege.subjects import METHODS, TRAINING, federation_of
 __all__ = ["KILLS", "SIMULATE", "bits", "resume", "trained"]
 
 # The course of these hangs on time, which is never the same between processes.
-_TIMED = {"celu", "vafl", "deadline", "fastest"}
 SIMULATE = Simulate(costs=Modelled(otherwise=0.001))
 
 
@@ -107,7 +106,7 @@ def _train(method: str, driver: Driver, out: Path) -> NoReturn:
 
 
 def _hangs_on_time(method: str, driver: Driver) -> bool:
-    return method in _TIMED and isinstance(driver, Processes)
+    return METHODS[method][0].timed and isinstance(driver, Processes)
 
 
 def resume(

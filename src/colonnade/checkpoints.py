@@ -279,18 +279,16 @@ class CheckpointStore:
         ----------
         check
             Raises ``CheckpointError`` where files elsewhere that a checkpoint needs, as of a
-            surrogate table, are not whole. The one before is then returned, and this one removed:
-            going on from the one before would leave it without those files.
+            surrogate table, are not whole. The one before is then returned.
 
         Raises
         ------
         CheckpointError
             If it was written by another version or belongs to a run of another configuration or
-            with other times that decide its course, or all that exist are damaged or refused; then
-            nothing is removed.
+            with other times that decide its course, or all that exist are damaged or refused.
         """
         damaged: list[str] = []
-        refused: dict[Path, CheckpointError] = {}
+        refused: list[CheckpointError] = []
         for folder in reversed(self._folders()):
             manifest = _manifest(folder)
             if manifest is None:
@@ -320,19 +318,30 @@ class CheckpointStore:
             try:
                 check(checkpoint)
             except CheckpointError as error:
-                refused[folder] = error
-                continue
-            for newer in refused:
-                shutil.rmtree(newer)
-            return checkpoint
+                refused.append(error)
+            else:
+                return checkpoint
         if refused:
-            raise next(iter(refused.values()))
+            raise refused[0]
         if damaged:
             raise CheckpointError(
                 f"no checkpoint in {self.folder} is whole ({', '.join(damaged)} damaged); "
                 "start the run again in a new folder"
             )
         return None
+
+    def go_back_to(self, checkpoint: Checkpoint) -> None:
+        """Remove newer checkpoints: to go on from this one leaves them without what they need.
+
+        Raises
+        ------
+        Unwritten
+            If they cannot be removed.
+        """
+        with explained(self.folder):
+            for folder in self._folders():
+                if folder > checkpoint.folder:
+                    shutil.rmtree(folder)
 
     def _place(self, round: int) -> Path:
         return self.folder / f"round-{round:08d}"

@@ -50,8 +50,8 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
-REFUTED = 3  # of an audit; 1 and 2 are for errors
 UNWRITTEN = 3
+REFUTED = 4  # of an audit
 
 
 class Only(StrEnum):

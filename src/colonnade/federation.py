@@ -251,6 +251,8 @@ class Federation:
                 folder.begin(config or description, resume, checkpoint is not None)
                 kept.enter_context(folder.safeguarded(store))
                 store.make()
+                if checkpoint is not None:
+                    store.go_back_to(checkpoint)
             assignment = Assignment(
                 seed=training.seed,
                 threads=training.threads,

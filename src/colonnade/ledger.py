@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -133,13 +133,6 @@ class Ledger:
         else:
             self._discarded.discard((sender, sequence))
 
-    def since(self, index: int) -> list[Entry]:
-        """Return the entries from the ``index``-th recorded on, in the order of recording.
-
-        What was lost was recorded by a run before, and is not among them.
-        """
-        return list(islice(self._recorded(), index, None))
-
     def drain(self) -> list[Entry]:
         """Return the entries that are not settled, without what was lost, and forget them."""
         entries = [self._entry(row) for row in self._rows]
@@ -162,11 +155,6 @@ class Ledger:
     def framed_bytes(self, select: Callable[[Entry], bool] = lambda entry: True) -> int:
         """Sum the bytes of the selected entries, with all that a stream carries."""
         return sum(entry.framed_bytes for entry in self._all() if select(entry))
-
-    def before(self, sequences: Mapping[str, int]) -> Ledger:
-        """Keep of each sender the entries before its given sequence number, and what was lost."""
-        kept = (e for e in self._recorded() if e.sequence < sequences.get(e.sender, 0))
-        return Ledger(chain(self._lost, kept))
 
     # What nothing will change any more
 

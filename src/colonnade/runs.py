@@ -42,7 +42,7 @@ from colonnade.reaching import Reached, reached
 from colonnade.sent import SENT, bytes_sent
 from colonnade.telling import first_line
 from colonnade.wire import Purpose
-from colonnade.yaml_text import read_yaml
+from colonnade.yaml_text import NOT_YAML, read_yaml
 
 __all__ = [
     "Run",
@@ -690,8 +690,8 @@ class RunFolder:
     def _configured(self) -> Any:
         """Return what ``config.yaml`` says; None where it says nothing that can be read."""
         try:
-            return yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            return read_yaml((self.path / "config.yaml").read_text(encoding="utf-8"))
+        except (OSError, ConfigurationError, *NOT_YAML):
             return None
 
     def _check_unbegun(self, is_said: bool) -> None:

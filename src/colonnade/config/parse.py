@@ -315,7 +315,3 @@ def override(data: Any, overrides: list[str]) -> Any:
                 f"--set {short(text)}: {shown(value)} is not a valid value"
             ) from None
     return data
-
-
-def _written(text: str) -> str:
-    return shown(text)[1:].removesuffix(shown("")[-1])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import weakref
 from pathlib import Path
 
 from colonnade.errors import ConfigurationError
-
-if sys.platform != "win32":
-    import fcntl
+from colonnade.locks import locked, unlock
 
 __all__ = ["Lock"]
 
@@ -44,14 +41,12 @@ class Lock:
         older = _held.get(place)
         if older is not None:
             older.release()
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(self._file):
             self._close()
             raise ConfigurationError(
                 f"another process is using the surrogate table in {folder}: wait until it is done, "
                 "or give this run a folder of its own"
-            ) from None
+            )
         _held[place] = self
 
     @property
@@ -63,5 +58,5 @@ class Lock:
         """Let others have the folder."""
         if self.held:
             # A forked child may have a copy of the descriptor, which closing ours does not unlock.
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            unlock(self._file)
         self._close()
