@@ -51,6 +51,11 @@ class Watched:
         assert isinstance(ask, control.Ask)
         return ask.number
 
+    def stands(self, number, name, waits="waits for x", sent=3, received=3, lost=()):
+        other = "b" if name == "a" else "a"
+        standing = control.Standing(number, waits, {other: sent}, {other: received}, list(lost))
+        self.hears(name, standing)
+
 
 def saved():
     return control.Saved(b"", {}, [], [], [], 0.0)
@@ -131,18 +136,12 @@ def test_who_is_done_leaves_when_all_is_there_that_was_sent():
     assert watched.keeper.everybody_has_left
 
 
-def stands(watched, number, name, waits="waits for x", sent=3, received=3, lost=()):
-    other = "b" if name == "a" else "a"
-    standing = control.Standing(number, waits, {other: sent}, {other: received}, list(lost))
-    watched.hears(name, standing)
-
-
 def test_all_wait_and_nothing_is_under_way():
     watched = Watched()
     number = watched.asked()
-    stands(watched, number, "a")
+    watched.stands(number, "a")
     with pytest.raises(Deadlock, match=r"a waits for x; b waits for y$"):
-        stands(watched, number, "b", "waits for y")
+        watched.stands(number, "b", "waits for y")
 
 
 NO_DEADLOCK = {
@@ -156,32 +155,46 @@ NO_DEADLOCK = {
 def test_no_deadlock_where(why):
     watched = Watched()
     number = watched.asked()
-    stands(watched, number, "a")
-    stands(watched, number, "b", **NO_DEADLOCK[why])
+    watched.stands(number, "a")
+    watched.stands(number, "b", **NO_DEADLOCK[why])
 
 
 def test_an_answer_to_an_earlier_question_says_nothing():
     watched = Watched()
     earlier = watched.asked()
+    watched.hears("a", control.Reached(1, {"b": 3}, 0))
+    for name in "ab":
+        watched.stands(earlier, name)
     number = watched.asked()
-    stands(watched, number, "a")
-    stands(watched, earlier, "b")
+    watched.stands(number, "a")
+    watched.stands(earlier, "b")
 
 
 def test_an_answer_before_somebody_went_on_says_nothing():
     watched = Watched()
     number = watched.asked()
-    stands(watched, number, "a")
+    watched.stands(number, "a")
     watched.hears("a", control.Reached(1, {"b": 3}, 0))
-    stands(watched, number, "b")
+    watched.stands(number, "b")
+
+
+def test_nobody_is_asked_again_before_all_have_answered():
+    watched = Watched()
+    number = watched.asked()
+    watched.stands(number, "a")
+    watched.keeper._heard -= 10.0
+    watched.keeper.look_after()
+    assert not watched.last()
+    watched.stands(number, "b", None)
+    assert watched.asked() > number
 
 
 def test_what_a_lost_peer_had_sent_is_not_waited_for():
     watched = Watched()
     number = watched.asked()
-    stands(watched, number, "a", "", received=1, lost=["b"])
+    watched.stands(number, "a", "", received=1, lost=["b"])
     with pytest.raises(Deadlock, match="a has lost its connection to b; finished: a"):
-        stands(watched, number, "b", "waits for y")
+        watched.stands(number, "b", "waits for y")
 
 
 def test_errors_are_told_as_what_they_are():

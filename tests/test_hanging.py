@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import threading
+from multiprocessing.connection import wait
 
 import pytest
 
@@ -228,3 +230,34 @@ def test_what_a_process_tells_that_cannot_be_read_ends_the_run(monkeypatch):
     monkeypatch.setattr(processes, "play", played)
     with pytest.raises(RoleFailed, match="the process of 'a' told what cannot be read"):
         Processes().run(pair(nothing), Assignment())
+
+
+def test_a_process_that_is_stopped_keeps_nobody_from_seeing_another_die(monkeypatch):
+    """However long it was quiet before: its pipe does not fill with questions."""
+
+    async def stops(role):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    async def dies(role):
+        threading.Event().wait(1.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(gatekeeper, "_QUIET", 0.0)
+    monkeypatch.setattr(processes, "wait", lambda pipes, timeout: wait(pipes, 0.001))
+    with pytest.raises(RoleFailed, match="the process of 'b' died"):
+        Processes().run(pair(stops, dies), Assignment())
+
+
+def test_a_process_that_does_not_listen_ends_the_run(monkeypatch):
+    async def stops(role):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    async def goes(role):
+        for round in range(1_000_000):
+            role.round = round
+            await Boundary(round)
+
+    monkeypatch.setattr(processes, "_PATIENCE", 0.1)
+    monkeypatch.setattr(gatekeeper, "_GATE_AHEAD", 2)
+    with pytest.raises(RoleFailed, match="the process of 'a' does not listen any more"):
+        Processes().run(pair(stops, goes), Assignment())

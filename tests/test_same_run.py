@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -89,6 +91,42 @@ def weighted(*weights):
     return nn.CrossEntropyLoss(weight=torch.tensor(weights))
 
 
+class Slotted:
+    __slots__ = ("factor",)
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, predictions, labels):
+        return self.factor * nn.functional.cross_entropy(predictions, labels)
+
+    def __repr__(self):
+        return "a loss"
+
+
+class Private(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self._factor = factor
+        self.register_buffer("also", torch.tensor(factor), persistent=False)
+
+    def forward(self, predictions, labels):
+        return self._factor * nn.functional.cross_entropy(predictions, labels)
+
+
+class Drawing(Focal):
+    def __init__(self, seed):
+        super().__init__(2.0)
+        self.noise = np.random.default_rng(seed)
+
+
+FACTOR = [1.0]
+
+
+def by_a_global(predictions, labels):
+    return FACTOR[0] * nn.functional.cross_entropy(predictions, labels)
+
+
 LABELS = torch.tensor([0, 0, 1])
 LOSSES = {
     "usual": lambda: None,
@@ -107,6 +145,13 @@ LOSSES = {
     "a function around another": lambda: times(3.0),
     "no name": lambda: lambda p, y: nn.functional.cross_entropy(p, y) + p.abs().mean(),
     "no name either": lambda: lambda p, y: nn.functional.cross_entropy(p, y) + p.square().mean(),
+    "slots": lambda: Slotted(2.0),
+    "other slots": lambda: Slotted(3.0),
+    "what is private to a module": lambda: Private(2.0),
+    "something else that is": lambda: Private(3.0),
+    "a generator": lambda: Drawing(1),
+    "another generator": lambda: Drawing(2),
+    "a global": lambda: by_a_global,
     "a number": lambda: Regression().loss(LABELS.float()),
     "another number": lambda: Regression().loss(2 * LABELS.float()),
 }
@@ -139,6 +184,47 @@ def test_what_holds_itself_is_told_too():
     focal = Focal(2.0)
     focal.inner = {"again": [focal, calls_itself]}
     assert content_of(focal) == content_of(focal)
+
+
+def test_a_function_is_told_by_the_globals_that_it_names_and_by_its_code(monkeypatch):
+    told = content_of(by_a_global)
+    monkeypatch.setitem(globals(), "FACTOR", [2.0])
+    assert content_of(by_a_global) != told
+    monkeypatch.undo()
+    assert content_of(by_a_global) == told
+    monkeypatch.setattr(by_a_global, "__code__", (lambda predictions, labels: FACTOR).__code__)
+    assert content_of(by_a_global) != told
+    assert "code" not in content_of(nn.functional.cross_entropy)
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor=1.0, buffer=1.0, frozen=()):
+        super().__init__()
+        self.factor = factor
+        self.linear = nn.Linear(2, 3)
+        self.register_buffer("buffer", torch.tensor(buffer), persistent=False)
+        for name in frozen:
+            getattr(self.linear, name).requires_grad = False
+
+    def forward(self, x):
+        return self.factor * self.buffer * self.linear(x)
+
+
+@pytest.mark.parametrize(
+    "other", [{"factor": 5.0}, {"buffer": 5.0}, {"frozen": ["bias"]}], ids=" ".join
+)
+def test_a_run_does_not_go_on_with_a_model_that_its_parameters_do_not_tell(tmp_path, other):
+    def made(**settings):
+        usual = federation()
+        torch.manual_seed(4)
+        party = replace(usual.parties[0], bottom=Scaled(**settings))
+        rows = {"train_rows": range(30), "test_rows": range(30, ROWS)}
+        return Federation([party, usual.parties[1]], usual.label_holder, **rows)
+
+    train(tmp_path, made(), stop_before=3)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        train(tmp_path, made(**other), resume=True)
+    assert_same(train(None, made()), train(tmp_path, made(), resume=True))
 
 
 CHANGED = {
@@ -351,7 +437,7 @@ def finished(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json"])
+@pytest.mark.parametrize("name", ["config.yaml", "history.csv", "ledger.csv", "summary.json"])
 def test_a_flipped_bit_is_found_or_changes_nothing(finished, tmp_path, name):
     shutil.copytree(finished, tmp_path / "run")
     whole = load_run(finished)
@@ -368,7 +454,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(finished, tmp_path, name):
         except DataError as error:
             found += f"{name} is damaged" in str(error) or "is of colonnade" in str(error)
         else:
-            assert run.summary == whole.summary
+            assert (run.summary, run.config) == (whole.summary, whole.config)
             assert run.history.equals(whole.history)
             assert list(run.ledger) == list(whole.ledger)
     assert found > (200 if name == "summary.json" else 399)  # JSON has spaces

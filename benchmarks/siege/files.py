@@ -8,12 +8,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from colonnade.drivers import Simulate
 from colonnade.errors import ColonnadeError
 from colonnade.runs import load_run
 from siege.attack import Attack, Found
 from siege.bodies import changed
-from siege.kills import bits, trained
+from siege.kills import SIMULATE, bits, trained
 from siege.subjects import METHODS, TRAINING, federation_of
 
 __all__ = ["FILES"]
@@ -33,7 +32,7 @@ def _damage(path: Path, source: random.Random) -> str:
 
 def _told(folder: Path) -> object:
     run = load_run(folder)
-    return run.summary, run.history.to_dicts(), run.ledger.frame().to_dicts()
+    return run.summary, run.config, run.history.to_dicts(), run.ledger.frame().to_dicts()
 
 
 def _trial(found: Found, whole: Path, part: Path, wanted: str, seed: int) -> None:
@@ -54,7 +53,7 @@ def _trial(found: Found, whole: Path, part: Path, wanted: str, seed: int) -> Non
                 same = _told(folder) == _told(whole)
                 told = "what it tells is the same" if same else None
             else:
-                run = trained(whole.name, Simulate(), folder, resume=True)
+                run = trained(whole.name, SIMULATE, folder, resume=True)
                 told = "gone on to the same bits" if bits(run) == wanted else None
         except ColonnadeError as error:
             found.hold(type(error).__name__)
@@ -74,7 +73,7 @@ def _run(trials: int, seed: int) -> Found:
         chosen = random.Random(seed).sample(list(METHODS), min(len(METHODS), 1 + trials // 4))
         for method in chosen:
             whole, part = Path(name) / "whole" / method, Path(name) / "part" / method
-            wanted = bits(trained(method, Simulate(), whole))
+            wanted = bits(trained(method, SIMULATE, whole))
             made.append((whole, part, wanted))
             _stopped(method, part)
         for number in range(trials):
@@ -86,7 +85,7 @@ def _run(trials: int, seed: int) -> Found:
 def _stopped(method: str, folder: Path) -> None:
     composed, federation = federation_of(method)
     training = replace(TRAINING, checkpoint_every=1)
-    federation.train(composed, training, Simulate(), out=folder, stop_before=4, report=False)
+    federation.train(composed, training, SIMULATE, out=folder, stop_before=4, report=False)
 
 
 FILES = Attack(

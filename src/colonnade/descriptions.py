@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Set
+import sysconfig
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
+from pathlib import Path, PurePath
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,14 +23,10 @@ __all__ = ["bytes_of", "content_of", "described", "device_told"]
 
 def described(learner: Learner) -> dict[str, Any]:
     """Return a model's structure, its start, and its optimiser's settings."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, value in learner.module.state_dict().items():
-        digest.update(name.encode())
-        digest.update(bytes_of(value))
     optimiser = learner.optimiser
     return {
         "model": str(learner.module),
-        "start": digest.hexdigest(),
+        "start": _digest(content_of(learner.module).encode()),
         "optimiser": type(optimiser).__name__ if optimiser else "none",
         "settings": {k: repr(v) for k, v in optimiser.defaults.items()} if optimiser else {},
         "scheduler": repr(learner.scheduler and _plain(learner.scheduler.state_dict())),
@@ -56,9 +55,10 @@ def content_of(value: object) -> str:
     """Return what tells a value from others like it, the same in every process.
 
     A function is told by its name and by what it was made with: defaults, and what it closes over.
-    One without a name is told by its code too, which another version of Python may compile
+    One without a name, or from a file that no installed package brought, is told by its code too,
+    and by the values of the globals that this names; another version of Python may compile it
     otherwise. A module is told by its settings, parameters and buffers, those of its parts
-    included.
+    included, any other object by its type and its state, as it would be copied.
 
     >>> content_of({"b": 1, "a": 0.5})
     "{'a': 0.5, 'b': 1}"
@@ -103,9 +103,32 @@ def _content(value: object, around: tuple[int, ...]) -> str:
             return inside([_digest(value.co_code), value.co_names, value.co_consts])
         case type() | BuiltinFunctionType():
             return _name(value)
-    if type(value).__repr__ is object.__repr__:  # which has an address
-        return f"{_name(type(value))}{inside(getattr(value, '__dict__', {}))}"
-    return repr(value)
+        case Enum() | PurePath() | torch.device() | torch.dtype() | np.generic() | np.dtype():
+            return repr(value)
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    return f"{_name(type(value))}{inside(_state(value))}"
+
+
+_PLAIN = (int, float, complex, str, bytes, bytearray, range, slice, type(None), type(...))
+
+
+def _state(value: object) -> object:
+    """Return what an object would be copied by; nothing where it cannot be."""
+    try:
+        made = value.__reduce_ex__(4)
+    except Exception:  # as of a lock, or a generator that is running
+        return None
+    if isinstance(made, str):  # it is one of its kind
+        return made
+    _, arguments, *state = made
+    # Items of a list or dict come as iterators.
+    rest = [list(each) if isinstance(each, Iterator) else each for each in state]
+    return [each for each in arguments if each is not type(value)], rest
+
+
+_TORCHS = vars(nn.Module()).keys() - {"training"}
+"""What torch keeps in every module: parameters and buffers, told apart, and hooks."""
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
@@ -113,8 +136,8 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     return {
         name: [
             _name(type(part)),
-            {key: own for key, own in vars(part).items() if not key.startswith("_")},
-            dict(part.named_parameters(recurse=False)),
+            {key: own for key, own in vars(part).items() if key not in _TORCHS},
+            {key: [own, own.requires_grad] for key, own in part.named_parameters(recurse=False)},
             dict(part.named_buffers(recurse=False)),
         ]
         for name, part in module.named_modules()
@@ -127,9 +150,35 @@ def _made_with(function: FunctionType) -> dict[str, Any]:
     held = {
         "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()],
         "closure": {name: _held(cell) for name, cell in cells},
-        "code": [function.__code__] if function.__name__ == "<lambda>" else [],
+        "code": [],
+        "globals": {},
     }
+    if function.__name__ == "<lambda>" or _is_own(function):
+        held["code"] = [function.__code__]
+        named = {name: function.__globals__.get(name) for name in _names(function.__code__)}
+        held["globals"] = {k: v for k, v in named.items() if not isinstance(v, _TOLD_BY_NAME)}
     return {name: each for name, each in held.items() if each}
+
+
+# A class's name says no more than a module's, and neither is gone into.
+_TOLD_BY_NAME = (type(None), type, ModuleType)
+_INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+
+
+def _is_own(function: FunctionType) -> bool:
+    """Whether a function is of a file that somebody may edit: of none that was installed."""
+    if (function.__module__ or "").partition(".")[0] == __name__.partition(".")[0]:
+        return False
+    file = Path(function.__code__.co_filename)
+    return not any(file.is_relative_to(place) for place in _INSTALLED)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Return the names that a function's code looks up, that of functions in it included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _held(cell: Any) -> object:

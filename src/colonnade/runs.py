@@ -57,7 +57,7 @@ __all__ = [
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
-_RESULTS = ("history.csv", OTHERS, "ledger.csv")  # beside the summary, which has their digests
+_SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
 _WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _FORMAT = 1  # of a summary; without one, it is of the time before there were digests
@@ -424,8 +424,8 @@ _UNREADABLE = (
 def load_run(path: str | Path) -> Run:
     """Return the run that a folder holds: its account, without models and the driver's record.
 
-    History, ledger and summary are what was written: they have digests. A run of an older version
-    has none, and is read without.
+    Configuration, history, ledger and summary are what was written: they have digests. A run of an
+    older version has none, and is read without.
 
     Raises
     ------
@@ -479,7 +479,7 @@ def _sealed(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     As a summary is written last, its digests are of files of the same moment, or do not fit.
     """
-    there = [name for name in _RESULTS if (folder / name).is_file()]
+    there = [name for name in _SEALED if (folder / name).is_file()]
     digests = {name: _digest_of(folder / name) for name in there}
     sealed = {"format": _FORMAT, **summary, "digests": digests}
     return sealed | {"digest": _digest(sealed)}
@@ -509,7 +509,7 @@ def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
             raise ValueError("it is not what was written")
         del summary["format"]
         digests = summary.pop("digests")
-        if not {"history.csv", "ledger.csv"} <= digests.keys() <= set(_RESULTS):
+        if not {"history.csv", "ledger.csv"} <= digests.keys() <= set(_SEALED):
             raise ValueError("its digests are of other files than those beside it")
     if not summary.keys() >= {"method", "metric", "rounds"}:
         raise ValueError("it is no summary")

@@ -73,6 +73,7 @@ class Gatekeeper:
         self._heard = time.monotonic()  # when a player last told anything of its own accord
         self._asked = 0  # the number of the last question
         self._standings: dict[str, control.Standing] = {}  # answers to it
+        self._owing: set[str] = set()  # who has not answered the last one that it was asked
 
     @property
     def everybody_has_played(self) -> bool:
@@ -112,6 +113,7 @@ class Gatekeeper:
             If it tells what it was not asked for.
         """
         if isinstance(message, control.Standing):
+            self._owing.discard(name)
             if message.number == self._asked:
                 self._standings[name] = message
                 self._refuse_deadlock()
@@ -141,13 +143,16 @@ class Gatekeeper:
                 self._played[name] = message.sent
             case control.Left():
                 self._left.add(name)
+                self._owing.discard(name)
             case control.Failed():
                 raise _rebuilt(name, message)
 
     def look_after(self) -> None:
         """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""
         self._keep_gate()
-        if time.monotonic() - self._heard > _QUIET:
+        # Whoever is stopped for long must find one question when it goes on, not thousands.
+        if not self._owing and time.monotonic() - self._heard > _QUIET:
+            self._owing = {name for name in self.names if name not in self._left}
             self.broadcast(control.Ask(self._asked + 1))
 
     # The gate

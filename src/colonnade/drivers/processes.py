@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from select import select
 from typing import Any
 
 import msgspec
@@ -47,6 +48,8 @@ from colonnade.errors import RoleFailed
 from colonnade.ledger import Ledger
 
 __all__ = ["Processes"]
+
+_PATIENCE = 10.0  # seconds in which a process takes what it is told, when much waits already
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ class _Parent:
             self.gatekeeper.let_leave()
             self._watch(until=lambda: self.gatekeeper.everybody_has_left)
         except BaseException as error:
-            self.gatekeeper.broadcast(control.Abort(f"{type(error).__name__}: {error}"))
+            with suppress(RoleFailed):
+                self.gatekeeper.broadcast(control.Abort(f"{type(error).__name__}: {error}"))
             raise
         finally:
             self._end()
@@ -274,6 +278,7 @@ class _Parent:
     def _tell(self, name: str, message: control.FromGatekeeper) -> None:
         if name in self.pipes:
             with suppress(OSError):  # its process ended, which is seen when it is heard
+                _await_room(name, self.pipes[name])
                 self.pipes[name].send_bytes(control.encode(message))
 
     def _begin(self) -> control.Begin:
@@ -315,6 +320,12 @@ def _context(threads: int) -> tuple[Any, bool]:
 
 def _spawning() -> tuple[Any, bool]:
     return multiprocessing.get_context("spawn"), False
+
+
+def _await_room(name: str, pipe: Connection) -> None:
+    """Wait until a message can be written; not for ever for a process that reads none."""
+    if sys.platform != "win32" and not select([], [pipe], [], _PATIENCE)[1]:
+        raise RoleFailed(f"the process of {name!r} does not listen any more; it may be stopped")
 
 
 def _part(played: control.Played) -> Part:
