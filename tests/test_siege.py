@@ -9,8 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
+from colonnade.config.registry import GROUPS, names
 from siege.attack import Found
 from siege.attacks import ATTACKS
+from siege.subjects import METHODS
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
@@ -19,6 +21,7 @@ pytestmark = [
 
 TRIALS = {
     "bodies": 5000,
+    "bounds": 500,
     "messages": 32,
     "roles": 8,
     "kills": 4,
@@ -31,6 +34,11 @@ TRIALS = {
 
 def test_every_attack_is_tried_here():
     assert TRIALS.keys() == ATTACKS.keys()
+
+
+def test_every_method_is_besieged():
+    besieged = {method.name for method, _ in METHODS.values()}
+    assert besieged >= set(names(GROUPS["methods"]))
 
 
 @pytest.mark.parametrize("name", ATTACKS)

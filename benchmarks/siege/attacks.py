@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from siege.attack import Attack
 from siege.bodies import BODIES
+from siege.bounds import BOUNDS
 from siege.disks import DISKS
 from siege.files import FILES
 from siege.hostile_roles import MESSAGES, ROLES
@@ -19,6 +20,7 @@ __all__ = ["ATTACKS"]
 ATTACKS: Mapping[str, Attack] = MappingProxyType(
     {
         "bodies": BODIES,
+        "bounds": BOUNDS,
         "messages": MESSAGES,
         "roles": ROLES,
         "kills": KILLS,
