@@ -9,13 +9,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 import yaml
+from torch import nn
 
 from colonnade.agreement import HolderSeat, PartySeat, Shared
+from colonnade.checkpoints import CheckpointStore
 from colonnade.codecs import Scalar, TopK
 from colonnade.config import parse_config
 from colonnade.drivers import Assignment, Elsewhere, Processes, Simulate
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.federation import Federation
 from colonnade.methods import cvfl, efvfl, svfl
 from colonnade.models import Mean
@@ -202,3 +205,36 @@ def test_roles_cast_from_seats_are_those_of_a_federation(method, has_columns):
     if shared is not None:
         with pytest.raises(ConfigurationError, match="needs the loss and the form"):
             exchange.party(agreed, PartySeat(federation.parties[0]))
+
+
+def doubled(party):
+    return replace(party, features=2 * party.features)
+
+
+OTHERS = {
+    "features": (doubled, lambda holder: holder),
+    "labels": (lambda p: p, lambda holder: replace(holder, labels=holder.labels.flip(0))),
+    "loss": (lambda p: p, lambda holder: replace(holder, loss=nn.MultiMarginLoss())),
+    "optimiser": (lambda p: replace(p, optimiser=partial(torch.optim.SGD, lr=0.3)), lambda h: h),
+}
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_role_goes_on_from_what_it_kept_itself_alone(tmp_path, what, driver):
+    """Also where nobody but its organisation could tell: there is no fingerprint of the whole."""
+    federation, agreed = seats()
+
+    def roles(party=lambda p: p, holder=lambda h: h):
+        exchange = agreed.method.exchange
+        first, *others = federation.parties
+        everybody = [exchange.party(agreed, PartySeat(p)) for p in (party(first), *others)]
+        label_holder = HolderSeat(holder(federation.label_holder))
+        return [*everybody, exchange.label_holder(agreed, label_holder)]
+
+    store = CheckpointStore(tmp_path, agreed.digest)
+    settings = {"seed": agreed.layout.seed, "store": store}
+    driver.run(roles(), Assignment(stop_before=2, **settings))
+    with pytest.raises(CheckpointError, match="was written in a run of another agreement, or with"):
+        driver.run(roles(*OTHERS[what]), Assignment(resume=store.latest(), **settings))
+    assert driver.run(roles(), Assignment(resume=store.latest(), **settings)).completed

@@ -12,7 +12,7 @@ import hashlib
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
@@ -20,6 +20,7 @@ import numpy as np
 from torch import nn
 
 from colonnade.batches import BatchPlan, pieces
+from colonnade.descriptions import content_of
 from colonnade.disclosures import Disclosure
 from colonnade.effects import Purpose, Role
 from colonnade.errors import ConfigurationError
@@ -75,6 +76,10 @@ class Composition(Protocol):
     @property
     def name(self) -> str:
         """What tables call it."""
+        ...
+
+    def unlimited(self) -> Self:
+        """Return it without budgets: what a run must share with one that goes on."""
         ...
 
     @property
@@ -370,6 +375,15 @@ class Agreement:
             hashed.update(f"{len(rows)}".encode() + np.ascontiguousarray(rows, np.int64).tobytes())
         return hashed.hexdigest()
 
+    def fingerprint(self, seat: PartySeat | HolderSeat) -> str:
+        """Return what a checkpoint of a role must share with one that goes on from it.
+
+        A budget does not belong to it: a larger one lets a run go on that has used up a smaller.
+        """
+        unlimited = replace(self, method=self.method.unlimited())
+        told = f"{unlimited.digest} {seat.content}".encode()
+        return hashlib.blake2b(told, digest_size=16).hexdigest()
+
     @property
     def row_sets(self) -> tuple[Rows, ...]:
         """The rows to train, to validate and to test on."""
@@ -440,6 +454,13 @@ class PartySeat:
     own: Party
     shared: Shared | None = None
 
+    @cached_property
+    def content(self) -> str:
+        """What tells it from another seat of the same name: data, models, how they learn."""
+        own, shared = self.own, self.shared
+        learning = (own.features, own.bottom, own.optimiser, own.scheduler, str(own.device))
+        return content_of([*learning, None if shared is None else [shared.loss, shared.top]])
+
 
 @dataclass(frozen=True, eq=False)
 class HolderSeat:
@@ -456,6 +477,14 @@ class HolderSeat:
 
     own: LabelHolder
     metrics: tuple[Metric, ...] = ()
+
+    @cached_property
+    def content(self) -> str:
+        """What tells it from another seat of the same name: data, models, loss, how they learn."""
+        own = self.own
+        models = (own.top, own.bottom, own.optimiser, own.scheduler, str(own.device))
+        judged = (own.objective(), [[metric, metric.function] for metric in self.metrics])
+        return content_of([own.labels, own.features, *models, *judged])
 
 
 def _cost(spent: Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ from colonnade.checks import (
     embedding_width,
     extreme_rows,
 )
-from colonnade.descriptions import bytes_of, content_of, described, device_told
+from colonnade.descriptions import content_of, described, device_told
 from colonnade.disclosures import (
     Disclosure,
     privacy_statement,
@@ -76,6 +76,8 @@ from colonnade.training import Training, Watcher
 from colonnade.uplinks.account import most_told
 
 __all__ = ["Federation"]
+
+_Seat = PartySeat | HolderSeat
 
 
 class Federation:
@@ -236,7 +238,8 @@ class Federation:
         agreement = self.agreement(method, training)
         _warm_up(agreement)
         batches = agreement.batches
-        roles = self._cast(agreement)
+        seats = self._seats(agreement)
+        roles = _cast(agreement, seats)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
         with ExitStack() as kept:
@@ -246,8 +249,8 @@ class Federation:
                 timing = driver.timing if method.timed else None
                 # A larger budget is no other run: it lets one go on that has used up a smaller.
                 same = description | {"method": repr(method.unlimited())}
-                store = folder.store(self._fingerprint(same), timing)
-                checkpoint = store.latest(partial(self._try, agreement)) if resume else None
+                store = folder.store(self._fingerprint(same, agreement, seats), timing)
+                checkpoint = store.latest(partial(self._try, agreement, seats)) if resume else None
                 folder.begin(config or description, resume, checkpoint is not None)
                 kept.enter_context(folder.safeguarded(store))
                 store.make()
@@ -307,23 +310,21 @@ class Federation:
             LabelForm.of(holder.labels) if method.exchange.labels == "shared" else None,
         )
 
-    def _cast(self, agreement: Agreement) -> dict[str, PartyRole | HolderRole]:
-        """Return a role for every organisation, in party order, the label holder last."""
-        exchange, holder = agreement.method.exchange, self.label_holder
-        shared = Shared(self.loss, holder.top) if exchange.labels == "shared" else None
-        roles: dict[str, PartyRole | HolderRole] = {
-            party.name: exchange.party(agreement, PartySeat(party, shared))
-            for party in self.parties
-        }
-        seat = HolderSeat(holder, self.metrics)
-        return roles | {holder.name: exchange.label_holder(agreement, seat)}
+    def _seats(self, agreement: Agreement) -> dict[str, _Seat]:
+        """Return what every organisation alone has, in party order, the label holder last."""
+        holder = self.label_holder
+        is_shared = agreement.method.exchange.labels == "shared"
+        shared = Shared(self.loss, holder.top) if is_shared else None
+        seats: dict[str, _Seat] = {p.name: PartySeat(p, shared) for p in self.parties}
+        return seats | {holder.name: HolderSeat(holder, self.metrics)}
 
-    def _try(self, agreement: Agreement, checkpoint: Checkpoint) -> None:
+    @staticmethod
+    def _try(agreement: Agreement, seats: Mapping[str, _Seat], checkpoint: Checkpoint) -> None:
         """Raise ``CheckpointError`` unless roles take a checkpoint: it may name files elsewhere.
 
         They are others than those that will play, which are not left with half a state.
         """
-        for name, role in self._cast(agreement).items():
+        for name, role in _cast(agreement, seats).items():
             role.load_state_dict(checkpoint.state(name))
 
     # Telling what happened
@@ -444,9 +445,6 @@ class Federation:
         roles: Mapping[str, PartyRole | HolderRole],
     ) -> dict[str, Any]:
         """Return what tells this run from another, as plain values."""
-        holder = self.label_holder
-        learning = {p.name: content_of([p.optimiser, p.scheduler]) for p in self.parties}
-        learning[holder.name] = content_of([holder.optimiser, holder.scheduler])
         organisations = {}
         for name, role in roles.items():
             organisations[name] = {
@@ -459,23 +457,17 @@ class Federation:
             "training": asdict(training),
             "organisations": organisations,
             "rows": [self.rows, *map(len, (self.train_rows, self.validation_rows, self.test_rows))],
-            "learning": learning,
             "objective": content_of(self.loss),
             "metrics": [content_of([metric, metric.function]) for metric in self.metrics],
         }
 
-    def _fingerprint(self, description: Mapping[str, Any]) -> str:
+    @staticmethod
+    def _fingerprint(
+        description: Mapping[str, Any], agreement: Agreement, seats: Mapping[str, _Seat]
+    ) -> str:
         """Return what a checkpoint must share with a run that goes on from it: also the data."""
-        digest = hashlib.blake2b(json.dumps(description).encode(), digest_size=16)
-        for party in self._holders():
-            columns = party.features
-            parts = [columns] if isinstance(columns, Tensor) else columns.values()
-            for values in parts:
-                digest.update(bytes_of(values))
-        digest.update(bytes_of(self.label_holder.labels))
-        for rows in (self.train_rows, self.validation_rows, self.test_rows):
-            digest.update(rows.data)
-        return digest.hexdigest()
+        told = [description, [agreement.fingerprint(seat) for seat in seats.values()]]
+        return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
 
     # Checking
 
@@ -601,6 +593,17 @@ _UNREPEATABLE = (
     "in this method time decides what is learned, and time was measured: another run, or this one "
     "resumed, ends with other bits; modelled costs on a virtual clock repeat, and so does a Replay"
 )
+
+
+def _cast(agreement: Agreement, seats: Mapping[str, _Seat]) -> dict[str, PartyRole | HolderRole]:
+    """Return a role for every seat."""
+    exchange = agreement.method.exchange
+    return {
+        name: exchange.party(agreement, seat)
+        if isinstance(seat, PartySeat)
+        else exchange.label_holder(agreement, seat)
+        for name, seat in seats.items()
+    }
 
 
 def _uncounted(record: RunRecord) -> list[str]:

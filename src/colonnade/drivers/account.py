@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.departures import Mark
+from colonnade.effects import Role
+from colonnade.errors import CheckpointError
 from colonnade.journals import Journal
 from colonnade.wire import Purpose
 
@@ -58,6 +60,8 @@ class Account:
         The ``mark`` of its departures, as of the last look.
     uncounted
         Whether messages left that no checkpoint and no file of departures knows of.
+    fingerprint
+        What a role that goes on from it must share, where the role told.
     """
 
     sequence: int = 0
@@ -72,6 +76,24 @@ class Account:
     journal: tuple[int, int] | None = None
     departed: Mark = field(default_factory=Mark)
     uncounted: bool = False
+    fingerprint: str | None = None
+
+    def belong(self, role: Role) -> None:
+        """Enter of which role this is.
+
+        Raises
+        ------
+        CheckpointError
+            If it is of a role of another agreement, other data or another model.
+        """
+        mine: str | None = getattr(role, "fingerprint", None)  # not every role tells one
+        if None not in (mine, self.fingerprint) and mine != self.fingerprint:
+            raise CheckpointError(
+                f"what a checkpoint holds of {role.name} was written in a run of "
+                "another agreement, or with other data, another model, loss or optimiser; go on "
+                "with those of the run"
+            )
+        self.fingerprint = mine or self.fingerprint
 
     def note(self, journal: Journal) -> None:
         """Enter how far a journal has come; one in memory leaves what is known of another."""
@@ -121,6 +143,7 @@ class Account:
             "journal": self.journal and list(self.journal),
             "departed": list(self.departed),
             "uncounted": self.uncounted,
+            "fingerprint": self.fingerprint,
         }
 
     @classmethod
@@ -144,4 +167,5 @@ class Account:
             journal=None if journal is None else (journal[0], journal[1]),
             departed=Mark(departed) if isinstance(departed, int) else Mark(*departed),
             uncounted=data.get("uncounted", False),
+            fingerprint=data.get("fingerprint"),
         )

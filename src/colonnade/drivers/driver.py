@@ -113,6 +113,11 @@ class Assignment:
         """The round that the roles start from."""
         return self.resume.round if self.resume else 0
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the run writes checkpoints, or goes on from one."""
+        return self.store is not None or self.resume is not None
+
     def checkpoint_due(self, round: int) -> bool:
         """Whether the boundary before ``round`` is one at which a checkpoint is planned."""
         return (

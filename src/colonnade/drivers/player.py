@@ -113,8 +113,8 @@ class Task:
         The run's seed.
     limits
         What is accepted of the others.
-    saves
-        Whether the run keeps checkpoints.
+    saves, keeps
+        Whether the run writes checkpoints, and whether it does or goes on from one.
     journals, departures
         Folders; None keeps what is committed in memory, and does not note what leaves.
     """
@@ -127,6 +127,7 @@ class Task:
     seed: int
     limits: Limits
     saves: bool
+    keeps: bool
     journals: Path | None
     departures: Path | None
 
@@ -151,6 +152,8 @@ class Player:
         self.transport = transport
         self.is_elsewhere = isinstance(task.role, Elsewhere)
         self.role = task.role.role() if isinstance(task.role, Elsewhere) else task.role
+        if task.keeps:
+            task.account.belong(self.role)
         if task.state is not None:
             self.role.load_state_dict(decode_state(task.state))
         self.journal = Journal(task.journals, self.role.name, task.account.journal)

@@ -123,10 +123,11 @@ class _Parent:
             self.before = assignment.resume.account["seconds_wall"]
             self.wall += self.before
             self.cpu += assignment.resume.account["seconds_cpu"]
-            for name, role in self.roles.items():
-                if not isinstance(role, Elsewhere):
-                    role.load_state_dict(decode_state(cut.states[name]))
         accounts = {name: Account.from_json(account) for name, account in cut.accounts.items()}
+        for name, role in self.roles.items():
+            if name in cut.states and not isinstance(role, Elsewhere):
+                accounts[name].belong(role)
+                role.load_state_dict(decode_state(cut.states[name]))
         self.ledger.extend(lost_before(assignment, self.roles, accounts))
         self.gatekeeper = Gatekeeper(self.roles, assignment, self._tell, self._begin, self._keep)
         self.saved: dict[str, control.Saved] = {}
@@ -144,6 +145,7 @@ class _Parent:
                 seed=assignment.seed,
                 limits=assignment.limits,
                 saves=assignment.store is not None,
+                keeps=assignment.keeps,
                 journals=assignment.journals,
                 departures=assignment.departures,
             )

@@ -235,9 +235,15 @@ class _Simulation:
             resumed, self.ledger = Cut.read(assignment.resume, [role.name for role in roles])
             self.wall += assignment.resume.account["seconds_wall"]
             self.cpu += assignment.resume.account["seconds_cpu"]
+            accounts = {
+                name: Account.from_json(account) for name, account in resumed.accounts.items()
+            }
+        if assignment.keeps:
+            for role in roles:
+                accounts.setdefault(role.name, Account()).belong(role)
+        if resumed is not None:
             for role in roles:
                 role.load_state_dict(decode_state(resumed.states[role.name]))
-                accounts[role.name] = Account.from_json(resumed.accounts[role.name])
         self.ledger.extend(lost_before(assignment, [role.name for role in roles], accounts))
         journals = open_journals(
             assignment.journals,

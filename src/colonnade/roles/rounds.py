@@ -47,6 +47,7 @@ class TrainingParty(ABC):
         layout, uplink = agreement.layout, agreement.method.uplink
         self.name = seat.own.name
         self.agreed = agreement.digest
+        self._seat = seat
         check_rows(self.name, seat.own.features, layout.rows)
         if self.name not in layout.parties:
             raise ConfigurationError(
@@ -67,6 +68,11 @@ class TrainingParty(ABC):
         self._stopped = False
         self._best = BestParts([self.bottom])
         self._local_steps = LocalSteps(agreement)
+
+    @property
+    def fingerprint(self) -> str:
+        """What a checkpoint of it must share with a role that goes on from it."""
+        return self._timetable.fingerprint(self._seat)
 
     @property
     def peers(self) -> Sequence[str]:
@@ -174,6 +180,7 @@ class TrainingLabelHolder(ABC):
         layout, method, own = agreement.layout, agreement.method, seat.own
         self.name = own.name
         self.agreed = agreement.digest
+        self._seat = seat
         check_rows(self.name, own.labels, layout.rows)
         if own.features is not None:
             check_rows(self.name, own.features, layout.rows)
@@ -204,6 +211,11 @@ class TrainingLabelHolder(ABC):
         self._stopped = False
         self._best = BestParts(self._learners())
         self._local_steps = LocalSteps(agreement)
+
+    @property
+    def fingerprint(self) -> str:
+        """What a checkpoint of it must share with a role that goes on from it."""
+        return self._timetable.fingerprint(self._seat)
 
     @property
     def peers(self) -> Sequence[str]:
