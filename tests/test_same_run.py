@@ -177,6 +177,14 @@ def test_a_loss_is_told_alike_in_every_process():
     assert ended.stdout.splitlines() == [content_of(make()) for make in LOSSES.values()]
 
 
+def test_what_torch_compiles_and_numpy_registers_is_told_by_what_it_is():
+    def compiled(smoothing):
+        return content_of(torch.compile(nn.CrossEntropyLoss(label_smoothing=smoothing)))
+
+    assert compiled(0.1) == compiled(0.1) != compiled(0.2)
+    assert content_of(np.add) == content_of(np.add) != content_of(np.multiply)
+
+
 def test_what_holds_itself_is_told_too():
     def calls_itself(n):
         return calls_itself(n - 1)

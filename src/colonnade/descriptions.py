@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import sysconfig
 from collections.abc import Iterator, Mapping, Set
@@ -116,7 +117,8 @@ _PLAIN = (int, float, complex, str, bytes, bytearray, range, slice, type(None), 
 def _state(value: object) -> object:
     """Return what an object would be copied by; nothing where it cannot be."""
     try:
-        made = value.__reduce_ex__(4)
+        how = copyreg.dispatch_table.get(type(value))
+        made = how(value) if how else value.__reduce_ex__(4)
     except Exception:  # as of a lock, or a generator that is running
         return None
     if isinstance(made, str):  # it is one of its kind
@@ -127,6 +129,15 @@ def _state(value: object) -> object:
     return [each for each in arguments if each is not type(value)], rest
 
 
+def _counts(name: str, module: nn.Module) -> bool:
+    """Whether an attribute of a module is its author's, and not what torch keeps in it."""
+    is_torchs = type(module).__module__.partition(".")[0] == "torch"
+    return name not in _TORCHS and not (is_torchs and (name.startswith("_") or name in _COMPILED))
+
+
+_COMPILED = ("dynamo_ctx", "forward")
+"""What a module that torch compiled has besides the one that it was made of."""
+
 _TORCHS = vars(nn.Module()).keys() - {"training"}
 """What torch keeps in every module: parameters and buffers, told apart, and hooks."""
 
@@ -136,7 +147,7 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     return {
         name: [
             _name(type(part)),
-            {key: own for key, own in vars(part).items() if key not in _TORCHS},
+            {key: own for key, own in vars(part).items() if _counts(key, part)},
             {key: [own, own.requires_grad] for key, own in part.named_parameters(recurse=False)},
             dict(part.named_buffers(recurse=False)),
         ]
