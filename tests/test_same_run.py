@@ -177,6 +177,7 @@ def test_a_loss_is_told_alike_in_every_process():
     assert ended.stdout.splitlines() == [content_of(make()) for make in LOSSES.values()]
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
 def test_what_torch_compiles_and_numpy_registers_is_told_by_what_it_is():
     def compiled(smoothing):
         return content_of(torch.compile(nn.CrossEntropyLoss(label_smoothing=smoothing)))

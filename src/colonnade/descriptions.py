@@ -131,12 +131,11 @@ def _state(value: object) -> object:
 
 def _counts(name: str, module: nn.Module) -> bool:
     """Whether an attribute of a module is its author's, and not what torch keeps in it."""
-    is_torchs = type(module).__module__.partition(".")[0] == "torch"
-    return name not in _TORCHS and not (is_torchs and (name.startswith("_") or name in _COMPILED))
+    author = type(module).__module__
+    if author.startswith("torch._dynamo"):  # made of another by torch.compile, and around it
+        return False
+    return name not in _TORCHS and not (author.startswith("torch.") and name.startswith("_"))
 
-
-_COMPILED = ("dynamo_ctx", "forward")
-"""What a module that torch compiled has besides the one that it was made of."""
 
 _TORCHS = vars(nn.Module()).keys() - {"training"}
 """What torch keeps in every module: parameters and buffers, told apart, and hooks."""
