@@ -49,7 +49,7 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs reaching sent local_reports "
+    "checks prediction export runs run_folder summaries reaching sent local_reports "
     "networks_told predictions_told outputs",
     "reports methods datasets objectives streamed",
     "federation",

@@ -24,7 +24,8 @@ from colonnade import __version__, cli, demo, progress
 from colonnade.checkpoints import decode_state
 from colonnade.config import RunConfig, load_config, parse_config
 from colonnade.reports import comparison_table, human_bytes, human_seconds
-from colonnade.runs import Run, load_run
+from colonnade.run_folder import load_run
+from colonnade.runs import Run
 from colonnade.training import Watcher
 
 TINY: dict[str, Any] = {

@@ -63,7 +63,7 @@ from colonnade.experiments.measures import (
 from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.reports import Sheet
-from colonnade.runs import load_run
+from colonnade.run_folder import load_run
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose
 from toy_experiment import TOY, dying, findings, one_bad, refusing, toy, trials

@@ -23,7 +23,7 @@ from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import write_sheets
-from colonnade.runs import load_run
+from colonnade.run_folder import load_run
 from colonnade.training import Training, Watcher
 
 DRIVERS = {"simulate": Simulate, "processes": Processes}

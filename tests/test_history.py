@@ -12,7 +12,8 @@ from colonnade.effects import Boundary, Report
 from colonnade.methods import svfl
 from colonnade.progress import Show, Watch
 from colonnade.reports import draw_run, write_page
-from colonnade.runs import history_frame, load_run, others_history_frame
+from colonnade.run_folder import load_run
+from colonnade.summaries import history_frame, others_history_frame
 from test_federation import TRAINING, federation
 from test_simulate import DRIVER, counters
 

@@ -29,7 +29,7 @@ from colonnade.metrics import ACCURACY, Metric
 from colonnade.models import Learner
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
-from colonnade.runs import load_run
+from colonnade.run_folder import load_run
 from colonnade.secure import Field
 from colonnade.stragglers import Deadline
 from colonnade.streams import StreamKey

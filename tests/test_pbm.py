@@ -38,7 +38,7 @@ from colonnade.predictions_told import Predicted
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
 from colonnade.reports import comparison_tables, epsilon_line, write_page
 from colonnade.reports.figures import comparison_figures
-from colonnade.runs import load_run
+from colonnade.run_folder import load_run
 from colonnade.secure import Identity, Secrets
 from colonnade.stragglers import Wait
 from colonnade.training import EarlyStopping, Training

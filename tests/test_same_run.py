@@ -30,7 +30,7 @@ from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
 from colonnade.models import Mean
 from colonnade.objectives import Classification, Regression
 from colonnade.organisations import LabelHolder, Party
-from colonnade.runs import load_run
+from colonnade.run_folder import load_run
 from colonnade.surrogates import Disk
 from colonnade.training import Training, Watcher
 from test_training import assert_same

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from colonnade.organisations import LabelHolder, Party
     from colonnade.partners import partner_values
     from colonnade.planning import plan
-    from colonnade.runs import Run, load_run
+    from colonnade.run_folder import load_run
+    from colonnade.runs import Run
     from colonnade.stragglers import Deadline, Fastest, Wait
     from colonnade.surrogates import Disk, Memory
     from colonnade.training import EarlyStopping, Training, Watcher
@@ -135,7 +136,8 @@ _HOMES = {
     "colonnade.organisations": ("LabelHolder", "Party"),
     "colonnade.partners": ("partner_values",),
     "colonnade.planning": ("plan",),
-    "colonnade.runs": ("Run", "load_run"),
+    "colonnade.run_folder": ("load_run",),
+    "colonnade.runs": ("Run",),
     "colonnade.stragglers": ("Deadline", "Fastest", "Wait"),
     "colonnade.surrogates": ("Disk", "Memory"),
     "colonnade.training": ("EarlyStopping", "Training", "Watcher"),

@@ -214,7 +214,7 @@ def compare(
     json_: _Json = False,
 ) -> None:
     """Put runs side by side: a table, a page with plots, and a picture."""
-    from colonnade.runs import load_run
+    from colonnade.run_folder import load_run
 
     show = _show(quiet, json_)
     folder = out_ or Path("runs/comparison")

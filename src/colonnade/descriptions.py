@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
-from pathlib import Path, PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -104,7 +103,7 @@ def _content(value: object, around: tuple[int, ...]) -> str:
             return inside([_digest(value.co_code), value.co_names, value.co_consts])
         case type() | BuiltinFunctionType():
             return _name(value)
-        case Enum() | PurePath() | torch.device() | torch.dtype() | np.generic() | np.dtype():
+        case Enum() | torch.device() | torch.dtype() | np.generic() | np.dtype():
             return repr(value)
     if isinstance(value, _PLAIN):
         return repr(value)
@@ -172,15 +171,14 @@ def _made_with(function: FunctionType) -> dict[str, Any]:
 
 # A class's name says no more than a module's, and neither is gone into.
 _TOLD_BY_NAME = (type(None), type, ModuleType)
-_INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
 def _is_own(function: FunctionType) -> bool:
     """Whether a function is of a file that somebody may edit: of none that was installed."""
     if (function.__module__ or "").partition(".")[0] == __name__.partition(".")[0]:
         return False
-    file = Path(function.__code__.co_filename)
-    return not any(file.is_relative_to(place) for place in _INSTALLED)
+    return not function.__code__.co_filename.startswith(_INSTALLED)
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -63,9 +63,9 @@ from colonnade.networks_told import network_told
 from colonnade.organisations import LabelHolder, Party, check_everybody
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
-from colonnade.runs import (
-    Run,
-    RunFolder,
+from colonnade.run_folder import RunFolder
+from colonnade.runs import Run
+from colonnade.summaries import (
     history_frame,
     others_history_frame,
     rounding_errors,

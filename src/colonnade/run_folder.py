@@ -1,0 +1,363 @@
+"""The folder of a run: who may write there, what is written, and what is read of it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import yaml
+
+from colonnade import __version__
+from colonnade.checkpoints import CheckpointStore
+from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
+from colonnade.faults import explained
+from colonnade.ledger import Ledger
+from colonnade.locks import locked, unlock
+from colonnade.outputs import (
+    CONFIGURATION,
+    PAGE,
+    PICTURE,
+    SIGNATURE,
+    check_outputs,
+    is_ours,
+    replacing,
+)
+from colonnade.runs import Run
+from colonnade.telling import first_line
+from colonnade.yaml_text import NOT_YAML, read_yaml
+
+__all__ = ["RunFolder", "load_run"]
+
+FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
+PICTURES = {"run.png": PICTURE, "report.html": PAGE}
+OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
+_SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
+_WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
+_SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
+_FORMAT = 1  # of a summary; without one, it is of the time before there were digests
+
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    *(yaml.YAMLError, pl.exceptions.PolarsError, ConfigurationError),
+)
+
+
+def load_run(path: str | Path) -> Run:
+    """Return the run that a folder holds: its account, without models and the driver's record.
+
+    Configuration, history, ledger and summary are what was written: they have digests. A run of an
+    older version has none, and is read without.
+
+    Raises
+    ------
+    DataError
+        If there is no finished or interrupted run in the folder, a file of it is damaged, or it is
+        of a version whose runs this one cannot read.
+    """
+    folder = Path(path)
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{folder} holds no run that can be read: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not there"
+        )
+    name, older = "summary.json", ""
+    try:
+        sealed = json.loads((folder / name).read_text(encoding="utf-8"))
+        if not isinstance(sealed, dict):
+            raise ValueError("it is no summary")
+        if not sealed.keys() & _SEAL:
+            version = _version_of(sealed)
+            older = f", or older than colonnade {__version__} can read (it is of {version})"
+        summary, digests = _unsealed(sealed)
+        for name, digest in (digests or {}).items():
+            if _digest_of(folder / name) != digest:
+                raise ValueError(
+                    "it is not what was written; a run that was killed as it wrote its results "
+                    "writes them anew when it is resumed"
+                )
+        name = "config.yaml"
+        config = read_yaml((folder / name).read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("it holds no keys and values")
+        name = "history.csv"
+        history = pl.read_csv(folder / name, infer_schema_length=None)
+        if "round" not in history.columns:
+            raise ValueError("it has no column round")
+        name = "ledger.csv"
+        ledger = Ledger.read_csv(folder / name)
+        others = pl.DataFrame()
+        if (folder / OTHERS).is_file() if digests is None else OTHERS in digests:
+            name = OTHERS
+            others = pl.read_csv(folder / name, infer_schema_length=None)
+    except _UNREADABLE as error:
+        raise DataError(f"{folder / name} is damaged{older}: {first_line(error)}") from error
+    return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
+
+
+def _sealed(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what ``summary.json`` shall hold: with digests of the results beside it, and its own.
+
+    As a summary is written last, its digests are of files of the same moment, or do not fit.
+    """
+    there = [name for name in _SEALED if (folder / name).is_file()]
+    digests = {name: _digest_of(folder / name) for name in there}
+    sealed = {"format": _FORMAT, **summary, "digests": digests}
+    return sealed | {"digest": _digest(sealed)}
+
+
+def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str] | None]:
+    """Return a summary, and the digests of the results beside it; None of an older version.
+
+    Raises
+    ------
+    DataError
+        If it was written by a later version.
+    ValueError
+        If it is not what was written.
+    """
+    summary = dict(sealed)
+    digests: dict[str, str] | None = None
+    if summary.keys() & _SEAL:
+        if not summary.keys() >= _SEAL:
+            raise ValueError("it lacks its format, or its digests")
+        if type(summary["format"]) is int and summary["format"] > _FORMAT:
+            raise DataError(
+                f"the run is of colonnade {_version_of(summary)} (format {summary['format']}; this "
+                f"version, {__version__}, reads up to {_FORMAT}); read it with that version"
+            )
+        if summary.pop("digest") != _digest(summary):
+            raise ValueError("it is not what was written")
+        del summary["format"]
+        digests = summary.pop("digests")
+        if not {"history.csv", "ledger.csv"} <= digests.keys() <= set(_SEALED):
+            raise ValueError("its digests are of other files than those beside it")
+    if not summary.keys() >= {"method", "metric", "rounds"}:
+        raise ValueError("it is no summary")
+    return summary, digests
+
+
+def _version_of(summary: Mapping[str, Any]) -> str:
+    """Return by which version a summary says it was written."""
+    return str(summary.get("versions", {}).get("colonnade", "no version that it names"))
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    # The order of keys is kept by JSON, and their types may be such that they cannot be sorted.
+    return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
+
+
+def _digest_of(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+class RunFolder:
+    """The folder of one run.
+
+    ``config.yaml`` is there from the start, ``checkpoint/``, ``journal/`` and ``departures/`` grow
+    while the run lasts; the other files are written when it ends or is interrupted, each in one
+    step. Whoever goes by more than its ``path`` holds it ``alone``.
+
+    Parameters
+    ----------
+    path
+        The folder; made by ``alone``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Make the folder, and keep all other runs out of it until it is left.
+
+        The folder itself is locked: no file is left in it, and a process that is killed lets go.
+
+        Raises
+        ------
+        ConfigurationError
+            If another run is at work in it.
+        DataError
+            If it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = _lock(self.path)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            yield
+        finally:
+            _unlock(lock)
+
+    def begin(self, config: Mapping[str, Any], resume: bool, known: bool = False) -> None:
+        """Check that the folder is free for a new run, or holds one to resume; say what it is.
+
+        Parameters
+        ----------
+        config
+            What ``config.yaml`` shall hold. It is written only if it holds something else.
+        resume
+            Whether the run that the folder holds is to go on.
+        known
+            Whether a checkpoint of this very run was found in it.
+
+        Raises
+        ------
+        ConfigurationError
+            If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote;
+            or if there is no checkpoint to go on from, and it holds results or another run.
+        DataError
+            If it cannot be made.
+        Unwritten
+            If the configuration cannot be written into it.
+        """
+        there = [name for name in _WRITTEN if (self.path / name).exists()]
+        # A configuration or a checkpoint says that the folder is a run's, and so all that is in it.
+        is_run = known or self._is_configured()
+        if there and not is_run:
+            raise ConfigurationError(
+                f"{self.path} holds no run, but {', '.join(there)}, which a run would write over; "
+                "choose another folder"
+            )
+        if there and not resume:
+            raise ConfigurationError(
+                f"{self.path} already holds a run ({', '.join(there)}); "
+                "resume it, or choose another folder"
+            )
+        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        is_said = self._configured() == yaml.safe_load(text)
+        if there and not known:
+            self._check_unbegun(is_said)
+        check_outputs(self.path, PICTURES)
+        if is_said:
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        with explained(self.path / "config.yaml"):
+            self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
+
+    def store(self, fingerprint: str, timing: str | None = None) -> CheckpointStore:
+        """Return the run's checkpoints."""
+        return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing)
+
+    @property
+    def journals(self) -> Path:
+        """The folder of the organisations' journals; see ``Assignment``."""
+        return self.path / "journal"
+
+    @property
+    def departures(self) -> Path:
+        """The folder where is noted what leaves; see ``Assignment``."""
+        return self.path / "departures"
+
+    def finish(self, run: Run) -> None:
+        """Write history, ledger and summary, which has the digests of all three.
+
+        Raises
+        ------
+        Unwritten
+            If one cannot be written.
+        """
+        with explained(self.path):
+            self._write("history.csv", run.history.write_csv())
+            if len(run.others_history):
+                self._write(OTHERS, run.others_history.write_csv())
+            with replacing(self.path / "ledger.csv") as partial:
+                run.ledger.write_csv(partial)
+            summary = _sealed(run.summary, self.path)
+            self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+    @contextmanager
+    def safeguarded(self, store: CheckpointStore) -> Iterator[None]:
+        """Add to an ``Unwritten`` what of the run is safe, and how it goes on."""
+        try:
+            yield
+        except Unwritten as error:
+            raise Unwritten(f"{error}. {self._what_is_safe(store)}") from error
+
+    def _what_is_safe(self, store: CheckpointStore) -> str:
+        try:
+            checkpoint = store.latest()
+            there = checkpoint is not None or self._is_configured()
+        except (OSError, ColonnadeError):
+            checkpoint, there = None, False
+        if checkpoint is not None:
+            return (
+                f"The checkpoint before round {checkpoint.round} is whole: when that is mended, "
+                "resume the run (--resume), and it goes on from there"
+            )
+        if there:
+            return (
+                "No checkpoint had been written: when that is mended, resume the run (--resume), "
+                "and it begins anew"
+            )
+        return f"Nothing of the run is left in {self.path}: begin it anew in another folder"
+
+    def _write(self, name: str, text: str) -> None:
+        with replacing(self.path / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+
+    def _is_configured(self) -> bool:
+        file = self.path / "config.yaml"
+        try:
+            return file.is_file() and file.stat().st_size > 0 and is_ours(file, CONFIGURATION)
+        except OSError as error:
+            raise DataError(f"{file} cannot be read: {error.strerror}") from None
+
+    def _configured(self) -> Any:
+        """Return what ``config.yaml`` says; None where it says nothing that can be read."""
+        try:
+            return read_yaml((self.path / "config.yaml").read_text(encoding="utf-8"))
+        except (OSError, ConfigurationError, *NOT_YAML):
+            return None
+
+    def _check_unbegun(self, is_said: bool) -> None:
+        """Raise ``ConfigurationError`` unless a run without checkpoints can begin again here."""
+        results = (*FILES, OTHERS, *PICTURES)
+        told = [name for name in results[1:] if (self.path / name).exists()]
+        if told:
+            raise ConfigurationError(
+                f"{self.path} holds {', '.join(told)} of a run, but no checkpoint to go on from, "
+                "and the run would begin anew and write over them; choose another folder"
+            )
+        if not is_said:
+            raise ConfigurationError(
+                f"{self.path / 'config.yaml'} describes another run, and there is no checkpoint to "
+                "go on from; choose another folder, or resume with that configuration"
+            )
+
+    def _unwritable(self, error: OSError) -> DataError:
+        return DataError(f"the folder {self.path} cannot be written: {error.strerror}")
+
+
+def _lock(folder: Path) -> int | None:
+    """Return the descriptor by which a folder is locked; None where folders cannot be opened.
+
+    Where folders have no locks journals may have, each for itself.
+    """
+    if sys.platform == "win32":
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    if not locked(descriptor):
+        os.close(descriptor)
+        raise ConfigurationError(
+            f"another run is at work in {folder}; wait until it has ended, or choose another folder"
+        )
+    return descriptor
+
+
+def _unlock(descriptor: int | None) -> None:
+    if descriptor is not None:
+        unlock(descriptor)
+        os.close(descriptor)
