@@ -19,7 +19,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ColonnadeError, ConfigurationError, DataError
+from colonnade.telling import first_line, shown
 
 __all__ = [
     "ACCURACY",
@@ -55,6 +56,11 @@ class Metric:
     function
         ``(scores, targets) -> value``.
 
+    Raises
+    ------
+    ConfigurationError
+        If its name is no text that can be printed.
+
     Examples
     --------
     >>> ACCURACY(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0]))
@@ -67,21 +73,40 @@ class Metric:
     greater_is_better: bool
     function: Callable[[Tensor, Tensor], float] = field(compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ConfigurationError(
+                f"a metric cannot be called {name!a}: reports have it as text that can be printed"
+            )
+
     def __call__(self, scores: Tensor, targets: Tensor) -> float:
         """Return the value for these scores and targets.
 
         Raises
         ------
         ConfigurationError
-            If the function returns no number.
+            If the function returns no number, or raises what is not Colonnade's own.
         """
-        value = self.function(scores, targets)
+        try:
+            value = self.function(scores, targets)
+        except ColonnadeError:  # which says itself what is wrong
+            raise
+        except Exception as error:  # a user's function may raise anything
+            raise ConfigurationError(
+                f"the metric {self.name!r} cannot be computed of {len(scores)} rows: "
+                f"{first_line(error)}; let it return nan where it is not defined, as for equal "
+                "scores"
+            ) from error
         try:
             return float(value)
-        except (TypeError, ValueError, RuntimeError):  # torch's, of a tensor of many
-            raise ConfigurationError(
-                f"the metric {self.name!r} must return a number, but returned {value!r}"
-            ) from None
+        except OverflowError:
+            what = "a number that a float holds"
+        except Exception:  # whatever a class of somebody else does
+            what = "a number"
+        raise ConfigurationError(
+            f"the metric {self.name!r} must return {what}, but returned {shown(value)}"
+        )
 
     def better(self, value: float, than: float) -> bool:
         """Return whether ``value`` is better ``than`` another; nan is the worst there is."""
