@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from colonnade import defaults
 from colonnade.checks import embedding_width
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ColonnadeError, ConfigurationError
 from colonnade.federation import Federation
 from colonnade.layout import check_names
 from colonnade.models import (
@@ -41,6 +41,7 @@ from colonnade.models import (
 from colonnade.objectives import Objective
 from colonnade.organisations import LabelHolder, Party, Transformer
 from colonnade.streams import StreamKey
+from colonnade.telling import first_line
 
 __all__ = [
     "Blueprint",
@@ -554,10 +555,7 @@ def _bottom(name: str, data: VerticalData, blueprint: Blueprint) -> nn.Module:
     owner = blueprint.label_holder if name == blueprint.holds else name
     features = data.features[name]
     make = lambda: wanted.bottom(features, cardinalities)  # noqa: E731
-    try:
-        return _seeded(blueprint.seed, owner, "bottom", make)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"the bottom model of {name!r}: {error}") from None
+    return _seeded(f"the bottom model of {name!r}", blueprint.seed, owner, "bottom", make)
 
 
 def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
@@ -572,6 +570,7 @@ def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
         )
     layers = top
     made = _seeded(
+        "the top model",
         blueprint.seed,
         blueprint.label_holder,
         "top",
@@ -580,12 +579,24 @@ def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
     return objective.finished(made, labels)
 
 
-def _seeded(seed: int, name: str, part: str, make: Callable[[], nn.Module]) -> nn.Module:
+def _seeded(
+    whose: str, seed: int, name: str, part: str, make: Callable[[], nn.Module]
+) -> nn.Module:
     """Make a module whose start depends on the seed and its place alone."""
     with torch.random.fork_rng(devices=[]):
         key = StreamKey(seed, name, f"initialisation/{part}", 0)
         torch.manual_seed(key.torch_seed())
-        return make()
+        try:
+            return make()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{whose}: {error}") from None
+        except ColonnadeError:
+            raise
+        except Exception as error:  # a user's function may raise anything, torch where memory ends
+            raise ConfigurationError(
+                f"{whose} cannot be made: {first_line(error)}; it must fit its inputs, and into "
+                "memory"
+            ) from error
 
 
 def _numbers(model: str, features: Mapping[str, Tensor], cardinalities: Sequence[int]) -> int:
