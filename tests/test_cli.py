@@ -290,6 +290,22 @@ BAD: dict[str, tuple[Any, list[str], str]] = {
     ),
     "no mapping": ([1, 2], [], "FILE: expected keys and values, found [1, 2]"),
     "no layer": ({"model": {"bottom": {"widths": []}}}, [], "FILE: model.bottom: widths should "),
+    "a rate beyond float32": (
+        {},
+        ["--set", "optimiser.lr=1e39"],
+        "the optimiser Adam of 'party_1' cannot take a step: value cannot be converted to type "
+        "float without overflow; give it other settings, as a smaller learning rate",
+    ),
+    "a bottom beyond memory": (
+        {},
+        ["--set", "model.bottom.widths=[10000000000000]"],
+        "the bottom model of 'party_1' cannot be made: ",
+    ),
+    "a top beyond whole numbers": (
+        {},
+        ["--set", "model.top.widths=[10000000000000000000000]"],
+        "the top model cannot be made: ",
+    ),
     "set without a value": ({}, ["--set", "epochs"], "--set epochs: expected path.to.key=value"),
     "set of an unknown key": ({}, ["--set", "a.b=1"], "FILE: a: unknown key; there are data, "),
     "set that looks like markup": (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -25,7 +27,7 @@ from colonnade.estimators import VerticalClassifier
 from colonnade.federation import Federation
 from colonnade.layout import Layout, check_names
 from colonnade.local_updates import Consecutive, Proximal
-from colonnade.metrics import ACCURACY, Metric
+from colonnade.metrics import ACCURACY, AUC, Metric
 from colonnade.models import Learner
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
@@ -339,6 +341,207 @@ def test_a_party_elsewhere_is_told_too():
         agreement.method.exchange.party(agreement, PartySeat(f.parties[0]))
 
 
+# Embeddings that cannot be sent
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (torch.Tensor.to_sparse, r"'bank' must return a dense tensor, .* sparse_coo: let"),
+        (lambda x: x[:, :0], r"'bank' must return a component or more .* \[2, 0\]: give"),
+    ],
+)
+def test_embeddings_are_dense_and_have_a_component(function, message):
+    with pytest.raises(ConfigurationError, match=message):
+        federation(Returns(function))
+
+
+# Optimisers and schedulers
+
+
+def learning(**how):
+    """A federation of which every organisation trains as ``how`` says."""
+    f = federation(own=linear(), top=linear(12, 3))
+    f.parties = tuple(replace(party, **how) for party in f.parties)
+    f.label_holder = replace(f.label_holder, **how)
+    return f
+
+
+class Own(torch.optim.SGD):
+    """An optimiser of somebody's own."""
+
+    def step(self, closure):
+        return closure()
+
+
+class Stubborn(torch.optim.lr_scheduler.LRScheduler):
+    """A scheduler of somebody's own that takes no step once training begins."""
+
+    def get_lr(self):
+        if self.last_epoch:
+            raise ArithmeticError("no rate is left\nat all")
+        return self.base_lrs
+
+
+def fails(made_of):
+    raise ValueError(f"nothing can be made\nof {made_of}")
+
+
+LEARNING = {
+    "plateau": (
+        {"scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau},
+        "^the scheduler ReduceLROnPlateau of 'bank' wants a metric .*: take one .* as StepLR, ",
+    ),
+    "closure": (
+        {"optimiser": torch.optim.LBFGS},
+        "^the optimiser LBFGS of 'bank' wants to evaluate the loss anew .*, as Adam or SGD",
+    ),
+    "own closure": ({"optimiser": Own}, "^the optimiser Own of 'bank' wants to evaluate the loss"),
+    "rate": (
+        {"optimiser": partial(torch.optim.Adam, lr=1e39)},
+        "^the optimiser Adam of 'bank' cannot take a step: value cannot .* a smaller learning rate",
+    ),
+    "optimiser that raises": (
+        {"optimiser": fails},
+        r"^the optimiser of 'bank' cannot be made: nothing can be made; give .* lr=1e-3\) does",
+    ),
+    "negative rate": (
+        {"optimiser": partial(torch.optim.Adam, lr=-1.0)},
+        "^the optimiser of 'bank' cannot be made: Invalid learning rate: -1.0; give",
+    ),
+    "optimiser itself": (
+        {"optimiser": torch.optim.SGD(nn.Linear(1, 1).parameters())},
+        "^the optimiser of 'bank' cannot be made: 'SGD' object is not callable; give",
+    ),
+    "no optimiser": ({"optimiser": list}, "^the optimiser of 'bank' is a list; give"),
+    "a class": ({"optimiser": lambda p: Own}, "^the optimiser of 'bank' is the class Own; give"),
+    "scheduler that raises": (
+        {"scheduler": fails},
+        r"^the scheduler of 'bank' cannot be made: nothing can be made; give .*step_size=10\) does",
+    ),
+    "scheduler that fails": (
+        {"scheduler": Stubborn},
+        "^the scheduler Stubborn of 'bank' cannot take a step: no rate is left; take one",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LEARNING)
+def test_what_cannot_train_is_told_before_anything_starts(tmp_path, how):
+    settings, message = LEARNING[how]
+    f, out = learning(**settings), tmp_path / "run"
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        f.train(training=TRAINING, out=out)
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
+    with pytest.raises(ConfigurationError, match=message):
+        plan(f, training=TRAINING)
+    with pytest.raises(ConfigurationError, match=message):
+        f.parties[0].learner()  # which a party elsewhere has
+    with pytest.raises(ConfigurationError, match=message.replace("bank", "insurer")):
+        f.label_holder.learners()
+
+
+def test_the_top_models_optimiser_is_told_of_too():
+    f = federation()
+    f.label_holder = replace(f.label_holder, optimiser=torch.optim.LBFGS)
+    with pytest.raises(ConfigurationError, match="optimiser LBFGS of 'insurer' wants to evaluate"):
+        f.train(training=TRAINING)
+
+
+def test_an_optimiser_of_sparse_gradients_that_raises_is_told():
+    bottom = nn.EmbeddingBag(9, 4, sparse=True)
+    with pytest.raises(ConfigurationError, match="'bank' cannot be made: nothing can be made; "):
+        Federation(
+            [Party("bank", torch.zeros(9, 2, dtype=torch.long), bottom, fails)],
+            LabelHolder("insurer", torch.arange(9) % 3, linear(4, 3)),
+        )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"optimiser": torch.optim.Rprop},
+        {"optimiser": partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True)},
+        {"scheduler": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=9)},
+        {"scheduler": partial(torch.optim.lr_scheduler.LambdaLR, lr_lambda=lambda n: 0.9**n)},
+        {
+            "optimiser": lambda parameters: torch.optim.AdamW(
+                [{"params": [p], "weight_decay": 0.1 * (p.dim() > 1)} for p in parameters]
+            )
+        },
+    ],
+)
+def test_any_other_optimiser_and_scheduler_trains(how):
+    assert learning(**how).train(training=TRAINING).summary["completed"]
+
+
+def test_trying_an_optimiser_changes_nothing():
+    """Neither a model nor what was warned of before."""
+    f = learning(scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=1))
+    before = {name: v.clone() for name, v in f.parties[0].bottom.state_dict().items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f.check(methods.svfl())
+    after = f.parties[0].bottom.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert all(p.grad is None for p in f.parties[0].bottom.parameters())
+
+
+# What has no derivative
+
+
+def with_loss(loss, top=None):
+    f = federation(top=top)
+    f.label_holder, f.loss = replace(f.label_holder, loss=loss), loss
+    return f
+
+
+class Broken(torch.autograd.Function):
+    """Has a derivative that cannot be computed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.mean()
+
+    @staticmethod
+    def backward(ctx, slope):
+        raise ArithmeticError("no slope\nhere")
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda p, y: p.argmax(1).float().mean(), "has no derivative"),
+        (lambda p, y: p.detach().mean(), "has no derivative"),
+        (lambda p, y: torch.tensor(p.mean().item()), "has no derivative"),
+        (lambda p, y: torch.ones((), requires_grad=True) * 2, "has no derivative"),
+        (lambda p, y: Broken.apply(p), "cannot be differentiated: no slope; compute it"),
+    ],
+    ids=["argmax", "detach", "item", "constant", "broken"],
+)
+def test_a_loss_without_a_derivative_is_told_before_anything_starts(tmp_path, loss, message):
+    with pytest.raises(ConfigurationError, match=f"^the loss of 'insurer' {message}") as caught:
+        with_loss(loss).train(training=TRAINING, out=tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_top_model_without_a_derivative_is_told():
+    for function in (lambda x: x.detach()[:, :3], lambda x: (x[:, :3] > 0).long()):
+        with pytest.raises(ConfigurationError, match="top model of 'insurer' has no derivative"):
+            federation(top=Returns(function)).train(training=TRAINING)
+
+
+def test_a_loss_may_change_its_predictions_and_differentiate_by_itself():
+    def loss(predictions, labels):
+        own = nn.functional.cross_entropy(predictions, labels)
+        (slope,) = torch.autograd.grad(own, predictions, create_graph=True)
+        return nn.functional.cross_entropy(predictions.mul_(2), labels) + slope.square().sum()
+
+    assert with_loss(loss, nn.Linear(8, 3)).train(training=TRAINING).summary["completed"]
+
+
 # Metrics
 
 
@@ -367,6 +570,39 @@ def test_a_metric_returns_a_number(tmp_path):
         with pytest.raises(ConfigurationError, match="'mine' must return a number, but returned"):
             federation(metrics=[metric(value)]).train(training=TRAINING, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda s, y: 1 / 0, "cannot be computed of 6 rows: division by zero; let it return nan"),
+        (lambda s, y: {}["x"], "cannot be computed of 6 rows: 'x'; let it return nan"),
+        (lambda s, y: 10**400, r"must return a number that a float holds, but returned 10+ \.\.\."),
+        (lambda s, y: 10**5000, "must return a number that a float holds, but returned a int"),
+        (5, "cannot be computed of 6 rows: 'int' object is not callable"),
+    ],
+)
+def test_a_metric_that_raises_is_told_before_anything_starts(tmp_path, function, message):
+    wrong = Metric("mine", True, function)
+    with pytest.raises(ConfigurationError, match=f"^the metric 'mine' {message}") as caught:
+        federation(metrics=[wrong]).train(training=TRAINING, out=tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_metric_of_colonnades_own_says_itself_what_is_wrong():
+    f = federation(metrics=[AUC], labels=torch.zeros(ROWS, dtype=torch.long))
+    with pytest.raises(DataError, match="AUC is not defined: no row among 6 is of class 1"):
+        f.train(training=TRAINING)
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a\ud800", "a\nb", "a\x1b[0m", 5, None, b"mine"], ids=ascii
+)
+def test_a_metric_is_called_by_text_that_can_be_printed(name):
+    with pytest.raises(ConfigurationError, match="a metric cannot be called ") as caught:
+        Metric(name, True, lambda scores, truth: 0.0)
+    str(caught.value).encode()
 
 
 @pytest.mark.parametrize(

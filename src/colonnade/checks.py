@@ -21,16 +21,21 @@ from colonnade.models import (
     take,
     tried,
 )
+from colonnade.organisations import Loss
 from colonnade.telling import first_line
 
 __all__ = [
+    "check_classes",
     "check_device",
     "check_features",
     "check_labels",
+    "check_lets_through",
+    "check_loss",
     "embedding_width",
     "extreme_rows",
 ]
 
+_DIFFERENTIABLE = "compute it without argmax, rounding, detach() or item()"
 _AT_ONCE = 2**20  # values among which the wrong one is searched at a time: that needs memory
 
 
@@ -115,9 +120,104 @@ def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
             f"the bottom model of {name!r} must return embeddings of shape [rows, width], "
             f"but for 2 rows it returned {shown(output)}"
         )
+    if output.layout is not torch.strided:
+        raise ConfigurationError(
+            f"the bottom model of {name!r} must return a dense tensor, but returned one of the "
+            f"layout {str(output.layout).removeprefix('torch.')}: let it return its to_dense()"
+        )
+    if not output.shape[1]:
+        raise ConfigurationError(
+            f"the bottom model of {name!r} must return a component or more for a row, but for 2 "
+            f"rows it returned {shown(output)}: give it an output"
+        )
     if output.is_complex():
         raise ConfigurationError(
             f"the bottom model of {name!r} must return real numbers, but returned {shown(output)}: "
             "put real and imaginary parts side by side"
         )
     return int(output.shape[1])
+
+
+def check_classes(name: str, labels: Tensor, outputs: int) -> None:
+    """Raise unless a top model with so many outputs has one for the class of each label.
+
+    Raises
+    ------
+    ConfigurationError
+        If it has one output alone.
+    DataError
+        If a label is another class.
+    """
+    if outputs < 2:
+        raise ConfigurationError(
+            f"the top model of {name!r} returns one number for a row, and by cross entropy of one "
+            "class there is nothing to learn: let it return one for each class, or give the label "
+            "holder a loss of one number"
+        )
+    wrong = ((labels < 0) | (labels >= outputs)).nonzero()
+    if len(wrong):
+        row = int(wrong[0, 0])
+        raise DataError(
+            f"the label of row {row} is {int(labels[row])}, but the top model of {name!r} has "
+            f"outputs for the classes 0 to {outputs - 1}"
+        )
+
+
+def check_lets_through(name: str, top: nn.Module, rows: int, width: int) -> None:
+    """Raise ``ConfigurationError`` if no derivative flows through a top model to its input."""
+    fused = torch.zeros(rows, width, requires_grad=True)
+    try:
+        output = tried(top, fused, training=True)
+    except Exception:  # of so few rows, in training; it was tried in evaluation
+        return
+    if isinstance(output, Tensor):
+        _check_slope(f"the top model of {name!r}", output.float().sum(), fused)
+
+
+def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows) -> None:
+    """Raise ``ConfigurationError`` unless a loss can be taken of predictions, and differentiated.
+
+    Parameters
+    ----------
+    name
+        Whose it is.
+    loss
+        From predictions and labels to their mean loss.
+    output
+        Predictions for some rows.
+    labels
+        Of all rows.
+    rows
+        Which these are.
+    """
+    predictions = output.detach().requires_grad_()
+    with torch.enable_grad():
+        try:
+            value = loss(predictions.clone(), labels[torch.from_numpy(rows)])
+        except Exception as error:  # a user's function may raise anything
+            raise ConfigurationError(
+                f"the loss of {name!r} does not take predictions of shape {list(output.shape)} "
+                f"and the labels, {shown(labels)}, of the rows {' and '.join(map(str, rows))}: "
+                f"{first_line(error)}"
+            ) from error
+    if not isinstance(value, Tensor) or value.dim() != 0:
+        raise ConfigurationError(
+            f"the loss of {name!r} must return one number, the mean of a batch, but it returned "
+            f"{shown(value)}"
+        )
+    _check_slope(f"the loss of {name!r}", value, predictions)
+
+
+def _check_slope(whose: str, value: Tensor, of: Tensor) -> None:
+    """Raise ``ConfigurationError`` unless a value of a user's function has a derivative."""
+    try:
+        found = value.requires_grad and torch.autograd.grad(value, of, allow_unused=True)[0]
+    except Exception as error:  # as may its derivative
+        raise ConfigurationError(
+            f"{whose} cannot be differentiated: {first_line(error)}; {_DIFFERENTIABLE}"
+        ) from error
+    if not isinstance(found, Tensor):
+        raise ConfigurationError(
+            f"{whose} has no derivative with respect to its input, so nobody would learn anything "
+            f"through it; {_DIFFERENTIABLE}"
+        )

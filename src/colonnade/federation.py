@@ -29,9 +29,12 @@ from colonnade import __version__
 from colonnade.agreement import Agreement, HolderRole, HolderSeat, PartyRole, PartySeat, Shared
 from colonnade.checkpoints import Checkpoint
 from colonnade.checks import (
+    check_classes,
     check_device,
     check_features,
     check_labels,
+    check_lets_through,
+    check_loss,
     embedding_width,
     extreme_rows,
 )
@@ -43,7 +46,7 @@ from colonnade.disclosures import (
     promise_warnings,
 )
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
@@ -54,6 +57,7 @@ from colonnade.models import (
     Features,
     check_gradients,
     check_module,
+    check_optimiser,
     parameter_count,
     shown,
     terms_of,
@@ -522,6 +526,13 @@ class Federation:
                 for metric in self.metrics:
                     metric(outputs, truth)
 
+    def _check_optimisers(self) -> None:
+        """Try every optimiser and scheduler, where it will be at work."""
+        holder = self.label_holder
+        for own in self._holders():
+            check_optimiser(own.name, own.bottom, own.optimiser, own.scheduler, own.device)
+        check_optimiser(holder.name, holder.top, holder.optimiser, holder.scheduler, holder.device)
+
     def check(self, method: Method) -> None:
         """Raise unless top model, loss and metrics fit the labels and this method's fusion.
 
@@ -531,58 +542,34 @@ class Federation:
         Raises
         ------
         ConfigurationError
-            If widths do not fit, the optimiser does not take the top model's gradients, or the
-            loss does not take what the top model returns.
+            If widths do not fit, an optimiser or a scheduler cannot take a step, or the loss does
+            not take what the top model returns.
         DataError
             If a label is out of range, or the held-out rows cannot give a metric.
         """
-        holder = self.label_holder
+        holder, labels = self.label_holder, self.label_holder.labels
         fused = method.fusion.width(list(self.widths.values()))
-        rows = extreme_rows(holder.labels)
+        rows = extreme_rows(labels)
         check_module(f"the top model of {holder.name!r}", holder.top)
-        with torch.no_grad():
-            try:
-                output = tried(holder.top, torch.zeros(len(rows), fused))
-            except Exception as error:  # a user's module may raise anything
-                raise ConfigurationError(
-                    f"the top model of {holder.name!r} does not take fused embeddings of width "
-                    f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())}): "
-                    f"{first_line(error)}"
-                ) from error
-            if not isinstance(output, Tensor) or output.shape[:1] != (len(rows),):
-                raise ConfigurationError(
-                    f"the top model of {holder.name!r} must return predictions of shape "
-                    f"[rows, ...], but for {len(rows)} rows it returned {shown(output)}"
-                )
-            check_gradients(holder.name, holder.top, holder.optimiser)
-            labels = holder.labels
-            if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
-                if output.shape[1] < 2:
-                    raise ConfigurationError(
-                        f"the top model of {holder.name!r} returns one number for a row, and by "
-                        "cross entropy of one class there is nothing to learn: let it return one "
-                        "for each class, or give the label holder a loss of one number"
-                    )
-                wrong = ((labels < 0) | (labels >= output.shape[1])).nonzero()
-                if len(wrong):
-                    row = int(wrong[0, 0])
-                    raise DataError(
-                        f"the label of row {row} is {int(labels[row])}, but the top model of "
-                        f"{holder.name!r} has outputs for the classes 0 to {output.shape[1] - 1}"
-                    )
-            try:
-                loss = self.loss(output, labels[torch.from_numpy(rows)])
-            except Exception as error:
-                raise ConfigurationError(
-                    f"the loss of {holder.name!r} does not take predictions of shape "
-                    f"{list(output.shape)} and the labels, {shown(labels)}, of the rows "
-                    f"{' and '.join(map(str, rows))}: {first_line(error)}"
-                ) from error
-            if not isinstance(loss, Tensor) or loss.dim() != 0:
-                raise ConfigurationError(
-                    f"the loss of {holder.name!r} must return one number, the mean of a batch, "
-                    f"but it returned {shown(loss)}"
-                )
+        try:
+            output = tried(holder.top, torch.zeros(len(rows), fused))
+        except Exception as error:  # a user's module may raise anything
+            raise ConfigurationError(
+                f"the top model of {holder.name!r} does not take fused embeddings of width "
+                f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())}): "
+                f"{first_line(error)}"
+            ) from error
+        if not isinstance(output, Tensor) or output.shape[:1] != (len(rows),):
+            raise ConfigurationError(
+                f"the top model of {holder.name!r} must return predictions of shape "
+                f"[rows, ...], but for {len(rows)} rows it returned {shown(output)}"
+            )
+        self._check_optimisers()
+        if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
+            check_classes(holder.name, labels, output.shape[1])
+        check_lets_through(holder.name, holder.top, len(rows), fused)
+        output = output.float()  # as it will be in training
+        check_loss(holder.name, self.loss, output, labels, rows)
         self._check_metrics(output)
 
 

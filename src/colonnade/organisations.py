@@ -18,8 +18,8 @@ from colonnade.models import (
     Learner,
     OptimiserFactory,
     SchedulerFactory,
-    check_gradients,
     check_module,
+    check_optimiser,
 )
 from colonnade.secure import Secrets
 
@@ -96,11 +96,11 @@ class Party:
         Raises
         ------
         ConfigurationError
-            If the bottom model is no module, or the optimiser does not take the sparse gradients of
-            its embedding tables.
+            If the bottom model is no module, or optimiser or scheduler cannot be made or take a
+            step.
         """
         check_module(f"the bottom model of {self.name!r}", self.bottom)
-        check_gradients(self.name, self.bottom, self.optimiser)
+        check_optimiser(self.name, self.bottom, self.optimiser, self.scheduler, self.device)
         return Learner(copy.deepcopy(self.bottom), self.optimiser, self.scheduler, self.device)
 
 
@@ -158,14 +158,14 @@ class LabelHolder:
         Raises
         ------
         ConfigurationError
-            If one is no module, or the optimiser does not take the sparse gradients of their
-            embedding tables.
+            If one is no module, or optimiser or scheduler cannot be made or take a step.
         """
-        own = self.as_party()
+        party = self.as_party()
+        own = None if party is None else party.learner()
         check_module(f"the top model of {self.name!r}", self.top)
-        check_gradients(self.name, self.top, self.optimiser)
+        check_optimiser(self.name, self.top, self.optimiser, self.scheduler, self.device)
         top = Learner(copy.deepcopy(self.top), self.optimiser, self.scheduler, self.device)
-        return top, None if own is None else own.learner()
+        return top, own
 
     def as_party(self) -> Party | None:
         """Return what it is besides: an organisation with columns; None if it has none."""

@@ -18,6 +18,7 @@ from colonnade.models.learner import (
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.mvcnn import Mvcnn
+from colonnade.models.optimising import check_optimiser
 from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
 from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import check_rows_apart
@@ -52,6 +53,7 @@ __all__ = [
     "check_gradients",
     "check_module",
     "check_one_row",
+    "check_optimiser",
     "check_rows_apart",
     "group_norm",
     "mlp",

@@ -7,6 +7,7 @@ from torch import nn
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.learner import OptimiserFactory
+from colonnade.models.trial import made
 
 __all__ = ["check_gradients", "sparse_parameters"]
 
@@ -44,14 +45,14 @@ def check_gradients(owner: str, module: nn.Module, optimiser: OptimiserFactory) 
     Raises
     ------
     ConfigurationError
-        If the optimiser cannot.
+        If the optimiser cannot, or cannot be made.
     """
     sparse = {id(p) for p in sparse_parameters(module)}
     if not sparse:
         return
     kinds = [id(p) in sparse for p in module.parameters() if p.requires_grad]
     tried = [nn.Parameter(torch.zeros(2, 1)) for _ in kinds]
-    trial = optimiser(tried)
+    trial = made("optimiser", owner, optimiser, tried)
     try:
         for _ in range(2):  # many remember something from the second step on only
             for p, is_sparse in zip(tried, kinds, strict=True):

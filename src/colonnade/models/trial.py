@@ -8,6 +8,7 @@ miss, as each is seeded anew: trying changes nothing.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,7 +18,12 @@ from torch.nn.parameter import is_lazy
 from colonnade.errors import ConfigurationError
 from colonnade.telling import first_line
 
-__all__ = ["check_module", "check_one_row", "shown", "tried"]
+__all__ = ["check_module", "check_one_row", "made", "shown", "tried"]
+
+_EXAMPLES = {
+    "optimiser": "partial(torch.optim.Adam, lr=1e-3)",
+    "scheduler": "partial(torch.optim.lr_scheduler.StepLR, step_size=10)",
+}
 
 
 def shown(value: object) -> str:
@@ -57,6 +63,43 @@ def tried(module: nn.Module, inputs: Any, training: bool = False) -> Any:
     """Return what a copy of a module makes of inputs, on the CPU; whatever it raises comes out."""
     with torch.set_grad_enabled(training):
         return copy.deepcopy(module).cpu().train(training)(inputs)
+
+
+def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
+    """Return the optimiser or the scheduler that a function of somebody's makes.
+
+    Parameters
+    ----------
+    what
+        Which of the two.
+    owner
+        Whose it is, for the message.
+    factory
+        Makes it.
+    of
+        The parameters, or the optimiser.
+
+    Raises
+    ------
+    ConfigurationError
+        If it does not.
+
+    Examples
+    --------
+    >>> made("scheduler", "bank", lambda optimiser: None, None)
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the scheduler of 'bank' is a NoneType; give what makes one, as partial(torch.optim.lr_scheduler.StepLR, step_size=10) does
+    """  # noqa: E501 - a message is one line
+    remedy = f"give what makes one, as {_EXAMPLES[what]} does"
+    try:
+        result = factory(of)
+    except Exception as error:  # a user's function may raise anything
+        raise ConfigurationError(
+            f"the {what} of {owner!r} cannot be made: {first_line(error)}; {remedy}"
+        ) from error
+    if isinstance(result, type) or not callable(getattr(result, "step", None)):
+        raise ConfigurationError(f"the {what} of {owner!r} is {shown(result)}; {remedy}")
+    return result
 
 
 def check_one_row(whose: str, module: nn.Module, row: Any, training: bool, reason: str) -> None:

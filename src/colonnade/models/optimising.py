@@ -1,0 +1,116 @@
+"""Trying a user's optimiser and scheduler before anything is trained.
+
+Both are made by functions of the user's, and may be of any class, so whether they can train a model
+is learned by letting them: on small parameters of the same kinds, as many as the model has.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import ConfigurationError
+from colonnade.models.gradients import check_gradients, sparse_parameters
+from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory
+from colonnade.models.trial import made
+from colonnade.telling import first_line
+
+__all__ = ["check_optimiser"]
+
+_STEPS = 2  # many remember something from the second step on only
+_AS = "take one that needs nothing at a step, as StepLR, CosineAnnealingLR or OneCycleLR"
+
+
+def check_optimiser(
+    owner: str,
+    module: nn.Module,
+    optimiser: OptimiserFactory,
+    scheduler: SchedulerFactory | None = None,
+    device: str | torch.device = "cpu",
+) -> None:
+    """Refuse an optimiser or a scheduler that cannot train a module.
+
+    Parameters
+    ----------
+    owner
+        Whose they are, for the message.
+    module
+        What is to be trained; it is not changed.
+    optimiser, scheduler
+        What makes them.
+    device
+        Where they will be at work: some know one device only.
+
+    Raises
+    ------
+    ConfigurationError
+        If one cannot be made, or cannot take a step.
+
+    Examples
+    --------
+    >>> check_optimiser("bank", nn.Linear(2, 1), torch.optim.SGD)
+    >>> check_optimiser("bank", nn.Linear(2, 1), torch.optim.LBFGS)
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the optimiser LBFGS of 'bank' wants to evaluate the loss anew at every step, which takes an exchange with the others: take one whose step needs gradients alone, as Adam or SGD
+    """  # noqa: E501 - a message is one line
+    trained = [p for p in module.parameters() if p.requires_grad]
+    if not trained:
+        return
+    small = [nn.Parameter(_filled([min(n, 2) for n in p.shape], p.dtype, device)) for p in trained]
+    learner = Learner(nn.ParameterList(small), device=device)
+    learner.optimiser = made("optimiser", owner, optimiser, small)
+    check_gradients(owner, module, optimiser)
+    sparse = {id(p) for p in sparse_parameters(module)}
+    with warnings.catch_warnings():  # what it warns of, it warns of in training
+        warnings.simplefilter("ignore")
+        if scheduler is not None:
+            learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
+        for _ in range(_STEPS):
+            for p, original in zip(small, trained, strict=True):
+                gradient = _filled(p.shape, p.dtype, device)
+                p.grad = gradient.to_sparse(1) if id(original) in sparse else gradient
+            _step(owner, learner)
+            _advance(owner, learner)
+
+
+def _filled(shape: Sequence[int], dtype: torch.dtype, device: str | torch.device) -> Tensor:
+    """Return different numbers near 1: as a matrix they are not singular."""
+    numbers = torch.linspace(0.5, 1.5, math.prod(shape), device=device)
+    return numbers.to(dtype).reshape(tuple(shape))
+
+
+def _step(owner: str, learner: Learner) -> None:
+    try:
+        learner.step()
+    except Exception as error:  # an optimiser of the user's own may raise anything
+        name = type(learner.optimiser).__name__
+        if "closure" in str(error):
+            raise ConfigurationError(
+                f"the optimiser {name} of {owner!r} wants to evaluate the loss anew at every step, "
+                "which takes an exchange with the others: take one whose step needs gradients "
+                "alone, as Adam or SGD"
+            ) from error
+        raise ConfigurationError(
+            f"the optimiser {name} of {owner!r} cannot take a step: {first_line(error)}; give it "
+            "other settings, as a smaller learning rate, or take another"
+        ) from error
+
+
+def _advance(owner: str, learner: Learner) -> None:
+    scheduler: object = learner.scheduler
+    name = type(scheduler).__name__
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise ConfigurationError(
+            f"the scheduler {name} of {owner!r} wants a metric at every step, which a party never "
+            f"learns: {_AS}"
+        )
+    try:
+        learner.advance_schedule()
+    except Exception as error:  # a scheduler of the user's own may raise anything
+        raise ConfigurationError(
+            f"the scheduler {name} of {owner!r} cannot take a step: {first_line(error)}; {_AS}"
+        ) from error
