@@ -551,7 +551,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         (b"a: !!python/object:os.system {}", r"is not valid YAML \(line 1\)$"),
         (b"[" * 5000, "line 1: nested more than 32 levels deep$"),
         (b"a: &a\n  b: *a", "line 2: an alias stands for what it is a part of$"),
-        (b"a: 1\n" * (2**22 // 5 + 1), "more than 4,194,304 characters in it; is it a table?"),
+        (b"a: 1\n" * (2**20 // 5 + 1), "more than 1,048,576 characters in it; is it a table?"),
         (b"[1, 2]", r"expected keys and values, found \[1, 2\]$"),
         (b"[]", r"expected keys and values, found \[\]$"),
         (b"just words", "expected keys and values, found 'just words'$"),
@@ -597,6 +597,35 @@ def test_short_texts_that_mean_very_much(tmp_path: Path, size: int, deep: int, k
     with pytest.raises(ConfigurationError, match=r"bomb\.yaml: .*more than 1[0,]+ (values|keys)"):
         load_config(path)
     assert time.process_time() - began < 20  # of seconds, where it was for ever
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- x\n" * 10**6,
+        "- x\n" * (2**20 // 4),
+        f"[{'a,' * (2**19 - 2)}a]",
+        "".join(f"k{i}: 1\n" for i in range(300_000)),
+        "".join(f"k{i}: 1\n" for i in range(100_000)),
+    ],
+    ids=["a list too long", "a list", "in brackets", "keys too long", "keys"],
+)
+def test_a_long_text_is_refused_soon(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "long.yaml"
+    path.write_text(text, encoding="utf-8")
+    began = time.process_time()
+    with pytest.raises(ConfigurationError, match=r"long\.yaml: .*more than 1[0-9,]+ (val|char)"):
+        load_config(path)
+    assert time.process_time() - began < 8  # 2 as a rule, where it was a minute
+
+
+def test_a_run_reads_what_it_wrote_of_a_long_configuration() -> None:
+    names = [f"column_{i}" for i in range(90_000)]
+    text = yaml.safe_dump({"numeric": names})
+    assert len(text) > 2**20
+    with pytest.raises(ConfigurationError, match="more than 1,048,576 characters"):
+        read_yaml(text)
+    assert read_yaml(text, times=4) == {"numeric": names}
 
 
 @pytest.mark.parametrize(

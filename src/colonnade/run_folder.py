@@ -41,6 +41,7 @@ OTHERS = "others_history.csv"  # only where other organisations than the label h
 _SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
 _WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
+_WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
 _FORMAT = 1  # of a summary; without one, it is of the time before there were digests
 
 _UNREADABLE = (
@@ -84,7 +85,7 @@ def load_run(path: str | Path) -> Run:
                     "writes them anew when it is resumed"
                 )
         name = "config.yaml"
-        config = read_yaml((folder / name).read_text(encoding="utf-8"))
+        config = read_yaml((folder / name).read_text(encoding="utf-8"), _WRITTEN_OUT)
         if not isinstance(config, dict):
             raise ValueError("it holds no keys and values")
         name = "history.csv"
@@ -318,7 +319,8 @@ class RunFolder:
     def _configured(self) -> Any:
         """Return what ``config.yaml`` says; None where it says nothing that can be read."""
         try:
-            return read_yaml((self.path / "config.yaml").read_text(encoding="utf-8"))
+            text = (self.path / "config.yaml").read_text(encoding="utf-8")
+            return read_yaml(text, _WRITTEN_OUT)
         except (OSError, ConfigurationError, *NOT_YAML):
             return None
 

@@ -10,7 +10,13 @@ __all__ = ["first_line", "plain", "short", "shown"]
 
 _LONGEST = 200
 _ACTING = ("Cc", "Cf", "Cs")
-_OF_A_URL = re.compile(r"(://).*[@?].*", re.DOTALL)
+_OF_A_URL = re.compile(r"(://).*[@?#:].*", re.DOTALL)
+_OF_A_SETTING = re.compile(
+    r"((?:passw(?:or)?d|passphrase|pwd|secret|token|credentials?)['\"]?\s*=).*",
+    re.DOTALL | re.IGNORECASE,
+)
+_OF_A_LOGIN = re.compile(r":[^\s:@]+@\S*")
+_SECRETS = ((_OF_A_URL, r"\1..."), (_OF_A_SETTING, r"\1..."), (_OF_A_LOGIN, ":..."))
 
 
 def plain(text: str) -> str:
@@ -24,14 +30,20 @@ def plain(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """Return a text as ``plain`` does, cut off where it is long, or the URL of a database begins.
+    """Return a text as ``plain`` does, cut off where it is long, or what may be a password begins.
 
-    Such a URL may hold a password.
+    That is in the URL of a database, in settings in a URL's place, and between a colon and an @.
 
     >>> short("postgresql://ann:hunter2@db.example/crm")
     'postgresql://...'
+    >>> short("host=db user=ann password=hunter2")
+    'host=db user=ann password=...'
+    >>> short("ann:hunter2@db.example/crm")
+    'ann:...'
     """
-    text = plain(_OF_A_URL.sub(r"\1...", text)[: 2 * _LONGEST])
+    for secret, left in _SECRETS:
+        text = secret.sub(left, text)
+    text = plain(text[: 2 * _LONGEST])
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 

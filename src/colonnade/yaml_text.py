@@ -3,13 +3,14 @@
 A few hundred bytes can stand for more values than there is memory for, since an alias stands for
 all that its anchor does, aliases inside included; and what is nested deeply ends in Python's own
 limit. PyYAML composes a graph of nodes before it makes values of them. There is a node for each
-place in the text, so all is counted on the graph, as it grows and before any value is made.
+place in the text, so all is counted on the graph, as it grows and before any value is made. PyYAML
+takes its time for each node, so a text that is too long for a configuration is not begun with, and
+one with too many values is left at the first of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from itertools import chain
 from typing import Any, NamedTuple
 
 import yaml
@@ -17,12 +18,15 @@ import yaml
 from colonnade.errors import ConfigurationError
 from colonnade.telling import shown
 
-__all__ = ["MOST_LEVELS", "MOST_VALUES", "NOT_YAML", "read_yaml"]
+__all__ = ["MOST_CHARACTERS", "MOST_LEVELS", "MOST_VALUES", "NOT_YAML", "read_yaml"]
+
+MOST_CHARACTERS = 2**20
+"""How long a text may be."""
 
 MOST_LEVELS = 32
 """How deep values may be nested."""
 
-MOST_VALUES = 10**6
+MOST_VALUES = 10**5
 """How many there may be, those that aliases stand for included."""
 
 # PyYAML lets through what Python says of the date 2024-99-99, and of too deep a nesting.
@@ -35,47 +39,53 @@ _MOST_MERGED = 10**5
 class _Extent(NamedTuple):
     """How many values a node stands for, and how deep they are nested."""
 
-    values: int = 1
-    levels: int = 0
+    values: int
+    levels: int
 
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, which counts values and what is merged, and takes each key once."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most_values: int) -> None:
         super().__init__(text)
-        self._level = 0
+        self._most_values = most_values
+        self._values = 0
+        self._levels = [0]  # of each node that is being composed: how deep it goes, so far
         self._extents: dict[int, _Extent] = {}
         self._merged = 0
         self._seen: dict[int, yaml.MappingNode] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Compose a node and all that is in it, or return the one that an alias stands for."""
-        is_alias = self.check_event(yaml.AliasEvent)
-        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]  # PyYAML's
-        self._refuse_deep(self._level, line)  # not yet composed, which takes a call for each level
-        self._level += 1
-        node = super().compose_node(parent, index)
-        self._level -= 1
-        if not is_alias:
-            self._extents[id(node)] = self._extent(node, line)
-        elif id(node) not in self._extents:  # it is still being composed, around this
-            raise ConfigurationError(f"line {line}: an alias stands for what it is a part of")
-        self._refuse_deep(self._level + self._extents[id(node)].levels, line)
+        coming = self.peek_event()  # type: ignore[no-untyped-call]  # PyYAML's
+        line = coming.start_mark.line + 1
+        level = len(self._levels) - 1
+        self._refuse_deep(level, line)  # not yet composed, which takes a call for each level
+        if isinstance(coming, yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if id(node) not in self._extents:  # it is still being composed, around this
+                raise ConfigurationError(f"line {line}: an alias stands for what it is a part of")
+            extent = self._extents[id(node)]
+            self._count(extent.values, line)
+            self._refuse_deep(level + extent.levels, line)
+        else:
+            before = self._values
+            self._count(1, line)
+            self._levels.append(0)
+            node = super().compose_node(parent, index)
+            extent = _Extent(self._values - before, self._levels.pop())
+            if coming.anchor is not None:
+                self._extents[id(node)] = extent
+        self._levels[-1] = max(self._levels[-1], extent.levels + 1)
         return node
 
-    def _extent(self, node: yaml.Node | None, line: int) -> _Extent:
-        if not isinstance(node, yaml.CollectionNode):
-            return _Extent()
-        inside = list(chain(*node.value)) if isinstance(node, yaml.MappingNode) else node.value
-        extents = [self._extents[id(each)] for each in inside]
-        values = 1 + sum(each.values for each in extents)
-        if values > MOST_VALUES:
+    def _count(self, values: int, line: int) -> None:
+        self._values += values
+        if self._values > self._most_values:
             raise ConfigurationError(
-                f"line {line}: more than {MOST_VALUES:,} values, those that aliases stand for "
-                "included"
+                f"line {line}: more than {self._most_values:,} values, those that aliases stand "
+                "for included"
             )
-        return _Extent(values, 1 + max((each.levels for each in extents), default=0))
 
     def _refuse_deep(self, levels: int, line: int) -> None:
         if levels > MOST_LEVELS:
@@ -123,13 +133,21 @@ class _Loader(yaml.SafeLoader):
             found.add(key)
 
 
-def read_yaml(text: str) -> Any:
+def read_yaml(text: str, times: int = 1) -> Any:
     """Return the plain values of a text.
+
+    Parameters
+    ----------
+    text
+        What is read.
+    times
+        How many times as much it may be as a user may write: what a run writes of a configuration
+        says all that was left out, each value in a line of its own.
 
     Raises
     ------
     ConfigurationError
-        If a key is there twice, or too much is nested, aliased or merged.
+        If the text is too long, a key is there twice, or too much is nested, aliased or merged.
 
     Examples
     --------
@@ -139,7 +157,12 @@ def read_yaml(text: str) -> Any:
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: line 1: the key 'a' is there twice
     """
-    loader = _Loader(text)
+    if len(text) > times * MOST_CHARACTERS:
+        raise ConfigurationError(
+            f"there are more than {times * MOST_CHARACTERS:,} characters in it; is it a table? A "
+            "run is described by a YAML file"
+        )
+    loader = _Loader(text, times * MOST_VALUES)
     try:
         return loader.get_single_data()
     finally:

@@ -19,7 +19,7 @@ from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen, near
 from colonnade.errors import ConfigurationError
 from colonnade.telling import plain, short, shown
-from colonnade.yaml_text import MOST_LEVELS, MOST_VALUES, NOT_YAML, read_yaml
+from colonnade.yaml_text import MOST_CHARACTERS, MOST_LEVELS, MOST_VALUES, NOT_YAML, read_yaml
 
 __all__ = ["json_schema", "load_config", "override", "parse_config"]
 
@@ -123,7 +123,7 @@ schedule_every, early_stopping, secrets; 'epochs' is near
         more = error.error_count() - 1
         said = plain(_said(first)) + (f" (and {more} more)" if more else "")
         # What is wrong with several sections together has no path.
-        parts = (source, plain(path), said)
+        parts = (source, short(path), said)
         raise ConfigurationError(": ".join(part for part in parts if part)) from None
 
 
@@ -178,9 +178,6 @@ def _refuse_bombs(data: Any, source: str) -> None:
     raise ConfigurationError(f"{source}: nested more than {MOST_LEVELS} levels deep")
 
 
-_LONGEST = 2**22  # characters of a file
-
-
 def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     """Read a YAML file, apply overrides such as ``training.epochs=3``, and validate.
 
@@ -191,12 +188,7 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     """
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST + 1)
-        if len(text) > _LONGEST:
-            raise ConfigurationError(
-                f"there are more than {_LONGEST:,} characters in it; is it a table? A run is "
-                "described by a YAML file"
-            )
+            text = file.read(MOST_CHARACTERS + 1)  # one too many is refused there
         data = read_yaml(text)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
@@ -305,7 +297,8 @@ def override(data: Any, overrides: list[str]) -> Any:
                 break
             section = section.setdefault(parent, {})
         if not isinstance(section, dict):
-            raise ConfigurationError(f"--set {short(text)}: {'.'.join(parents)} is not a section")
+            named = short(".".join(parents))
+            raise ConfigurationError(f"--set {short(text)}: {named} is not a section")
         try:
             section[last] = read_yaml(value)
         except ConfigurationError as error:

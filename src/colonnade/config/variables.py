@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from urllib.parse import quote
 
 from colonnade.errors import ConfigurationError
-from colonnade.tables.urls import Option, parts_of
+from colonnade.tables.urls import Option, Parts, misplaced, parts_of, settings_in
 
 __all__ = ["expanded", "holds_a_secret"]
 
@@ -23,9 +24,19 @@ def holds_a_secret(source: str) -> bool:
     True
     """
     parts = parts_of(source)
-    if parts is None:  # one slash is missing
-        return re.match(r"[A-Za-z][\w+]+:.*:.*@", source, re.DOTALL) is not None
-    return "@" in parts.host or any(not _VARIABLE.fullmatch(each) for each in parts.secrets())
+    if parts is None:
+        slash_is_missing = re.match(r"[A-Za-z][\w+]+:.*:.*@", source, re.DOTALL) is not None
+        return slash_is_missing or _are_written(each.value for each in settings_in(source))
+    return _is_misplaced(parts) or _are_written(parts.secrets())
+
+
+def _is_misplaced(parts: Parts) -> bool:
+    is_path = parts.scheme.startswith("sqlite") and parts.place.startswith("/")
+    return misplaced(parts.host if is_path else parts.place)
+
+
+def _are_written(secrets: Iterable[str]) -> bool:
+    return any(not _VARIABLE.fullmatch(each) for each in secrets)
 
 
 def expanded(source: str) -> str:
@@ -43,7 +54,7 @@ def expanded(source: str) -> str:
     """
     parts = parts_of(source)
     if parts is None:
-        return _with_values(source)
+        return _with_values(source, unnamed=bool(settings_in(source)))
     lone = parts.secret is None
     options = parts.options and tuple(
         Option(
@@ -57,7 +68,7 @@ def expanded(source: str) -> str:
             scheme=_with_values(parts.scheme),
             user=parts.user and _with_values(parts.user, encoded=True, kept=":" if lone else ""),
             secret=parts.secret and _with_values(parts.secret, encoded=True, unnamed=True),
-            place=_with_values(parts.place),
+            place=_with_values(parts.place, unnamed=bool(settings_in(parts.place))),
             options=options,
         )
     )

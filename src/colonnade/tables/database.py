@@ -25,7 +25,8 @@ import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.names import check_named_once, check_present, listed
-from colonnade.tables.urls import Option
+from colonnade.tables.urls import Option, misplaced, settings_in
+from colonnade.telling import shown
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -105,11 +106,7 @@ def read_database(
             "the URL of the database cannot be understood; expected one like "
             "sqlite:///people.db or postgresql://user@host/database"
         ) from None
-    if "@" in (parsed.host or ""):
-        raise ConfigurationError(
-            "the URL of the database has more than one @; in a user's name or a password it is "
-            "written %40"
-        )
+    _refuse_misplaced(parsed)
     if query is not None and _driver(parsed) not in _HELD_TO_READING:
         raise ConfigurationError(
             f"a query could write, and only those to SQLite and postgresql:// are held to reading, "
@@ -141,6 +138,22 @@ def read_database(
     if frame.is_empty():
         raise DataError(f"{what} has no rows")
     return frame
+
+
+def _refuse_misplaced(url: URL) -> None:
+    """Refuse a URL whose host or database may hold a password, as messages name these."""
+    is_file = url.get_backend_name() == "sqlite" and not url.host
+    place = (url.host or "") + ("" if is_file else f"/{url.database or ''}")
+    if misplaced(place):
+        raise ConfigurationError(
+            "the URL of the database has more than one @, or one behind the host; in a user's name "
+            "or a password it is written %40, and a slash %2F"
+        )
+    if settings_in(f"{url.username or ''} {url.host or ''} {url.database or ''}"):
+        raise ConfigurationError(
+            "the URL of the database has a password or another secret in the name of its user, "
+            "host or database; options follow a ? and are joined by &"
+        )
 
 
 def _selection(
@@ -269,7 +282,7 @@ def _described(url: URL) -> str:
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     place = f"{url.host or 'localhost'}" + (f":{url.port}" if url.port else "")
-    return f"the database {url.database!r} at {place}"
+    return f"the database {shown(url.database)} at {place}"
 
 
 def _reason(error: Exception, url: URL) -> str:

@@ -22,6 +22,8 @@ from colonnade.tables.database import read_database
 from colonnade.tables.delimited import read_delimited, separator_of
 from colonnade.tables.names import check_named_once
 from colonnade.tables.stored import StoredTable
+from colonnade.tables.urls import settings_in
+from colonnade.telling import short
 
 __all__ = ["read_table"]
 
@@ -100,9 +102,14 @@ def read_table(
         )
     if "://" in str(source):
         return read_database(str(source), id=id, columns=wanted, query=query, table=table)
+    if settings_in(str(source)):
+        raise ConfigurationError(
+            "a database is named by its URL, such as postgresql://ann@db.example/crm, not by "
+            "settings one after the other; write its user, password, host and name in that form"
+        )
     if query is not None or table is not None:
         raise ConfigurationError(
-            f"query and table are for databases, and {source} is a file; leave them out"
+            f"query and table are for databases, and {short(str(source))} is a file; leave them out"
         )
     path = Path(source)
     if path.name.lower().endswith(".parquet"):
@@ -112,8 +119,8 @@ def read_table(
         )
     if not is_text:
         raise DataError(
-            f"{path} is not called like a table; expected .csv, .tsv, .csv.gz, .tsv.gz or "
-            ".parquet, or the URL of a database"
+            f"{short(str(source))} is not called like a table; expected .csv, .tsv, .csv.gz, "
+            ".tsv.gz or .parquet, or the URL of a database"
         )
     between = separator or separator_of(path.name)
     return read_delimited(path, between, id, wanted, missing, names, decimal)

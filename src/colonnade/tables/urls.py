@@ -9,6 +9,9 @@ They are taken apart as SQLAlchemy does it, so that nothing is a password there 
 
 A secret may also be among the options, in some spelling of "password" or "token". There is no ``@``
 in a host: where one is left, the password before it has another, which is to be written ``%40``.
+A password that stands where the form has none - after a slash, after ``#``, in a list of settings
+in place of a URL - is none to SQLAlchemy, which takes it for a part of the place and shows it:
+``misplaced`` and ``settings_in`` find it.
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 
-__all__ = ["Option", "Parts", "is_secret", "parts_of"]
+__all__ = ["Option", "Parts", "is_secret", "misplaced", "parts_of", "settings_in"]
 
 _URL = re.compile(
     r"(?P<scheme>[^:/?]+)://(?:(?P<user>[^:/]*)(?P<secret>:[^@]*)?@)?"
     r"(?P<place>[^?]*)(?P<options>\?.*)?",
     re.DOTALL,
 )
+_LOGIN = re.compile(r":[^:@]*@")
+_SETTING = re.compile(r"(?:^|(?<=[\s;&#?]))(\w+)\s*=\s*([^\s;&]+)")
+_PASSWORD = re.compile(r"passw|pass$|passphrase|pwd|secret|token|credential")  # a folder is key=3
 _SECRET = re.compile(r"pass(?!file)|pwd|secret|token|credential|(?<!ssl)key$")
 
 
@@ -66,6 +72,8 @@ class Parts(NamedTuple):
         for option in self.options or ():
             if option.value and option.is_secret:
                 yield option.value
+        for option in settings_in(f"{self.user or ''} {self.place}"):
+            yield option.value
 
     def __str__(self) -> str:
         who = (
@@ -98,10 +106,35 @@ def parts_of(text: str) -> Parts | None:
     return Parts(found["scheme"], found["user"], secret, found["place"], options)
 
 
+def settings_in(text: str) -> tuple[Option, ...]:
+    """Return the settings with secrets in a text that is no list of options, or not meant as one.
+
+    >>> settings_in("host=db user=ann password=hunter2")
+    (Option(name='password', value='hunter2'),)
+    >>> settings_in("/srv/password=3/people.csv")
+    ()
+    """
+    found = (Option(*match) for match in _SETTING.findall(unquote_plus(text)))
+    return tuple(option for option in found if _PASSWORD.search(_letters(option.name)))
+
+
+def misplaced(place: str) -> bool:
+    """Return whether a user and a password are in a URL's place, where a path of SQLite's may be.
+
+    >>> misplaced("ann/:hunter2@db.example/crm"), misplaced("db.example:5432/crm")
+    (True, False)
+    """
+    return "@" in place.partition("/")[0] or _LOGIN.search(place) is not None
+
+
 def is_secret(name: str) -> bool:
     """Return whether a setting of this name is a secret, whatever driver it is for.
 
     >>> [is_secret(name) for name in ("password", "sslPassword", "pwd", "passfile", "sslkey")]
     [True, True, True, False, False]
     """
-    return _SECRET.search(re.sub(r"[^a-z]", "", name.lower())) is not None
+    return _SECRET.search(_letters(name)) is not None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
