@@ -394,6 +394,8 @@ def test_a_line_that_was_cut_short_is_of_a_message_that_had_not_left(tmp_path):
         b"{}",
         b"[]",
         b"\xff",
+        b'["a","\xff","x",0,0,1,1,2,3]',
+        b"[" * 100_000,
         b'["a","b","x",9,0,0,1,2,3]',
         b'["a","b","x",0,0,"1",1,2,3]',
         b'["b","a","x",0,0,1,1,2,3]',

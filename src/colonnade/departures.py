@@ -192,7 +192,7 @@ def _read(path: Path, name: str) -> list[bytes]:
         raise _damaged(path, "it ends in what is no message")
     try:
         rows = [_decode(line) for line in lines]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(path, str(error)) from None
     for sender, *_, body_bytes, framed_bytes, _ in rows:
         if sender != name:

@@ -254,7 +254,7 @@ class _Parent:
             self.processes[name].join(timeout=5)
             code = self.processes[name].exitcode
             raise RoleFailed(f"the process of {name!r} died (exit code {code})") from None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RoleFailed(f"the process of {name!r} told what cannot be read: {error}") from None
         match message:
             case control.Recorded(entries):
