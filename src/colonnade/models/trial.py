@@ -59,9 +59,12 @@ def check_module(whose: str, module: object) -> None:
             )
 
 
-def tried(module: nn.Module, inputs: Any, training: bool = False) -> Any:
-    """Return what a copy of a module makes of inputs, on the CPU; whatever it raises comes out."""
-    with torch.set_grad_enabled(training):
+def tried(module: nn.Module, inputs: Any, training: bool = False, graph: bool = False) -> Any:
+    """Return what a copy of a module makes of inputs, on the CPU; whatever it raises comes out.
+
+    It can be differentiated where that is in training, or the graph is asked for.
+    """
+    with torch.set_grad_enabled(training or graph):
         return copy.deepcopy(module).cpu().train(training)(inputs)
 
 
