@@ -22,7 +22,7 @@ from colonnade.costs import Delayed, Modelled
 from colonnade.delays import Constant
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import KINDS_OF_WORK
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError, DataError, Diverged
 from colonnade.estimators import VerticalClassifier
 from colonnade.federation import Federation
 from colonnade.layout import Layout, check_names
@@ -31,6 +31,7 @@ from colonnade.metrics import ACCURACY, AUC, Metric
 from colonnade.models import Learner
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
+from colonnade.roles.blame import largest_embedding
 from colonnade.run_folder import load_run
 from colonnade.secure import Field
 from colonnade.stragglers import Deadline
@@ -533,6 +534,15 @@ def test_a_top_model_without_a_derivative_is_told():
             federation(top=Returns(function)).train(training=TRAINING)
 
 
+def test_a_top_model_that_rounds_in_evaluation_alone_is_trained():
+    class Rounds(nn.Module):
+        def forward(self, x):
+            return x if self.training else x.detach().round()
+
+    top = nn.Sequential(Rounds(), linear(8, 3), Rounds())
+    assert federation(top=top).train(training=TRAINING).summary["completed"]
+
+
 def test_a_loss_may_change_its_predictions_and_differentiate_by_itself():
     def loss(predictions, labels):
         own = nn.functional.cross_entropy(predictions, labels)
@@ -540,6 +550,81 @@ def test_a_loss_may_change_its_predictions_and_differentiate_by_itself():
         return nn.functional.cross_entropy(predictions.mul_(2), labels) + slope.square().sum()
 
     assert with_loss(loss, nn.Linear(8, 3)).train(training=TRAINING).summary["completed"]
+
+
+# Numbers that are absurd, and finite
+
+
+AT_ONCE = Simulate(costs=Modelled(otherwise=0.0))
+SHOP_LATE = Simulate(costs=Delayed(Modelled(otherwise=1e-3), {"shop": Constant(9.0)}))
+
+
+def absurd(number):
+    """A bottom model one component of whose embeddings is absurd."""
+    return Returns(lambda x: torch.cat([x[:, :3], torch.full((len(x), 1), number)], dim=1))
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=["simulate", "processes"])
+def test_a_loss_that_is_no_number_names_who_sent_the_largest(driver):
+    f = federation(shop=absurd(-3.2e38), top=nn.Linear(8, 3))
+    sentence = (
+        r"^at insurer, in round 0: the loss is (nan|inf); try a smaller learning rate; the largest "
+        r"component that came is 3.2e\+38, of 'shop': see first what it computes"
+    )
+    with pytest.raises(Diverged, match=sentence):
+        f.train(training=TRAINING, driver=driver)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [methods.svfl(), methods.fedbcd(3), methods.cvfl(Scalar(4)), methods.celu(), methods.vafl()],
+    ids=lambda method: method.name,
+)
+def test_every_exchange_names_who_sent_the_largest(method):
+    top = nn.Linear(width(method), 3)
+    torch.nn.init.constant_(top.weight, 1e9)
+    with pytest.raises(
+        Diverged, match=r"the largest component that came is 3(\.05)?e\+37, of 'shop'"
+    ):
+        federation(shop=absurd(3e37), top=top).train(method, TRAINING, SHOP_LATE)
+
+
+def test_numbers_of_every_day_name_nobody():
+    top = nn.Linear(8, 3)
+    torch.nn.init.constant_(top.weight, 3e38)
+    with pytest.raises(Diverged, match=r"smaller learning rate$"):
+        federation(top=top).train(training=TRAINING)
+
+
+def test_a_derivative_that_is_no_number_names_who_sent_the_largest():
+    f = with_loss(lambda p, y: (p * 0).sqrt().mean(), nn.Linear(8, 3))
+    f.parties = (f.parties[0], replace(f.parties[1], bottom=absurd(3e30)))
+    sentence = "^at insurer, in round 0: component .* is nan, which cannot .*, of 'shop': see first"
+    with pytest.raises(Diverged, match=sentence):
+        f.train(training=TRAINING)
+
+
+@pytest.mark.parametrize("name", ["svfl", "workset", "own pace"])
+@pytest.mark.parametrize("epochs", [1, 2], ids=["evaluation", "training"])
+def test_an_embedding_that_is_no_number_names_who_sent_derivatives(name, epochs):
+    method = METHODS[name]
+    deep = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    f = with_loss(lambda p, y: 1e37 * p.mean(), nn.Linear(width(method), 3))
+    sgd = partial(torch.optim.SGD, lr=1.0)
+    f.parties = (replace(f.parties[0], bottom=deep, optimiser=sgd), f.parties[1])
+    sentence = (
+        r"^at bank, in round 1: component .* cannot be encoded; .*; the last derivatives from "
+        r"'insurer' come to [1-9.]+e\+3\d in a component: see first what it computes$"
+    )
+    with pytest.raises(Diverged, match=sentence):
+        f.train(method, Training(epochs=epochs, batch_size=10 if epochs > 1 else 22), AT_ONCE)
+
+
+def test_of_a_sum_all_who_are_in_it_are_named():
+    total = torch.tensor([[1.0, 2e6]])
+    told = largest_embedding({"bank": total, "shop": total, "club": torch.ones(1)})
+    assert "2e+06, of the sum of 'bank' and 'shop': see first what they compute" in told
+    assert largest_embedding({}) == ""
 
 
 # Metrics

@@ -45,9 +45,8 @@ class AsynchronousParty(SplitParty):
             return
         steps = self._steps.steps(self._draws())
         local = Meanwhile(self._steps, steps, partial(self._take, self.round))
-        embedding = await local.during(
-            self._uplink.upload(self.bottom, rows, moment, self._saliency)
-        )
+        upload = self._uplink.upload(self.bottom, rows, moment, self._saliency)
+        embedding = await local.during(self._attributed(upload))
         sent = embedding.detach()
         answer = (await local.receive(self._answer())).only
         if answer.kind == SKIPPED:

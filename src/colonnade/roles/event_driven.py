@@ -40,6 +40,7 @@ from colonnade.batches import pieces
 from colonnade.effects import Arrivals, Effect, Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.models import take
+from colonnade.roles.blame import attributed, large_derivatives, largest_embedding
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.roles.split import DERIVATIVE
 from colonnade.roles.store import Anybody, Store
@@ -90,8 +91,8 @@ class EventDrivenParty(TrainingParty):
                 rows, moment = self._batch()
                 buffers = self.bottom.module.named_buffers()
                 self._buffers = {name: buffer.clone() for name, buffer in buffers}
-                self._embedding = await self._uplink.upload(
-                    self.bottom, rows, moment, self._saliency
+                self._embedding = await self._attributed(
+                    self._uplink.upload(self.bottom, rows, moment, self._saliency)
                 )
                 self._sent = True
             word = (await Receive(words)).only
@@ -129,6 +130,9 @@ class EventDrivenParty(TrainingParty):
         for name, buffer in self.bottom.module.named_buffers():
             buffer.data.copy_(self._buffers[name])  # which autograd need not know of
         return self._embed(take(self._features, rows), training=True)
+
+    def _at_fault(self) -> str:
+        return large_derivatives(self._label_holder, self._saliency)
 
     def _progress(self) -> Mapping[str, float]:
         taken, self._told_steps = self._step - self._told_steps, self._step
@@ -237,11 +241,12 @@ class EventDrivenLabelHolder(TrainingLabelHolder):
     ) -> dict[str, bytes]:
         """Backpropagate the loss; return each derivative as it leaves."""
         fused = collected.differentiable(own)
-        self._note(self._backpropagate(fused.value, rows), rows)
-        bodies = {}
-        for party, derivative in fused.derivatives().items():
-            key = moment.key(self._seed, self.name, f"{DERIVATIVE}/{party}")
-            bodies[party] = self._downlinks[party].send(derivative, rows, key)
+        with attributed(lambda: largest_embedding(self._store.newest(rows))):
+            self._note(self._backpropagate(fused.value, rows), rows)
+            bodies = {}
+            for party, derivative in fused.derivatives().items():
+                key = moment.key(self._seed, self.name, f"{DERIVATIVE}/{party}")
+                bodies[party] = self._downlinks[party].send(derivative, rows, key)
         return bodies
 
     def _progress(self) -> Mapping[str, float]:

@@ -30,6 +30,7 @@ from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
 from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.models import Learner, parameter_vector, put_parameters, take
+from colonnade.roles.blame import attributed, largest_embedding
 from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSender, FuseOwn
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.roles.shared_labels import LabelsReceiver, LabelsSender
@@ -181,7 +182,8 @@ class RelayLabelHolder(TrainingLabelHolder):
         """Take a step on top and own bottom; the first one has the embedding that was sent."""
         if own is None:
             own = self._embed(rows)
-        mean_loss = self._backpropagate(collected.fuse(own), rows)
+        with attributed(lambda: largest_embedding(collected.differentiable(own).leaves)):
+            mean_loss = self._backpropagate(collected.fuse(own), rows)
         if exact:
             self._note(mean_loss, rows)
         self._update()

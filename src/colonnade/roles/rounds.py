@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Learner, parameter_count, take
 from colonnade.organisations import check_rows
 from colonnade.roles.alone import check_holder_alone, check_party_alone
+from colonnade.roles.blame import Attributed
 from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.local_steps import LocalSteps
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
@@ -30,6 +31,8 @@ from colonnade.uplinks import Moment
 from colonnade.wire import reading
 
 __all__ = ["TrainingLabelHolder", "TrainingParty"]
+
+T = TypeVar("T")
 
 
 class TrainingParty(ABC):
@@ -126,7 +129,17 @@ class TrainingParty(ABC):
             await Report({"round": self.round, "epoch": epoch, **values})
 
     async def _upload(self, held_out: HeldOut) -> None:
-        await upload(self._uplink, self.bottom, held_out, self.round)
+        await self._attributed(upload(self._uplink, self.bottom, held_out, self.round))
+
+    def _attributed(self, course: Awaitable[T]) -> Awaitable[T]:
+        """Return a course whose ``Diverged`` say what may be at fault of what this party was sent.
+
+        A role that is sent such says so by ``_at_fault``.
+        """
+        return Attributed(course, self._at_fault)
+
+    def _at_fault(self) -> str:
+        return ""
 
     async def _obey(self) -> None:
         """Do as the label holder's verdict on this evaluation says."""

@@ -41,6 +41,7 @@ from colonnade.effects import Expect, Ready, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.local_updates import HolderBatch, HolderStep, PartyBatch, PartyStep
 from colonnade.models import take
+from colonnade.roles.blame import attributed, large_derivatives, largest_embedding
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.stragglers import Missing
 from colonnade.streams import StreamKey
@@ -84,7 +85,9 @@ class SplitParty(TrainingParty):
     async def _train(self, rows: Rows, moment: Moment) -> None:
         if await self._is_over():
             return
-        embedding = await self._uplink.upload(self.bottom, rows, moment, self._saliency)
+        embedding = await self._attributed(
+            self._uplink.upload(self.bottom, rows, moment, self._saliency)
+        )
         answer = (await Receive(self._answer())).only
         if answer.kind == SKIPPED:
             return
@@ -143,11 +146,15 @@ class SplitParty(TrainingParty):
         self._saliency = derivative.sum(dim=0).abs()
         return derivative
 
+    def _at_fault(self) -> str:
+        return large_derivatives(self._label_holder, self._saliency)
+
     def _progress(self) -> Mapping[str, float]:
         return {**super()._progress(), **self._steps.report()}
 
     def _local_step(self, step: PartyStep) -> None:
-        embedding = self._embed(take(self._features, step.rows), training=True)
+        with attributed(self._at_fault):
+            embedding = self._embed(take(self._features, step.rows), training=True)
         torch.autograd.backward(embedding, step.direction(embedding.detach()))
         self.bottom.step()
 
@@ -244,12 +251,13 @@ class SplitLabelHolder(TrainingLabelHolder):
     ) -> tuple[dict[str, Tensor], dict[str, bytes]]:
         """Backpropagate the loss; return the exact derivatives, and bodies of what leaves."""
         fused = collected.differentiable(own)
-        self._note(self._backpropagate(fused.value, rows), rows)
-        derivatives = fused.derivatives()
-        bodies = {}
-        for party, derivative in self._guard.protected(derivatives, moment).items():
-            key = moment.key(self._seed, self.name, f"{DERIVATIVE}/{party}")
-            bodies[party] = self._downlinks[party].send(derivative, rows, key)
+        with attributed(lambda: largest_embedding(fused.leaves)):
+            self._note(self._backpropagate(fused.value, rows), rows)
+            derivatives = fused.derivatives()
+            bodies = {}
+            for party, derivative in self._guard.protected(derivatives, moment).items():
+                key = moment.key(self._seed, self.name, f"{DERIVATIVE}/{party}")
+                bodies[party] = self._downlinks[party].send(derivative, rows, key)
         return derivatives, bodies
 
     def spent_of_labels(self) -> Mapping[str, Any]:
@@ -266,10 +274,11 @@ class SplitLabelHolder(TrainingLabelHolder):
 
     def _local_step(self, step: HolderStep) -> None:
         own = self._embed(step.rows)
-        if step.weights is None:
-            self._backpropagate(step.collected.fuse(own), step.rows)
-        else:
-            self._backpropagate_weighted(step.collected.differentiable(own), step)
+        with attributed(lambda: largest_embedding(step.collected.differentiable(own).leaves)):
+            if step.weights is None:
+                self._backpropagate(step.collected.fuse(own), step.rows)
+            else:
+                self._backpropagate_weighted(step.collected.differentiable(own), step)
         self._update()
 
     def _backpropagate_weighted(self, fused: Fused, step: HolderStep) -> None:

@@ -73,6 +73,11 @@ class Store:
                     count + len(rows),
                     max(most, int(ages.max())),
                 ]
+        return self.newest(rows)
+
+    def newest(self, rows: Rows) -> dict[str, Tensor]:
+        """Return the newest embeddings of some rows, of everybody, in party order."""
+        index = torch.from_numpy(rows)
         return {party: table[index] for party, table in self._tables.items()}
 
     def report(self) -> Mapping[str, float]:
