@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from colonnade.local_updates import Consecutive, Replayed
 from colonnade.methods import Method
 from colonnade.models import Concat, Mean, Sum
 from colonnade.surrogates import Disk, Memory
+from colonnade.testing import codecs as codecs_kit
 from colonnade.uplinks import Plain
 
 # What has to be said of ours that have no default for it.
@@ -306,7 +309,7 @@ def test_what_never_ends_is_refused() -> None:
     many: Any = "float"
     for _ in range(9):
         many = {"codec": "by_round", "rounds": list(range(10)), "codecs": [many] * 10}
-    assert refused({"embedding": many}) == "more than 1,000,000 values"
+    assert refused({"embedding": many}) == "more than 100,000 values"
 
 
 # Packages
@@ -602,6 +605,19 @@ def test_the_page_names_every_group_of_entry_points() -> None:
     table = page.partition("| entry points |")[2].partition("\n\n")[0]
     named = re.findall(r"`(?:colonnade\.)?(\w+)`", "".join(re.findall(r"^\|[^|]*", table, re.M)))
     assert sorted(named) == sorted(GROUPS)
+
+
+@pytest.mark.parametrize("values", [{}, {"values": Scalar(8)}], ids=["float", "scalar"])
+@pytest.mark.parametrize("check", codecs_kit.CHECKS, ids=lambda check: check.__name__)
+def test_the_packages_codec_conforms(
+    check: Callable[[codecs_kit.Subject], None],
+    values: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    acme = importlib.import_module("acme")
+    monkeypatch.delitem(sys.modules, "acme")
+    check(codecs_kit.Subject(acme.Clipped(2.0, **values)))
 
 
 def test_the_packages_example_is_what_the_page_says_and_trains(

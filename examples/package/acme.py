@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 
 from colonnade.codecs import Bounded, Codec, Float, Law
@@ -44,8 +45,9 @@ class Clipped:
         return self.values.fixed_size
 
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
-        """Encode what is left of ``x``."""
-        return self.values.encode(x.clamp(-self.limit, self.limit), key, saliency)
+        """Encode what is left of ``x``; what is not finite is left to the other codec to refuse."""
+        kept = torch.where(x.isfinite(), x.clamp(-self.limit, self.limit), x)
+        return self.values.encode(kept, key, saliency)
 
     def decode(self, body: bytes, shape: tuple[int, int], key: StreamKey) -> Tensor:
         """Decode as the other codec."""
