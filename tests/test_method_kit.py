@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from colonnade import local_updates
-from colonnade.codecs import Entropy, LargeRows, Scalar, TopK
+from colonnade.codecs import Entropy, Float, LargeRows, Scalar, TopK
 from colonnade.config.registry import GROUPS
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
@@ -31,11 +31,13 @@ from colonnade.testing.methods import (
     MethodSubject,
     has_the_steps_that_it_declares,
     is_planned,
+    names_who_sent_a_spoilt_body,
     predicts_as_it_evaluates,
+    says_how_few_rows_a_step_has,
     takes_the_steps_that_it_accepts,
 )
 from colonnade.uplinks import Plain
-from toy_exchange import Common
+from toy_exchange import KIND, Common, CommonParty
 from toy_masked import Masked, MaskedUploader
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -68,6 +70,42 @@ class Idle(LocalUpdates):
     """Says of steps of the label holder, and has none."""
 
     kinds = frozenset({LocalStep.STALE_EMBEDDINGS})
+
+
+@dataclass(frozen=True)
+class Forgetful(LocalUpdates):
+    """Goes through a batch in parts, and does not say how few rows a part has."""
+
+    rows: int
+    kinds = frozenset({LocalStep.STALE_DERIVATIVES})
+
+    def party_steps(self):
+        return Proximal(1, self.rows).party_steps()
+
+
+class Cut(Common):
+    """Reads bodies without saying whose they are."""
+
+    def party(self, agreement, seat):
+        return CutParty(agreement, seat)
+
+
+class CutParty(CommonParty):
+    def read(self, body, rows, moment):
+        key = moment.key(self._seed, self._label_holder, KIND)
+        return Float().decode(body, (len(rows), self.width), key)
+
+
+class Filled(Common):
+    """Takes what is missing of a body for zeros."""
+
+    def party(self, agreement, seat):
+        return FilledParty(agreement, seat)
+
+
+class FilledParty(CommonParty):
+    def read(self, body, rows, moment):
+        return super().read(body.ljust(4 * len(rows) * self.width, b"\0"), rows, moment)
 
 
 @dataclass(frozen=True)
@@ -227,6 +265,27 @@ def test_an_exchange_that_claims_steps_which_it_leaves_out_is_caught():
 def test_a_policy_that_does_other_than_it_declares_is_caught(policy, why):
     with pytest.raises(AssertionError, match=why):
         has_the_steps_that_it_declares(MethodSubject(Method("m", local_updates=policy)))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 32, 256])
+def test_a_policy_with_smaller_steps_than_it_says_is_caught(rows):
+    forgetful = MethodSubject(Method("m", local_updates=Forgetful(rows)))
+    with pytest.raises(
+        AssertionError, match=r"takes a step of \d+ rows after a batch of \d+, and "
+    ):
+        says_how_few_rows_a_step_has(forgetful)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "why"),
+    [
+        (Cut(), "a common of 'holder' .* cut short by a byte is refused without saying whose"),
+        (Filled(), "a common of 'holder' .* cut short by a byte is taken"),
+    ],
+)
+def test_who_does_not_say_whose_body_is_spoilt_is_caught(exchange, why):
+    with pytest.raises(AssertionError, match=why):
+        names_who_sent_a_spoilt_body(MethodSubject(Method("m", Sum(), exchange=exchange)))
 
 
 def test_what_cannot_be_composed_is_refused():

@@ -16,7 +16,7 @@ from colonnade.links import Direct
 from colonnade.local_updates import LocalStep
 from colonnade.models import Additive, take
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
-from colonnade.wire import Purpose
+from colonnade.wire import Purpose, reading
 
 KIND = "common"
 
@@ -65,8 +65,7 @@ class CommonParty(TrainingParty):
     async def _train(self, rows, moment):
         embedding = await self._uplink.upload(self.bottom, rows, moment)
         body = (await Receive(Expect(KIND, self.round, (self._label_holder,)))).only.body
-        key = moment.key(self._seed, self._label_holder, KIND)
-        derivative = Float().decode(body, (len(rows), self.width), key)
+        derivative = self.read(body, rows, moment)
 
         def step(embedding=None):
             if embedding is None:
@@ -77,6 +76,11 @@ class CommonParty(TrainingParty):
         await Work("backward", lambda: step(embedding), self.round, rows=len(rows))
         for again in range(self.repeats):
             await Work("local_step", step, self.round, step=again + 2, rows=len(rows))
+
+    def read(self, body, rows, moment):
+        key = moment.key(self._seed, self._label_holder, KIND)
+        with reading(self._label_holder, self.round):
+            return Float().decode(body, (len(rows), self.width), key)
 
 
 class CommonHolder(TrainingLabelHolder):

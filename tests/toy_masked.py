@@ -104,6 +104,8 @@ class MaskedUploader:
         await Send(layout.label_holder, KEY, start, own, Purpose.SETUP)
         expect = Expect(KEYS, start, (layout.label_holder,), Purpose.SETUP)
         body = (await Receive(expect)).only.body
+        if len(body) != BYTES * len(layout.parties):
+            raise RemoteProtocolError(f"{layout.label_holder!r} sent keys of {len(body)} bytes")
         parts = [body[start : start + BYTES] for start in range(0, len(body), BYTES)]
         self.keys = dict(zip(layout.parties, parts, strict=True))
 
@@ -162,6 +164,11 @@ class MaskedCollector:
     async def prepare(self, timetable):
         start = (await Recall()).incarnation
         got = await Receive(Expect(KEY, start, self.layout.parties, Purpose.SETUP))
+        for message in got:
+            if len(message.body) != BYTES:
+                raise RemoteProtocolError(
+                    f"{message.sender!r} sent a key of {len(message.body)} bytes"
+                )
         keys = b"".join(message.body for message in got)
         for party in self.layout.parties:
             await Send(party, KEYS, start, keys, Purpose.SETUP)

@@ -224,7 +224,11 @@ class LocalUpdates(Protocol):
         return 0
 
     def least_rows(self, batch: int) -> int:
-        """Return the rows of the smallest step of a party that follows a batch of so many."""
+        """Return the rows of the smallest step of a party that follows a batch of so many.
+
+        What takes steps on parts of a batch says so here; ``colonnade.testing.methods`` compares it
+        with the steps that are taken.
+        """
         return batch
 
     def party_steps(self) -> PartySteps:

@@ -154,11 +154,11 @@ class Sums:
         bits = sum(1 << self.parties.index(party) for party in parties)
         return bits.to_bytes(self._marks, "little")
 
-    def marked_ones(self, marks: bytes) -> tuple[str, ...]:
-        """Return whose bits are set, in party order."""
+    def marked_ones(self, marks: bytes, author: str) -> tuple[str, ...]:
+        """Return whose bits ``author`` set, in party order."""
         bits = int.from_bytes(marks, "little")
         if bits >> len(self.parties):
-            raise RemoteProtocolError("the label holder names parties that there are none of")
+            raise RemoteProtocolError(f"{author!r} names parties that there are none of")
         return tuple(party for i, party in enumerate(self.parties) if bits >> i & 1)
 
     def warm_up(self) -> None:
@@ -370,7 +370,8 @@ class SumParty(_End):
                 f"{self._holder!r} sent a request of {len(request)} bytes, expected {least} or more"
             )
         named = request[TAG_BYTES:least]
-        contributors, members = sums.marked_ones(named[:marks]), sums.marked_ones(named[marks:])
+        contributors = sums.marked_ones(named[:marks], self._holder)
+        members = sums.marked_ones(named[marks:], self._holder)
         mine = self._name in members
         size = least + mine * (len(members) - 1) * _FOR_ANOTHER
         rest = self._untagged(request, self._holder, self._number, size, "a request")[2 * marks :]
@@ -400,7 +401,7 @@ class SumParty(_End):
         if claim is None:
             raise RemoteProtocolError(f"{self._holder!r} confirms what was not asked")
         head = TAG_BYTES + sums._marks
-        confirming = sums.marked_ones(body[TAG_BYTES:head])
+        confirming = sums.marked_ones(body[TAG_BYTES:head], self._holder)
         signatures = len(claim.contributors) + len(confirming)
         size = head + signatures * SIGNATURE_BYTES
         rest = self._untagged(body, self._holder, claim.number, size, "confirmations")

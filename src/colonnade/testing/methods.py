@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from types import coroutine
 from typing import Any
 
 import numpy as np
@@ -32,10 +34,11 @@ from colonnade.agreement import Composition
 from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Elsewhere, Processes, Replay, RunRecord, Simulate
-from colonnade.effects import Boundary, Ready, Role, Work
-from colonnade.errors import PrivacyWarning
+from colonnade.effects import Boundary, Ready, Role, Send, Work
+from colonnade.errors import PrivacyWarning, RemoteProtocolError
 from colonnade.evaluation import HeldOut
 from colonnade.federation import Federation
+from colonnade.flows import Flow
 from colonnade.layout import Layout
 from colonnade.ledger import Entry
 from colonnade.links import Rows
@@ -68,6 +71,7 @@ __all__ = [
 ]
 
 ROWS, WIDTH, CLASSES = 90, 4, 3
+_STEPS = 1000  # of a round that are looked at
 TRAINING = Training(
     epochs=2, batch_size=16, evaluation_rows=7, evaluate_every=3, seed=5, secrets="seed"
 )
@@ -294,6 +298,26 @@ def has_the_steps_that_it_declares(subject: MethodSubject) -> None:
     assert found == policy.kinds, f"{policy} says it has the steps {said}, and has {has}"
 
 
+def says_how_few_rows_a_step_has(subject: MethodSubject) -> None:
+    """Assert that no step of a party has fewer rows than the policy says that its smallest has.
+
+    Else a model that takes no row alone would meet one in the midst of a run.
+    """
+    policy = subject.method.local_updates
+    for size in (1, 2, 3, 9, 16, 33, 65, 100, 257):
+        party, said = policy.party_steps(), policy.least_rows(size)
+        for round in range(4):
+            rows: Rows = np.arange(size, dtype=np.int64) + size * round
+            values = torch.ones(size, WIDTH)
+            party.add(PartyBatch(round, rows, values, values))
+            steps = party.steps(StreamKey(0, "party_0", "kit", round))
+            least = min((len(step.rows) for step in islice(steps, _STEPS)), default=size)
+            assert said <= least, (
+                f"{policy} takes a step of {least} rows after a batch of {size}, and its "
+                f"least_rows({size}) is {said}"
+            )
+
+
 def goes_on_from_any_round(subject: MethodSubject) -> None:
     """Assert that a run that was stopped and resumed is the uninterrupted one, to the bit.
 
@@ -399,6 +423,56 @@ def collects_values_that_can_be_kept(subject: MethodSubject) -> None:
     assert holder.checked
 
 
+def names_who_sent_a_spoilt_body(subject: MethodSubject) -> None:
+    """Assert that a spoilt body of each kind of message is refused, and that its sender is named.
+
+    ``colonnade.wire.reading`` says so of whatever is read within it. A code without redundancy
+    may take other bytes for other values; an empty body, or one that is cut short where all are
+    of one length, is taken by nobody.
+    """
+    for method in subject.variants():
+        for flow in _read_by_others(subject, method):
+            for spoilt, spoil in _SPOILT.items():
+                what = f"a {flow.kind} of {flow.sender!r} ({flow.purpose.label}) that is {spoilt}"
+                driver = _Spoiling(DRIVER, flow.sender, flow.kind, flow.purpose, spoil)
+                refused = _refused(partial(subject.train, method, driver))
+                must = spoilt == _EMPTY or (spoilt == _CUT and flow.format.fixed_size)
+                assert refused is not None or not must, f"{what} is taken"
+                named = refused is None or repr(flow.sender) in refused
+                assert named, f"{what} is refused without saying whose it is: {refused}"
+
+
+def _refused(train: Callable[[], Run]) -> str | None:
+    """Return how what others sent was refused; None where it was taken."""
+    try:
+        train()
+    except RemoteProtocolError as error:
+        return str(error)
+    return None
+
+
+def _read_by_others(subject: MethodSubject, method: Method) -> Iterator[Flow]:
+    """Yield a flow of each kind of message with a body that somebody took."""
+    run, federation = subject.train(method), subject.federation(method, True)
+    taken = {
+        (entry.sender, entry.kind, entry.purpose)
+        for entry in run.ledger
+        if entry.body_bytes and not entry.discarded
+    }
+    for flow in federation.agreement(method, TRAINING).flows():
+        if (flow.sender, flow.kind, flow.purpose) in taken:
+            taken.remove((flow.sender, flow.kind, flow.purpose))
+            yield flow
+
+
+_CUT, _EMPTY = "cut short by a byte", "empty"
+_SPOILT: Mapping[str, Callable[[bytes], bytes]] = {
+    _CUT: lambda body: body[:-1],
+    _EMPTY: lambda body: b"",
+    "of bits that are all ones": lambda body: b"\xff" * len(body),
+}
+
+
 METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
     says_who_learns_what,
     lists_every_flow,
@@ -406,11 +480,13 @@ METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
     has_the_same_bits_under_every_driver,
     takes_the_steps_that_it_accepts,
     has_the_steps_that_it_declares,
+    says_how_few_rows_a_step_has,
     goes_on_from_any_round,
     lives_with_the_late,
     agrees_with_another,
     predicts_as_it_evaluates,
     collects_values_that_can_be_kept,
+    names_who_sent_a_spoilt_body,
 )
 """All parts of the contract."""
 
@@ -431,6 +507,76 @@ def check_method(subject: MethodSubject) -> None:
     """
     for check in METHOD_CHECKS:
         check(subject)
+
+
+# A message that is spoilt
+
+
+@dataclass(frozen=True)
+class _Spoiling(Driver):
+    """A driver under which the first message of a kind has another body than was sent."""
+
+    driver: Driver
+    sender: str
+    kind: str
+    purpose: Purpose
+    spoil: Callable[[bytes], bytes]
+
+    @property
+    def label(self) -> str:
+        return self.driver.label
+
+    @property
+    def clock(self) -> Mapping[str, str]:
+        return self.driver.clock
+
+    @property
+    def network(self) -> Network | None:
+        return self.driver.network
+
+    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
+        return self.driver.run(
+            [_Spoilt(role, self) if role.name == self.sender else role for role in roles],
+            assignment,
+        )
+
+
+class _Spoilt:
+    """A role, one of whose messages is spoilt as it leaves."""
+
+    def __init__(self, role: Role, how: _Spoiling) -> None:
+        self._role = role
+        self._how = how
+        self._done = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._role, name)
+
+    @coroutine
+    def run(self) -> Generator[Any, Any, None]:
+        """Pass on what the role awaits, and what it is answered or what is thrown into it."""
+        played: Any = self._role.run()
+        go_on, given = played.send, None
+        while True:
+            try:
+                effect = go_on(given)
+            except StopIteration:
+                return
+            try:
+                go_on, given = played.send, (yield self._passed(effect))
+            except Exception as error:  # such as Aborted
+                go_on, given = played.throw, error
+
+    def _passed(self, effect: Any) -> Any:
+        how = self._how
+        meant = isinstance(effect, Send) and (effect.kind, effect.purpose) == (
+            how.kind,
+            how.purpose,
+        )
+        if self._done or not meant or not effect.body:
+            return effect
+        self._done = True
+        return replace(effect, body=how.spoil(effect.body))
 
 
 # What a policy of local updates is tried on
