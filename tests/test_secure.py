@@ -526,8 +526,10 @@ def test_secrets_one_after_another_are_shared_as_one():
 def test_shares_that_do_not_fit_are_refused_and_named():
     shares = dict(enumerate(share(key_of(5), 5, 3, Keystream(key_of(4))), 1))
     lie = bytes([shares[4][0] ^ 1]) + shares[4][1:]
-    with pytest.raises(RemoteProtocolError, match=r"keys of 'bank' do not agree: .*holders 4 are"):
+    with pytest.raises(RemoteProtocolError, match=r"'bank' do not agree: .*of holder 4 are"):
         recover(shares | {4: lie}, 3, 16, "the keys of 'bank'")
+    with pytest.raises(RemoteProtocolError, match="those of 'd' are not .* of 'a', 'b', 'c'"):
+        recover(shares | {4: lie}, 3, 16, "the keys of 'bank'", "abcde")
     with pytest.raises(RemoteProtocolError, match="keys of 'bank' that holder 2 has is of 15"):
         recover(shares | {2: shares[2][1:]}, 3, 16, "the keys of 'bank'")
     for x in (0, 256, -1):

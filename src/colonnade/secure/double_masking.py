@@ -602,9 +602,8 @@ class SumHolder(_End):
             for party, body in answers.items()
         }
         self._check_enough(tuple(answers), "revealed their shares for")
-        secrets = recover(
-            revealed, self._sums.threshold, size - TAG_BYTES, "the masks of all members"
-        )
+        size, what = size - TAG_BYTES, "the masks of all members"
+        secrets = recover(revealed, self._sums.threshold, size, what, self._sums.parties)
         total = Total(self._words, self._sums.bits)
         for party, body in self._uploads.items():
             total.add(body[self._sums.head_bytes :], party)

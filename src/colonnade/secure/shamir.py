@@ -57,7 +57,9 @@ def share(secret: bytes, holders: int, threshold: int, noise: Keystream) -> list
     return [row.tobytes() for row in products(_powers(holders, threshold), coefficients)]
 
 
-def recover(shares: Mapping[int, bytes], threshold: int, size: int, what: str) -> bytes:
+def recover(
+    shares: Mapping[int, bytes], threshold: int, size: int, what: str, names: Sequence[str] = ()
+) -> bytes:
     """Return the secret that ``threshold`` shares or more tell.
 
     Parameters
@@ -70,6 +72,8 @@ def recover(shares: Mapping[int, bytes], threshold: int, size: int, what: str) -
         Bytes of the secret.
     what
         What is recovered, and whose, for errors: "the mask keys of 'bank'".
+    names
+        What the holders of x = 1, 2, ... are called, for errors.
 
     Raises
     ------
@@ -83,7 +87,8 @@ def recover(shares: Mapping[int, bytes], threshold: int, size: int, what: str) -
             raise RemoteProtocolError(f"a share of {what} is of holder {x}, who cannot be")
         if len(one) != size:
             raise RemoteProtocolError(
-                f"the share of {what} that holder {x} has is of {len(one)} bytes, expected {size}"
+                f"the share of {what} that {_listed([x], names)} has is "
+                f"of {len(one)} bytes, expected {size}"
             )
     if len(shares) < threshold:
         raise RemoteProtocolError(
@@ -98,8 +103,8 @@ def recover(shares: Mapping[int, bytes], threshold: int, size: int, what: str) -
     ]
     if wrong:
         raise RemoteProtocolError(
-            f"the shares of {what} do not agree: those of holders {_listed(wrong)} are not on the "
-            f"polynomial of {_listed(used)}"
+            f"the shares of {what} do not agree: those of {_listed(wrong, names)} are not on the "
+            f"polynomial of {_listed(used, names)}"
         )
     secret: bytes = told[0].tobytes()
     return secret
@@ -140,5 +145,5 @@ def _weights(known: tuple[int, ...], asked: tuple[int, ...]) -> NDArray[np.uint8
     return weights
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _listed(numbers: Sequence[int], names: Sequence[str]) -> str:
+    return ", ".join(repr(names[x - 1]) if x <= len(names) else f"holder {x}" for x in numbers)

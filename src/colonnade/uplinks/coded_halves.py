@@ -31,6 +31,7 @@ from colonnade.stragglers import LATE, Missing
 from colonnade.uplinks.coded_rows import CodedRows, Places
 from colonnade.uplinks.contract import Embedder, Moment, Timetable
 from colonnade.uplinks.summed import Summed
+from colonnade.wire import reading
 
 __all__ = [
     "ANSWER",
@@ -109,7 +110,9 @@ class CodedUploader:
         setup = Purpose.SETUP
         await Send(self._holder, KEY, START, self._ends.key(), setup)
         begin = Moment(START, setup)
-        self._ends.meet((await self._received((self._holder,), KEYS, begin)).only.body)
+        keys = await self._received((self._holder,), KEYS, begin)
+        with reading(self._holder, START):
+            self._ends.meet(keys.only.body)
         self._rows = CodedRows(timetable.row_sets, self._sums.code.segments)
         bodies = await Work("encode", self._share_data, START, setup, rows=self._rows.count)
         for other in self._others:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from colonnade.stragglers import Stragglers, sufficing
 from colonnade.uplinks.account import Account
 from colonnade.uplinks.contract import Collected, Embedder, Moment, Timetable
 from colonnade.uplinks.summed import Summed
+from colonnade.wire import reading
 
 __all__ = [
     "ANSWER",
@@ -51,6 +52,8 @@ CONFIRMATION, CONFIRMATIONS = "confirmation", "confirmations"
 # Keys are awaited of everybody, so none of an earlier start is left. An offer may have come too
 # late, and wait for ever: those of a start have its number for a round.
 KEYS_ROUND = 0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +116,13 @@ class MaskedUploader:
         self._account.begin(notes.records, timetable)
         self._sum = SumParty(self._terms.sums, self._party.name, self._holder, self._source)
         await Send(self._holder, KEY, KEYS_ROUND, self._sum.key(), Purpose.SETUP)
-        self._sum.meet(await self._received(KEYS, KEYS_ROUND, Purpose.SETUP))
+        await self._heed(self._sum.meet, KEYS, KEYS_ROUND, Purpose.SETUP)
         await self._join(self._sum.start, Purpose.SETUP)
 
     async def _join(self, round: int, purpose: Purpose) -> None:
         """Offer for the next sum, and contribute nothing to this one."""
         await Send(self._holder, OFFER, round, self._sum.offer(), purpose)
-        self._sum.hear(await self._received(REQUEST, round, purpose))
+        await self._heed(self._sum.hear, REQUEST, round, purpose)
 
     async def upload(
         self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
@@ -147,15 +150,16 @@ class MaskedUploader:
             await Send(self._holder, UPLOAD, moment.round, body, moment.purpose)
         else:
             await Send(self._holder, OFFER, moment.round, self._sum.offer(), moment.purpose)
-        request = await self._received(REQUEST, moment.round, moment.purpose)
-        contributors, answer, confirmation = self._sum.hear(request)
+        contributors, answer, confirmation = await self._heed(
+            self._sum.hear, REQUEST, moment.round, moment.purpose
+        )
         record = self._account.enter(rows, moment, len(contributors))
         due = answer or confirmation
         await Commit({**record, "revealed": [*contributors] if due else []})
         if confirmation is not None:
             await Send(self._holder, CONFIRMATION, moment.round, confirmation, moment.purpose)
-            answer = self._sum.confirmed(
-                await self._received(CONFIRMATIONS, moment.round, moment.purpose)
+            answer = await self._heed(
+                self._sum.confirmed, CONFIRMATIONS, moment.round, moment.purpose
             )
         if answer is not None:
             await Send(self._holder, ANSWER, moment.round, answer, moment.purpose)
@@ -169,9 +173,11 @@ class MaskedUploader:
             self._sent = mechanism.estimate(counts, 1)
         return self._sum.upload(words_of(counts, self._terms.sums.bits))
 
-    async def _received(self, kind: str, round: int, purpose: Purpose) -> bytes:
+    async def _heed(self, take: Callable[[bytes], T], kind: str, round: int, purpose: Purpose) -> T:
+        """Return what is made of a body of the label holder's, which is blamed where it is none."""
         arrivals = await Receive(Expect(kind, round, (self._holder,), purpose))
-        return arrivals.only.body
+        with reading(self._holder, round):
+            return take(arrivals.only.body)
 
     def delivered(self) -> Tensor:
         """Return what the party's own counts say, which only it knows."""
