@@ -20,6 +20,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import load_part
 from colonnade.ledger import Ledger
 from colonnade.run_folder import load_run
+from colonnade.tables import database as tables_database
 from colonnade.tables import read_table
 from colonnade.tables.urls import parts_of
 
@@ -283,6 +284,35 @@ def test_a_query_reads_alone(database, query):
 def test_what_reads_is_allowed(database, query):
     assert read_table("sqlite:///people.db", query=query).height >= 1
     assert read_table("sqlite:///people.db", table="notes").height == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": "select '\ud800'"},
+        {"table": "people\udcff"},
+        {"table": "people", "columns": ["age\ud800"]},
+        {"table": "people", "id": "id\ud800"},
+        {"source": "sqlite:///people\udcff.db", "table": "people"},
+    ],
+)
+def test_a_lone_surrogate_is_refused(database, asked):
+    with pytest.raises(ConfigurationError, match="has a lone surrogate, which is no character"):
+        read_table(**{"source": "sqlite:///people.db"} | asked)
+
+
+@pytest.mark.parametrize("asked", [{"query": "select 1\0"}, {"table": "people\0"}])
+def test_a_null_character_is_told_in_one_sentence(database, asked):
+    with pytest.raises((ConfigurationError, DataError)):
+        read_table("sqlite:///people.db", **asked)
+
+
+def test_a_query_without_end_is_ended(database, monkeypatch):
+    monkeypatch.setattr(tables_database, "_MOST_STEPS", 10**7)
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
+    with pytest.raises(DataError, match=r"people\.db has not ended after 10,000,000 steps"):
+        read_table("sqlite:///people.db", query=endless)
+    assert read_table("sqlite:///people.db", table="people").height == 1
 
 
 @pytest.mark.parametrize("driver", ["mysql+pymysql", "postgresql+psycopg2", "oracle", "nosuch"])

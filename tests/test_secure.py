@@ -528,7 +528,7 @@ def test_shares_that_do_not_fit_are_refused_and_named():
     lie = bytes([shares[4][0] ^ 1]) + shares[4][1:]
     with pytest.raises(RemoteProtocolError, match=r"'bank' do not agree: .*of holder 4 are"):
         recover(shares | {4: lie}, 3, 16, "the keys of 'bank'")
-    with pytest.raises(RemoteProtocolError, match="those of 'd' are not .* of 'a', 'b', 'c'"):
+    with pytest.raises(RemoteProtocolError, match=r"those of 'd' are not .* of 'a', 'b', 'c'"):
         recover(shares | {4: lie}, 3, 16, "the keys of 'bank'", "abcde")
     with pytest.raises(RemoteProtocolError, match="keys of 'bank' that holder 2 has is of 15"):
         recover(shares | {2: shares[2][1:]}, 3, 16, "the keys of 'bank'")

@@ -14,9 +14,10 @@ import datetime
 import re
 import sqlite3
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -36,6 +37,9 @@ __all__ = ["read_database"]
 _ROWS = 2**13  # fetched at a time, since Python's objects take several times a column's memory
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
 _CONNECT_SECONDS = 10
+_MOST_STEPS = 10**11  # of SQLite's machine in a query, which may not end: over half an hour
+_COUNTED = 10**6  # at a time
+_INTERRUPTED = "interrupted"  # what SQLite says then
 
 _PSYCOPG = "postgresql+psycopg"  # whose cursors take one select alone
 _HELD_TO_READING = ("sqlite", _PSYCOPG)
@@ -77,7 +81,8 @@ def read_database(
     columns
         The columns to read; all by default.
     query, table
-        One of them: the query, or the table or view, possibly "schema.table".
+        One of them: the query, or the table or view, possibly "schema.table". A query to SQLite may
+        take 10^11 of its steps, more than half an hour.
 
     Raises
     ------
@@ -93,6 +98,8 @@ def read_database(
             "a database needs table='...' or query='...', "
             + ("not both" if query else "one of them")
         )
+    _refuse_no_text({"url": [url], "query": [query], "table": [table], "id": [id]})
+    _refuse_no_text({"columns": columns or []})
     try:
         import sqlalchemy as sql
     except ImportError as error:
@@ -113,7 +120,7 @@ def read_database(
             f"not those of {parsed.drivername!r}: name a table or a view"
         )
     where = _described(parsed)
-    with _connected(parsed, where) as connection:
+    with _connected(parsed, where, limited=query is not None) as connection:
         if table is not None:
             statement = _selection(sql, connection, where, table, id, columns)
             result = connection.execute(statement)
@@ -138,6 +145,17 @@ def read_database(
     if frame.is_empty():
         raise DataError(f"{what} has no rows")
     return frame
+
+
+def _refuse_no_text(given: Mapping[str, Sequence[str | None]]) -> None:
+    """Refuse what no database could be sent, since it is no text: half of a pair of characters."""
+    for name, texts in given.items():
+        for text in texts:
+            if text is not None and re.search("[\ud800-\udfff]", text):
+                raise ConfigurationError(
+                    f"{name} of a database has a lone surrogate, which is no character: it was "
+                    "read by another encoding than it was written in"
+                )
 
 
 def _refuse_misplaced(url: URL) -> None:
@@ -190,12 +208,12 @@ def _selection(
 
 
 @contextmanager
-def _connected(url: URL, where: str) -> Iterator[Connection]:
+def _connected(url: URL, where: str, limited: bool) -> Iterator[Connection]:
     """Connect for reading; what the driver complains about becomes one sentence."""
     from sqlalchemy import exc
 
     try:
-        engine = _engine(url, where)
+        engine = _engine(url, limited)
     except (exc.NoSuchModuleError, ImportError, exc.ArgumentError):
         raise ConfigurationError(
             f"no driver for {url.drivername!r} databases is installed; "
@@ -206,6 +224,11 @@ def _connected(url: URL, where: str) -> Iterator[Connection]:
             yield connection.execution_options(stream_results=True, max_row_buffer=_ROWS)
     except (exc.SQLAlchemyError, sqlite3.Error) as error:
         reason = _reason(error, url)
+        if url.get_backend_name() == "sqlite" and reason == _INTERRUPTED:
+            raise DataError(
+                f"the query to {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if "
+                "it has an end, store what it finds in a table, and name that"
+            ) from None
         if "database is locked" in reason:
             raise DataError(
                 f"{where} is locked by another program that writes to it; "
@@ -221,7 +244,7 @@ def _connected(url: URL, where: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _engine(url: URL, where: str) -> Engine:
+def _engine(url: URL, limited: bool) -> Engine:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
@@ -237,7 +260,7 @@ def _engine(url: URL, where: str) -> Engine:
         address = f"file:{quote(str(path.absolute()))}?mode=ro"
         return create_engine(
             "sqlite://",
-            creator=lambda: _reader(address),
+            creator=lambda: _reader(address, limited),
             poolclass=NullPool,
         )
     url = url.set(drivername=_driver(url))
@@ -259,10 +282,13 @@ def _driver(url: URL) -> str:
     return "sqlite" if url.get_backend_name() == "sqlite" else url.drivername
 
 
-def _reader(address: str) -> sqlite3.Connection:
-    """Open a SQLite database whose statements may do nothing but read it."""
+def _reader(address: str, limited: bool) -> sqlite3.Connection:
+    """Open a SQLite database whose statements may do nothing but read, for a while if limited."""
     connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
     connection.set_authorizer(_authorised)
+    if limited:
+        counted = count(_COUNTED, _COUNTED)
+        connection.set_progress_handler(lambda: next(counted) > _MOST_STEPS, _COUNTED)
     return connection
 
 

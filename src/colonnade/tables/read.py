@@ -55,7 +55,8 @@ def read_table(
         The other columns to read; all by default. Nothing else is read.
     query, table
         Of a database: the query to run, or the table or view to read, such as "people" or
-        "crm.people". A query itself says which columns are read; ``columns`` picks from them.
+        "crm.people". A query itself says which columns are read; ``columns`` picks from them;
+        to SQLite, one may take 10^11 of its steps, more than half an hour.
     missing
         What a text file writes for a missing value, such as "unknown". An empty cell always is one;
         so are NA, N/A, n/a, #N/A, NaN, nan, NULL, Null and null where all other cells of the column
