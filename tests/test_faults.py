@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import shutil
 import sys
@@ -255,4 +256,44 @@ def test_whatever_else_the_system_refuses_is_one_sentence(command, monkeypatch):
 
     monkeypatch.setattr(cli, "_list_parts", lambda *_: full(""))
     code, err = command("codecs")
-    assert (code, err) == (3, "error: /srv/out cannot be written: Input/output error")
+    assert (code, err) == (3, "error: /srv/out cannot be read or written: Input/output error")
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_folder_that_cannot_be_made_is_one_that_cannot_be_written(
+    command, monkeypatch, there, number
+):
+    if there:
+        Path("out").mkdir()
+
+    def refuse(self, *_, **__):
+        if self.name == "out" and not there:
+            raise OSError(number, os.strerror(number), str(self))
+        if there and self.parent.name == "out":
+            raise OSError(number, os.strerror(number), str(self))
+        return plain(self, *_, **__)
+
+    method = "open" if there else "mkdir"
+    plain = getattr(Path, method)
+    monkeypatch.setattr(Path, method, refuse)
+    code, err = command("run", "run.yaml", "--out", "out", "--quiet")
+    assert code == 3
+    assert re.match(rf"error: .*out.* cannot be written: {os.strerror(number)}; ", err)
+
+
+def test_what_is_in_the_way_of_a_folder_is_the_users(command):
+    Path("out").write_text("mine", encoding="utf-8")
+    code, err = command("run", "run.yaml", "--out", "out", "--quiet")
+    assert (code, err) == (2, "error: the folder out cannot be written: File exists")
+
+
+def test_what_was_being_read_is_not_told_as_written(command, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "people.csv")
+
+    monkeypatch.setattr(cli, "_parsed", refuse)
+    code, err = command("plan", "run.yaml")
+    assert (code, err) == (3, "error: people.csv cannot be read or written: Permission denied")
+    monkeypatch.setattr(cli, "_parsed", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+    assert command("plan", "run.yaml") == (3, "error: the system refuses to read or write: gone")

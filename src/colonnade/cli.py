@@ -23,7 +23,7 @@ from colonnade.errors import (
     InvalidInput,
     Unwritten,
 )
-from colonnade.faults import explained, unwritten
+from colonnade.faults import explained, refused
 from colonnade.outputs import (
     PAGE,
     PARTNERS,
@@ -619,15 +619,15 @@ def _unused(folder: Path) -> Path:
 def main() -> None:
     """Run the command; one sentence says what is wrong.
 
-    What a user gave exits with 2, a full disk or a folder that is gone with 3, what else is known
-    to go wrong with 1.
+    What a user gave exits with 2; a full disk, a folder that is gone, or what else the system
+    refuses with 3; what else is known to go wrong with 1.
     """
     try:
         try:
             with _TOLD:
                 app()
         except OSError as error:
-            raise unwritten(error.filename or "what was to be written", error) from error
+            raise refused(error) from error
     except ColonnadeError as error:
         err.print("[bold red]error:[/] ", end="")
         say(err, " ".join(str(error).split()))

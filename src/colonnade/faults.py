@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from colonnade.errors import Unwritten
 
-__all__ = ["explained", "unwritten"]
+__all__ = ["explained", "refused", "unwritten"]
 
 _REMEDIES = {
     errno.ENOSPC: "make room",
@@ -38,6 +38,18 @@ def unwritten(what: object, error: OSError) -> Unwritten:
     remedy = _REMEDIES.get(error.errno or 0)
     why = f"{what} cannot be written: {error.strerror or error}"
     return Unwritten(f"{why}; {remedy}" if remedy else why)
+
+
+def refused(error: OSError) -> Unwritten:
+    """Return the error that says what the system refused, where nobody knows more than it told.
+
+    >>> print(refused(OSError(errno.EIO, "Input/output error", "people.csv")))
+    people.csv cannot be read or written: Input/output error
+    """
+    why = error.strerror or error
+    if error.filename is None:
+        return Unwritten(f"the system refuses to read or write: {why}")
+    return Unwritten(f"{error.filename} cannot be read or written: {why}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from errno import EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import yaml
 from colonnade import __version__
 from colonnade.checkpoints import CheckpointStore
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
-from colonnade.faults import explained
+from colonnade.faults import explained, unwritten
 from colonnade.ledger import Ledger
 from colonnade.locks import locked, unlock
 from colonnade.outputs import (
@@ -41,6 +42,7 @@ OTHERS = "others_history.csv"  # only where other organisations than the label h
 _SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
 _WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
+_MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
 _FORMAT = 1  # of a summary; without one, it is of the time before there were digests
 
@@ -187,6 +189,8 @@ class RunFolder:
         ConfigurationError
             If another run is at work in it.
         DataError
+            If something else is in its place.
+        Unwritten
             If it cannot be made.
         """
         try:
@@ -217,9 +221,9 @@ class RunFolder:
             If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote;
             or if there is no checkpoint to go on from, and it holds results or another run.
         DataError
-            If it cannot be made.
+            If something else is in its place.
         Unwritten
-            If the configuration cannot be written into it.
+            If it cannot be made, or the configuration cannot be written into it.
         """
         there = [name for name in _WRITTEN if (self.path / name).exists()]
         # A configuration or a checkpoint says that the folder is a run's, and so all that is in it.
@@ -339,8 +343,12 @@ class RunFolder:
                 "go on from; choose another folder, or resume with that configuration"
             )
 
-    def _unwritable(self, error: OSError) -> DataError:
-        return DataError(f"the folder {self.path} cannot be written: {error.strerror}")
+    def _unwritable(self, error: OSError) -> ColonnadeError:
+        """Return why there is no folder: another place has to be named, or the disk is at fault."""
+        what = f"the folder {self.path}"
+        if error.errno in _MISNAMED:
+            return DataError(f"{what} cannot be written: {error.strerror}")
+        return unwritten(what, error)
 
 
 def _lock(folder: Path) -> int | None:
