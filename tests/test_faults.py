@@ -16,7 +16,7 @@ import torch
 import yaml
 from torch import nn
 
-from colonnade import cli, runs
+from colonnade import cli, run_folder
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import Unwritten
@@ -124,11 +124,11 @@ def test_no_room_even_for_the_configuration(tmp_path, whole):
 @pytest.mark.parametrize("size", [1, 10**5, 10**6])
 def test_no_room_for_a_picture_or_the_page(tmp_path, whole, size, monkeypatch):
     out = tmp_path / "run"
-    finish = runs.RunFolder.finish
+    finish = run_folder.RunFolder.finish
     with small_files() as limit, monkeypatch.context() as patch:
         # From then on, when history, ledger and summary are written, or just before.
         patch.setattr(
-            runs.RunFolder,
+            run_folder.RunFolder,
             "finish",
             lambda self, run: (
                 (limit(size), finish(self, run)) if size == 1 else (finish(self, run), limit(size))

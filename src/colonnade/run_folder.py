@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from errno import EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR
@@ -44,6 +45,7 @@ _WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
+_DYING = 1.0  # seconds that a process which was killed may take until it has let go
 _FORMAT = 1  # of a summary; without one, it is of the time before there were digests
 
 _UNREADABLE = (
@@ -359,7 +361,10 @@ def _lock(folder: Path) -> int | None:
     if sys.platform == "win32":
         return None
     descriptor = os.open(folder, os.O_RDONLY)
-    if not locked(descriptor):
+    deadline = time.monotonic() + _DYING
+    while not (is_ours := locked(descriptor)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if not is_ours:
         os.close(descriptor)
         raise ConfigurationError(
             f"another run is at work in {folder}; wait until it has ended, or choose another folder"
