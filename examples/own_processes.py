@@ -76,7 +76,7 @@ def main(home: Path) -> None:
     own = home / "insurer"
     roles.append(cn.Elsewhere("insurer", PARTIES, partial(label_holder, own), partial(keep, own)))
     agreed = agreement()
-    assignment = Assignment(seed=agreed.training.seed, max_body_bytes=agreed.max_body_bytes())
+    assignment = Assignment(seed=agreed.training.seed, limits=agreed.limits())
     record = cn.Processes().run(roles, assignment)
     print(f"{len(record.ledger)} messages, accuracy {record.history[-1]['test_accuracy']:.2f}")
     for path in sorted(home.rglob("*.safetensors")):

@@ -255,6 +255,7 @@ def test_every_field_of_an_account_makes_a_difference_to_its_json():
         journal=(9, 10),
         departed=Mark(11, "x"),
         uncounted=True,
+        fingerprint="12ab",
     )
     default = Account()
     for field in fields(Account):

@@ -158,6 +158,19 @@ def test_a_connection_that_ends_before_its_process(monkeypatch):
         Processes().run(pair(sending()), Assignment())
 
 
+def test_messages_that_were_lost_at_the_very_end_are_missed(monkeypatch):
+    """Though nobody awaited them: what was sent is counted when it has come."""
+
+    def played(task, peers, *others):
+        if task.role.name == "a":
+            peers["b"].shutdown(socket.SHUT_WR)
+        play(task, peers, *others)
+
+    monkeypatch.setattr(processes, "play", played)
+    with pytest.raises(RoleFailed, match="b has lost its connection to a, and with it messages"):
+        Processes().run(pair(sending(), nothing), Assignment())
+
+
 @pytest.mark.parametrize("length", ["7fffffff", "ffffffff", "80000000"])
 def test_a_length_that_is_not_accepted_names_its_sender(monkeypatch, length):
     raw(monkeypatch, bytes.fromhex(length))

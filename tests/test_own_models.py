@@ -817,3 +817,19 @@ def test_a_field_has_31_or_61_bits(bits):
     for make in (Field, lambda bits: Coded(field_bits=bits)):
         with pytest.raises(ConfigurationError, match="but it is of 31"):
             make(bits)
+
+
+class Remembers(torch.optim.SGD):
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.1)
+        self.param_groups[0]["clip"] = lambda gradient: gradient
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_what_an_optimiser_remembers_can_be_saved(driver):
+    usual = federation()
+    party = replace(usual.parties[0], optimiser=Remembers)
+    made = Federation([party, *usual.parties[1:]], usual.label_holder)
+    message = r"the optimiser of 'bank' cannot go into a checkpoint .*: a state holds a function"
+    with pytest.raises(ConfigurationError, match=message):
+        made.train(training=TRAINING, driver=driver)

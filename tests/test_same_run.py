@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -204,6 +205,52 @@ def test_a_function_is_told_by_the_globals_that_it_names_and_by_its_code(monkeyp
     monkeypatch.setattr(by_a_global, "__code__", (lambda predictions, labels: FACTOR).__code__)
     assert content_of(by_a_global) != told
     assert "code" not in content_of(nn.functional.cross_entropy)
+
+
+NOTED = []
+ARGUMENTS = SimpleNamespace(smooth=0.1, mode="start")
+
+
+def noting(predictions, labels):
+    NOTED.append(float(labels[0]))
+    return nn.functional.cross_entropy(predictions, labels, label_smoothing=ARGUMENTS.smooth)
+
+
+class Configured:
+    weight = 9.0
+
+    def __call__(self, predictions, labels):
+        return self.weight * nn.functional.cross_entropy(predictions, labels)
+
+
+def test_what_a_function_notes_or_does_not_name_is_no_part_of_it(monkeypatch):
+    told = content_of(noting)
+    NOTED.append(1.0)
+    monkeypatch.setattr(ARGUMENTS, "mode", "resume")
+    assert content_of(noting) == told
+    monkeypatch.setattr(ARGUMENTS, "smooth", 0.2)
+    assert content_of(noting) != told
+
+
+def test_a_class_is_told_by_its_attributes_and_by_the_code_of_its_methods(monkeypatch):
+    told = content_of(Configured())
+    monkeypatch.setattr(Configured, "weight", 8.0)
+    assert content_of(Configured()) != told
+    monkeypatch.undo()
+    assert content_of(Configured()) == told
+    monkeypatch.setattr(Configured, "__call__", lambda self, predictions, labels: 0)
+    assert content_of(Configured()) != told
+
+
+def test_each_object_is_told_once_however_many_ways_lead_to_it():
+    one = other = [1.0]
+    for _ in range(100):  # 2 to the 100 ways
+        one, other = [one, other, "a"], [other, one, "b"]
+    assert content_of(one) != content_of(other)
+    names = {"columns": np.array(["age", None], dtype=object)}
+    assert content_of(names) == content_of({"columns": np.array(["age", None], dtype=object)})
+    assert content_of([names, names]) == content_of([names, dict(names)])  # shared or alike
+    assert content_of(torch.eye(3).to_sparse()) != content_of(torch.ones(3, 3).to_sparse())
 
 
 class Scaled(nn.Module):

@@ -503,3 +503,16 @@ def test_held_out_rows_are_not_in_the_store():
     assert {e.kind for e in evaluation} == {"embedding"}
     pieces = HeldOut("x", [np.arange(7)] * 2 + [np.arange(1)]).pieces
     assert len(evaluation) == 3 * 2 * len(pieces)
+
+
+def test_all_rows_that_a_party_begins_with_may_wait_to_be_taken():
+    federation = small_federation(vafl())
+    agreement = federation.agreement(vafl(), Training(batch_size=1))
+    limits, usual = (
+        agreement.limits(),
+        federation.agreement(svfl(), Training(batch_size=1)).limits(),
+    )
+    assert limits.bytes == usual.bytes == 2**28  # where tables are small
+    widths = dict.fromkeys(agreement.layout.widths, 10**6)
+    wide = replace(agreement, layout=replace(agreement.layout, widths=widths))
+    assert wide.limits().bytes >= 60 * 4 * 10**6

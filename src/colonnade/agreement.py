@@ -415,7 +415,10 @@ class Agreement:
 
     def limits(self) -> Limits:
         """Return what an organisation has to accept."""
-        return Limits.of(self.flows(), sum(len(plan.pieces) for plan in self._held_out()))
+        pieces = sum(len(plan.pieces) for plan in self._held_out())
+        if self.method.exchange.own_pace:  # a party begins with all of its rows
+            pieces += self.batches.rounds_per_epoch
+        return Limits.of(self.flows(), pieces)
 
     def _held_out(self) -> tuple[HeldOut, HeldOut]:
         return self.evaluation.watched, self.evaluation.final

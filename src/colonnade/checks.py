@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.checkpoints import encode_state
+from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.links import Rows
 from colonnade.models import (
     Features,
+    Learner,
     all_finite,
     check_module,
     shown,
@@ -31,12 +33,25 @@ __all__ = [
     "check_labels",
     "check_lets_through",
     "check_loss",
+    "check_saved",
     "embedding_width",
     "extreme_rows",
 ]
 
 _DIFFERENTIABLE = "compute it without argmax, rounding, detach() or item()"
 _AT_ONCE = 2**20  # values among which the wrong one is searched at a time: that needs memory
+
+
+def check_saved(name: str, learner: Learner) -> None:
+    """Raise ``ConfigurationError`` if what an optimiser or scheduler remembers cannot be saved."""
+    state = learner.state_dict()
+    for part in ("optimiser", "scheduler"):
+        try:
+            encode_state(state[part])
+        except CheckpointError as error:
+            raise ConfigurationError(
+                f"the {part} of {name!r} cannot go into a checkpoint or to another process: {error}"
+            ) from None
 
 
 def extreme_rows(labels: Tensor) -> Rows:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import copyreg
 import hashlib
+import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
+from dis import get_instructions
 from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import numpy as np
@@ -28,7 +37,7 @@ def described(learner: Learner) -> dict[str, Any]:
         "model": str(learner.module),
         "start": _digest(content_of(learner.module).encode()),
         "optimiser": type(optimiser).__name__ if optimiser else "none",
-        "settings": {k: repr(v) for k, v in optimiser.defaults.items()} if optimiser else {},
+        "settings": {k: content_of(v) for k, v in optimiser.defaults.items()} if optimiser else {},
         "scheduler": repr(learner.scheduler and _plain(learner.scheduler.state_dict())),
         "device": str(learner.device),
     }
@@ -57,60 +66,112 @@ def content_of(value: object) -> str:
     A function is told by its name and by what it was made with: defaults, and what it closes over.
     One without a name, or from a file that no installed package brought, is told by its code too,
     and by the values of the globals that this names; another version of Python may compile it
-    otherwise. A module is told by its settings, parameters and buffers, those of its parts
-    included, any other object by its type and its state, as it would be copied.
+    otherwise. So are classes, by the code of their methods and by their attributes. A module is
+    told by its settings, parameters and buffers, those of its parts included, any other object by
+    its type and its state, as it would be copied.
 
     >>> content_of({"b": 1, "a": 0.5})
     "{'a': 0.5, 'b': 1}"
     >>> content_of(partial(content_of, {"b": 1}))
     "partial(colonnade.descriptions.content_of, [{'b': 1}], {})"
     """
-    return _content(value, ())
+    return _Teller().tell(value)
 
 
-def _content(value: object, around: tuple[int, ...]) -> str:
-    if id(value) in around:  # as of a function that calls itself
-        return "..."
+_PLAIN = (int, float, complex, str, range, slice, type(None), type(...))
+_SHORT = 400  # characters; of what is longer a digest stands in what it is a part of
+_LONG = 1000  # values of a list that are not told one by one, if all are plain
+_DEEP = 100  # levels; what is deeper is told by its type
 
-    def inside(part: object) -> str:
-        return _content(part, (*around, id(value)))
 
-    if is_dataclass(value) and not isinstance(value, type):
-        named = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
-        return f"{type(value).__qualname__}{inside(named)}"
-    match value:
-        case Mapping():
-            return f"{{{', '.join(sorted(f'{inside(k)}: {inside(v)}' for k, v in value.items()))}}}"
-        case list() | tuple():
-            return f"[{', '.join(map(inside, value))}]"
-        case Set():
-            return f"{{{', '.join(sorted(map(inside, value)))}}}"
-        case Tensor():
-            return f"{value.dtype}{list(value.shape)} {_digest(bytes_of(value))}"
-        case np.ndarray():
-            return f"{value.dtype}{list(value.shape)} {_digest(value.tobytes())}"
-        case partial():
-            return f"partial({', '.join(map(inside, (value.func, value.args, value.keywords)))})"
-        case nn.Module():
-            return inside(_settings(value))
-        case MethodType():
-            return f"{inside(value.__self__)}.{value.__name__}"
-        case FunctionType():
-            made_with = _made_with(value)
-            return f"{_name(value)}{inside(made_with) if made_with else ''}"
-        case CodeType():
-            # Local names and line numbers are left out, as they change no result.
-            return inside([_digest(value.co_code), value.co_names, value.co_consts])
-        case type() | BuiltinFunctionType():
-            return _name(value)
-        case Enum() | torch.device() | torch.dtype() | np.generic() | np.dtype():
+class _Teller:
+    """Tells a value; each object once, however often it is met, and alike wherever it is met."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, str] = {}
+        self._met: list[object] = []  # kept, so that no other gets the number of one of them
+        self._around: set[int] = set()
+
+    def tell(self, value: object) -> str:
+        if isinstance(value, _PLAIN) and not isinstance(value, Enum):
             return repr(value)
-    if isinstance(value, _PLAIN):
-        return repr(value)
-    return f"{_name(type(value))}{inside(_state(value))}"
+        if id(value) in self._around:  # as of a function that calls itself
+            return "..."
+        if len(self._around) > _DEEP:
+            return f"{_name(type(value))}..."
+        self._around.add(id(value))
+        text = self._text(value)
+        self._around.discard(id(value))
+        return text
+
+    def _part(self, part: object) -> str:
+        told = self._told.get(id(part))
+        if told is None:
+            told = self.tell(part)
+            if len(told) > _SHORT:
+                told = _digest(told.encode(errors="surrogatepass"))
+            if id(part) not in self._around and not isinstance(part, _PLAIN):
+                self._met.append(part)
+                self._told[id(part)] = told
+        return told
+
+    def _text(self, value: object) -> str:
+        inside = self._part
+        if is_dataclass(value) and not isinstance(value, (type, nn.Module)):
+            named = {e.name: getattr(value, e.name, None) for e in fields(value) if e.compare}
+            return f"{inside(type(value))}{inside(named)}"
+        match value:
+            case Mapping():
+                # What is told first must not hang on the order in which a set was gone through.
+                items = sorted(((inside(key), each) for key, each in value.items()), key=_first)
+                return f"{{{', '.join(f'{key}: {inside(each)}' for key, each in items)}}}"
+            case list() | tuple():
+                if len(value) > _LONG and all(isinstance(each, _PLAIN) for each in value):
+                    return f"{len(value)} values {_digest(repr(value).encode())}"
+                return f"[{', '.join(map(inside, value))}]"
+            case Set():
+                return f"{{{', '.join(sorted(map(content_of, value)))}}}"
+            case Tensor():
+                return _tensor(value)
+            case np.ndarray() if value.dtype.hasobject:
+                return f"{value.dtype}{list(value.shape)} {inside(value.tolist())}"
+            case np.ndarray():
+                return f"{value.dtype}{list(value.shape)} {_digest(value.tobytes())}"
+            case bytes() | bytearray():
+                return f"{len(value)} bytes {_digest(value)}"
+            case partial():
+                return (
+                    f"partial({', '.join(map(inside, (value.func, value.args, value.keywords)))})"
+                )
+            case nn.Module():
+                return inside(_settings(value))
+            case MethodType():
+                return f"{inside(value.__self__)}.{value.__name__}"
+            case FunctionType():
+                made_with = _made_with(value)
+                return f"{_name(value)}{inside(made_with) if made_with else ''}"
+            case CodeType():
+                # Local names and line numbers are left out, as they change no result.
+                return inside([_digest(value.co_code), value.co_names, value.co_consts])
+            case type():
+                written = _written(value)
+                return f"{_name(value)}{inside(written) if written else ''}"
+            case BuiltinFunctionType():
+                return _name(value)
+            case Enum() | torch.device() | torch.dtype() | np.generic() | np.dtype():
+                return repr(value)
+        return f"{inside(type(value))}{inside(_state(value))}"
 
 
-_PLAIN = (int, float, complex, str, bytes, bytearray, range, slice, type(None), type(...))
+def _first(pair: tuple[str, object]) -> str:
+    return pair[0]
+
+
+def _tensor(values: Tensor) -> str:
+    told = f"{values.dtype}{list(values.shape)}"
+    if values.layout is not torch.strided:
+        values = values.to_dense()
+    return told if values.is_meta else f"{told} {_digest(bytes_of(values.resolve_conj()))}"
 
 
 def _state(value: object) -> object:
@@ -144,7 +205,7 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     """Return what a module and each of its parts hold, by the names of the parts."""
     return {
         name: [
-            _name(type(part)),
+            type(part),
             {key: own for key, own in vars(part).items() if _counts(key, part)},
             {key: [own, own.requires_grad] for key, own in part.named_parameters(recurse=False)},
             dict(part.named_buffers(recurse=False)),
@@ -164,21 +225,73 @@ def _made_with(function: FunctionType) -> dict[str, Any]:
     }
     if function.__name__ == "<lambda>" or _is_own(function):
         held["code"] = [function.__code__]
-        named = {name: function.__globals__.get(name) for name in _names(function.__code__)}
-        held["globals"] = {k: v for k, v in named.items() if not isinstance(v, _TOLD_BY_NAME)}
+        held["globals"] = _globals(function)
     return {name: each for name, each in held.items() if each}
 
 
-# A class's name says no more than a module's, and neither is gone into.
-_TOLD_BY_NAME = (type(None), type, ModuleType)
+def _written(kind: type) -> list[object]:
+    """Return what somebody may edit in a class: nothing of one that was installed."""
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None)
+    if not _may_be_edited(kind.__module__, file or ("" if kind.__module__ == "__main__" else None)):
+        return []
+    told: dict[str, object] = {}
+    for name, value in vars(kind).items():
+        value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        # Python keeps notes of its own in classes, some of them only later.
+        is_attribute = not name.startswith("__") and isinstance(value, (*_PLAIN, *_CONTAINERS))
+        if is_attribute or isinstance(value, FunctionType):
+            told[name] = value
+    return [told, list(kind.__bases__)]
+
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_TOLD_BY_NAME = (type(None), ModuleType)  # a module is not gone into
+_CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "setdefault", "update"}
+
+
+def _globals(function: FunctionType) -> dict[str, object]:
+    """Return the globals that a function reads; of an object what the function may look up of it.
+
+    What it may itself change, such as a list in which it notes losses, is left out: that has grown
+    when a run goes on, and the run is the same.
+    """
+    names = {*_names(function.__code__)}
+    changed = {i.argval for i in get_instructions(function) if i.opname == "STORE_GLOBAL"}
+    read: dict[str, object] = {}
+    for name in names & function.__globals__.keys() - changed:
+        value = function.__globals__[name]
+        if isinstance(value, _TOLD_BY_NAME):
+            continue
+        if isinstance(value, (list, dict, set)) and names & _CHANGES:
+            continue
+        if hasattr(value, "__dict__") and not callable(value) and _is_copied_plainly(type(value)):
+            value = [_name(type(value)), {k: v for k, v in vars(value).items() if k in names}]
+        read[name] = value
+    return read
+
+
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
+def _is_copied_plainly(kind: type) -> bool:
+    """Whether an object is copied by its attributes alone."""
+    if kind is SimpleNamespace:
+        return True
+    ways = ("__reduce_ex__", "__reduce__", "__getstate__")
+    return all(getattr(kind, way, None) is getattr(object, way, None) for way in ways)
+
+
 def _is_own(function: FunctionType) -> bool:
-    """Whether a function is of a file that somebody may edit: of none that was installed."""
-    if (function.__module__ or "").partition(".")[0] == __name__.partition(".")[0]:
+    """Whether a function is of a file that somebody may edit."""
+    return _may_be_edited(function.__module__ or "", function.__code__.co_filename)
+
+
+def _may_be_edited(module: str, file: str | None) -> bool:
+    """Whether what is of a module and file was not installed; None is of no file, as built in."""
+    if file is None or module.partition(".")[0] == __name__.partition(".")[0]:
         return False
-    return not function.__code__.co_filename.startswith(_INSTALLED)
+    return not file.startswith(_INSTALLED)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -200,7 +313,7 @@ def _name(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def _digest(data: bytes | memoryview) -> str:
+def _digest(data: bytes | bytearray | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 

@@ -35,6 +35,7 @@ from colonnade.checks import (
     check_labels,
     check_lets_through,
     check_loss,
+    check_saved,
     embedding_width,
     extreme_rows,
 )
@@ -244,6 +245,10 @@ class Federation:
         batches = agreement.batches
         seats = self._seats(agreement)
         roles = _cast(agreement, seats)
+        for name, role in roles.items():
+            for part in ("bottom", "top"):
+                if (learner := getattr(role, part, None)) is not None:
+                    check_saved(name, learner)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
         with ExitStack() as kept:

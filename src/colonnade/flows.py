@@ -206,15 +206,14 @@ class Limits:
     def of(cls, flows: Sequence[Flow], pieces: int) -> Limits:
         """Return the limits of a run in which just these flows travel.
 
-        ``pieces`` is the number of messages in which held-out rows travel, at most: a sender waits
-        for nobody between them, so all of them may wait to be taken.
+        ``pieces`` is the number of messages that a sender may send before it waits for anybody, as
+        those in which held-out rows travel: all of them may wait to be taken.
         """
-        at_once = max((f.bytes_at_most for f in flows if f.purpose in _HELD_OUT), default=0)
         body = largest_body(flows)
         return cls(
             body,
             max(cls.messages, 4 * pieces),
-            max(2**28, _ROUNDS * body, 4 * pieces * at_once),
+            max(2**28, (_ROUNDS + 4 * pieces) * body),
             frozenset((f.sender, to, f.kind, f.purpose) for f in flows for to in f.receivers),
         )
 
@@ -235,6 +234,3 @@ class Limits:
                 f"{bytes:,} bytes that nobody has taken, more than there can be by what was "
                 f"agreed; the last is {told}"
             )
-
-
-_HELD_OUT = (Purpose.EVALUATION, Purpose.PREDICTION)

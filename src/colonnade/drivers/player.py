@@ -39,7 +39,7 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError
+from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.journals import Journal
 from colonnade.ledger import Ledger
@@ -221,7 +221,7 @@ class Player:
             ),
         )
         self._wait(lambda: self.stop, None)
-        self._wait(lambda: self._has_received(self.outstanding), "what is still under way")
+        self._await_all(self.outstanding, "what is still under way")
         if finished and isinstance(self.task.role, Elsewhere):
             self.task.role.finish(self.role)
         self.transport.tell(
@@ -352,7 +352,7 @@ class Player:
 
     def _save(self, expected: dict[str, int]) -> None:
         self.save = None
-        self._wait(lambda: self._has_received(expected), "what was sent before the boundary")
+        self._await_all(expected, "what was sent before the boundary")
         self._complete_account()
         state, mail = b"", list[tuple[Message, int]]()
         if self.task.saves:
@@ -385,6 +385,20 @@ class Player:
 
     def _has_received(self, counts: Mapping[str, int]) -> bool:
         return all(self.received[name] >= count for name, count in counts.items())
+
+    def _await_all(self, counts: Mapping[str, int], what: str) -> None:
+        """Wait for so many messages of each sender, or until some of them cannot come any more."""
+        self._wait(lambda: self._has_received(counts) or bool(self._missed(counts)), what)
+        with self.changed:
+            missed = self._missed(counts)
+        if missed:
+            raise RoleFailed(
+                f"{self.role.name} has lost its connection to {', '.join(missed)}, and with it "
+                "messages that were sent"
+            )
+
+    def _missed(self, counts: Mapping[str, int]) -> list[str]:
+        return [name for name in sorted(self.lost) if self.received[name] < counts.get(name, 0)]
 
     def _wait(self, condition: Callable[[], bool], what: str | None) -> None:
         """Wait until something is true that others bring about; ``what`` says it, to whoever asks.
@@ -434,6 +448,7 @@ class Player:
         """Know that nothing can come of a peer any more."""
         with self.changed:
             self.lost.add(peer)
+            self.changed.notify_all()
 
     def fail(self, error: Exception) -> None:
         """End the role by an error, in its own thread; the first one counts."""

@@ -9,6 +9,7 @@ when that says so. All bytes on sockets and pipes are frames or msgpack, never p
 from __future__ import annotations
 
 import multiprocessing
+import selectors
 import socket
 import sys
 import time
@@ -19,7 +20,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from select import select
 from typing import Any
 
 import msgspec
@@ -326,8 +326,12 @@ def _spawning() -> tuple[Any, bool]:
 
 def _await_room(name: str, pipe: Connection) -> None:
     """Wait until a message can be written; not for ever for a process that reads none."""
-    if sys.platform != "win32" and not select([], [pipe], [], _PATIENCE)[1]:
-        raise RoleFailed(f"the process of {name!r} does not listen any more; it may be stopped")
+    if sys.platform == "win32":
+        return
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_WRITE)
+        if not selector.select(_PATIENCE):
+            raise RoleFailed(f"the process of {name!r} does not listen any more; it may be stopped")
 
 
 def _part(played: control.Played) -> Part:
