@@ -274,3 +274,26 @@ def test_a_process_that_does_not_listen_ends_the_run(monkeypatch):
     monkeypatch.setattr(gatekeeper, "_GATE_AHEAD", 2)
     with pytest.raises(RoleFailed, match="the process of 'a' does not listen any more"):
         Processes().run(pair(stops, goes), Assignment())
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise self
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("no file \ud800"), r"a failed: ValueError: no file \\ud800"),
+        (ValueError("x" * 10**7), r"a failed: ValueError: x+ \[\.\.\.\] x+"),
+        (Silent(), "a failed: Silent: it cannot say what it is"),
+    ],
+    ids=["a surrogate", "endless", "none"],
+)
+def test_what_a_process_failed_of_is_told_whatever_its_error_says(error, told):
+    async def fails(role):
+        raise error
+
+    with pytest.raises(RoleFailed, match=told) as caught:
+        Processes().run(pair(fails), Assignment())
+    assert len(str(caught.value)) < 200_000

@@ -32,6 +32,7 @@ from colonnade.errors import Aborted, ColonnadeError, RemoteProtocolError, RoleF
 __all__ = ["SocketTransport", "play"]
 
 _HEADROOM = 256  # bytes of a frame besides its body, at most
+_MOST_TOLD = 100_000  # characters of an error
 
 
 def play(
@@ -73,8 +74,7 @@ def play(
         pass
     except BaseException as error:
         with suppress(OSError):
-            trace = "".join(traceback.format_exception(error))
-            transport.tell(control.Failed(type(error).__name__, str(error), trace))
+            transport.tell(_failed(error))
     # Threads may be blocked in a socket or a pipe that only the end of the process will close.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -218,6 +218,22 @@ def _outlive_no_parent() -> None:
     while os.getppid() == parent.pid:
         time.sleep(0.2)
     os._exit(1)
+
+
+def _failed(error: BaseException) -> control.Failed:
+    """Return what the gatekeeper is told of an error, whatever a user's may say of itself."""
+    try:
+        message, trace = str(error), "".join(traceback.format_exception(error))
+    except Exception:
+        message, trace = "it cannot say what it is", ""
+    return control.Failed(type(error).__name__, *map(_printable, (message, trace)))
+
+
+def _printable(text: str) -> str:
+    """Return text that is UTF-8 and not endless."""
+    if len(text) > _MOST_TOLD:
+        text = f"{text[: _MOST_TOLD // 2]} [...] {text[-_MOST_TOLD // 2 :]}"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _failure(what: str, error: Exception) -> RoleFailed:
