@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from colonnade.models import Learner
 
-__all__ = ["bytes_of", "content_of", "described", "device_told"]
+__all__ = ["content_of", "described", "device_told"]
 
 
 def described(learner: Learner) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _tensor(values: Tensor) -> str:
     told = f"{values.dtype}{list(values.shape)}"
     if values.layout is not torch.strided:
         values = values.to_dense()
-    return told if values.is_meta else f"{told} {_digest(bytes_of(values.resolve_conj()))}"
+    return told if values.is_meta else f"{told} {_digest(_bytes_of(values.resolve_conj()))}"
 
 
 def _state(value: object) -> object:
@@ -317,6 +317,6 @@ def _digest(data: bytes | bytearray | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def bytes_of(values: Tensor) -> memoryview:
+def _bytes_of(values: Tensor) -> memoryview:
     """Return the bytes of a tensor, whatever its type."""
     return values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data

@@ -56,6 +56,7 @@ from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import (
     Features,
+    Learner,
     check_gradients,
     check_module,
     check_optimiser,
@@ -246,9 +247,8 @@ class Federation:
         seats = self._seats(agreement)
         roles = _cast(agreement, seats)
         for name, role in roles.items():
-            for part in ("bottom", "top"):
-                if (learner := getattr(role, part, None)) is not None:
-                    check_saved(name, learner)
+            for learner in _learners(role).values():
+                check_saved(name, learner)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
         with ExitStack() as kept:
@@ -399,10 +399,10 @@ class Federation:
             value = chosen[summary["metric"]][0]
             best = value if value is not None and math.isfinite(value) else None
             summary |= {"best": best, "best_round": best_round}
-        models: dict[str, dict[str, nn.Module]] = {}
-        for name, role in roles.items():
-            parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
-            models[name] = {part: own.module for part, own in parts.items() if own is not None}
+        models = {
+            name: {part: learner.module for part, learner in _learners(role).items()}
+            for name, role in roles.items()
+        }
         path = None if folder is None else folder.path
         predictor = self._predictor(method, training, models)
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
@@ -454,13 +454,10 @@ class Federation:
         roles: Mapping[str, PartyRole | HolderRole],
     ) -> dict[str, Any]:
         """Return what tells this run from another, as plain values."""
-        organisations = {}
-        for name, role in roles.items():
-            organisations[name] = {
-                part: described(learner)
-                for part in ("bottom", "top")
-                if (learner := getattr(role, part, None)) is not None
-            }
+        organisations = {
+            name: {part: described(learner) for part, learner in _learners(role).items()}
+            for name, role in roles.items()
+        }
         return {
             "method": repr(method),
             "training": asdict(training),
@@ -596,6 +593,12 @@ def _cast(agreement: Agreement, seats: Mapping[str, _Seat]) -> dict[str, PartyRo
         else exchange.label_holder(agreement, seat)
         for name, seat in seats.items()
     }
+
+
+def _learners(role: PartyRole | HolderRole) -> dict[str, Learner]:
+    """Return the models that a role trains, by which part of the whole they are."""
+    parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
+    return {part: learner for part, learner in parts.items() if learner is not None}
 
 
 def _uncounted(record: RunRecord) -> list[str]:

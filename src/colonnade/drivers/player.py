@@ -113,8 +113,8 @@ class Task:
         The run's seed.
     limits
         What is accepted of the others.
-    saves, keeps
-        Whether the run writes checkpoints, and whether it does or goes on from one.
+    saves
+        Whether the run writes checkpoints.
     journals, departures
         Folders; None keeps what is committed in memory, and does not note what leaves.
     """
@@ -127,7 +127,6 @@ class Task:
     seed: int
     limits: Limits
     saves: bool
-    keeps: bool
     journals: Path | None
     departures: Path | None
 
@@ -152,7 +151,7 @@ class Player:
         self.transport = transport
         self.is_elsewhere = isinstance(task.role, Elsewhere)
         self.role = task.role.role() if isinstance(task.role, Elsewhere) else task.role
-        if task.keeps:
+        if task.saves or task.account.fingerprint is not None:
             task.account.belong(self.role)
         if task.state is not None:
             self.role.load_state_dict(decode_state(task.state))

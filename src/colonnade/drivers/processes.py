@@ -145,7 +145,6 @@ class _Parent:
                 seed=assignment.seed,
                 limits=assignment.limits,
                 saves=assignment.store is not None,
-                keeps=assignment.keeps,
                 journals=assignment.journals,
                 departures=assignment.departures,
             )

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from colonnade.effects import Attempt, Effect, Work
 from colonnade.errors import Diverged
+from colonnade.roles.courses import Through
 
 __all__ = ["Attributed", "attributed", "large_derivatives", "largest_embedding"]
 
@@ -100,7 +101,7 @@ class attributed:  # noqa: N801 - a context, as those of contextlib
             raise Diverged(f"{error}{self._told()}") from error
 
 
-class Attributed(Generic[T]):
+class Attributed(Through[T]):
     """A course of effects of which all work is ``attributed``, wherever the driver does it.
 
     Parameters
@@ -112,23 +113,15 @@ class Attributed(Generic[T]):
     """
 
     def __init__(self, course: Awaitable[T], told: Callable[[], str]) -> None:
-        self._course = course
+        super().__init__(course)
         self._told = told
 
-    def __await__(self) -> Generator[Effect[Any], Any, T]:
-        """Go through the course."""
-        course = self._course.__await__()
-        answer: Any = None
-        while True:
-            try:
-                effect = course.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # the course's
-            if isinstance(effect, Work):
-                effect = self._work(effect)
-            elif isinstance(effect, Attempt):
-                effect = replace(effect, work=self._work(effect.work))
-            answer = yield effect
+    def _met(self, effect: Effect[Any]) -> Generator[Effect[Any], Any, Any]:
+        if isinstance(effect, Work):
+            effect = self._work(effect)
+        elif isinstance(effect, Attempt):
+            effect = replace(effect, work=self._work(effect.work))
+        return (yield effect)
 
     def _work(self, work: Work[Any]) -> Work[Any]:
         def function() -> Any:

@@ -30,7 +30,7 @@ to send its embeddings of the rows held out.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -41,6 +41,7 @@ from colonnade.effects import Arrivals, Effect, Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.models import take
 from colonnade.roles.blame import attributed, large_derivatives, largest_embedding
+from colonnade.roles.courses import Through
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.roles.split import DERIVATIVE
 from colonnade.roles.store import Anybody, Store
@@ -275,19 +276,12 @@ def _everything(agreement: Agreement) -> list[tuple[Rows, Moment]]:
     return [(rows, Moment(0, part=part)) for part, rows in enumerate(parts, start=1)]
 
 
-class _Given(Generic[T]):
+class _Given(Through[T]):
     """A course of effects that is given, where it would receive, what was received already."""
 
     def __init__(self, course: Awaitable[T], here: Arrivals) -> None:
-        self._course = course
+        super().__init__(course)
         self._here = here
 
-    def __await__(self) -> Generator[Effect[Any], Any, T]:
-        course = self._course.__await__()
-        answer: Any = None
-        while True:
-            try:
-                effect = course.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # the course's
-            answer = self._here if isinstance(effect, Receive) else (yield effect)
+    def _met(self, effect: Effect[Any]) -> Generator[Effect[Any], Any, Any]:
+        return self._here if isinstance(effect, Receive) else (yield effect)

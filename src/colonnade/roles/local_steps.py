@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from colonnade.agreement import Agreement
 from colonnade.effects import Arrivals, Effect, Expect, Ready, Receive, Work
 from colonnade.links import Rows
+from colonnade.roles.courses import Through
 
 __all__ = ["LocalSteps", "Meanwhile"]
 
@@ -112,21 +113,14 @@ async def _received(expect: Expect) -> Arrivals:
     return await Receive(expect)
 
 
-class _Filled(Generic[T]):
+class _Filled(Through[T]):
     """A course with something before each of its ``Receive``."""
 
     def __init__(self, course: Awaitable[T], before: Callable[[Receive], Awaitable[None]]) -> None:
-        self._course = course
+        super().__init__(course)
         self._before = before
 
-    def __await__(self) -> Generator[Effect[Any], Any, T]:
-        course = self._course.__await__()
-        answer = None
-        while True:
-            try:
-                effect = course.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # the course's
-            if isinstance(effect, Receive):
-                yield from self._before(effect).__await__()
-            answer = yield effect
+    def _met(self, effect: Effect[Any]) -> Generator[Effect[Any], Any, Any]:
+        if isinstance(effect, Receive):
+            yield from self._before(effect).__await__()
+        return (yield effect)
