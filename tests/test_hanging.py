@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import sys
 import threading
-from multiprocessing.connection import wait
 
 import pytest
 
@@ -22,7 +22,7 @@ from colonnade.drivers import (
     processes,
 )
 from colonnade.drivers.child import SocketTransport, play
-from colonnade.drivers.framed import FramedSocket, Frames, connected_pair
+from colonnade.drivers.framed import FramedSocket, Frames, connected_pair, control_line
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
@@ -181,8 +181,12 @@ def test_a_length_that_is_not_accepted_names_its_sender(monkeypatch, length):
 @pytest.mark.parametrize("error", [OSError(errno.ENOBUFS, "No buffer space"), MemoryError()])
 @pytest.mark.parametrize("way", ["send", "receive"])
 def test_a_thread_that_fails_ends_the_run(monkeypatch, error, way):
-    def fails(self, *_):
-        raise error
+    right = getattr(FramedSocket, way)
+
+    def fails(self, *arguments):
+        if self.prefix == 4:  # not on its line to the parent
+            raise error
+        return right(self, *arguments)
 
     async def sends(role):
         for index in range(200):  # more than the queue holds
@@ -219,7 +223,8 @@ def test_no_connection_in_time_is_told(monkeypatch):
 
 def test_what_two_threads_tell_at_once_stays_apart():
     """The role's thread saves a large state while another answers how it stands."""
-    heard, told = multiprocessing.Pipe()
+    heard, told = socket.socketpair()
+    line = control_line(heard)
     transport = SocketTransport({}, told, 1, 1000)
     large = control.Saved(bytes(8_000_000), {}, [], [], [], 0.0)
     small = control.Standing(1, None, {}, {}, [])
@@ -229,15 +234,19 @@ def test_what_two_threads_tell_at_once_stays_apart():
     ]
     for thread in threads:
         thread.start()
-    got = [control.from_player(heard.recv_bytes()) for _ in range(20)]
+    got = []
+    while len(got) < 20:
+        got += map(control.from_player, line.receive())
     for thread in threads:
         thread.join()
     assert got.count(large) == got.count(small) == 10
+    heard.close()
+    told.close()
 
 
 def test_what_a_process_tells_that_cannot_be_read_ends_the_run(monkeypatch):
     def played(task, peers, parent, *others):
-        parent.send_bytes(b"\xc1nothing")
+        control_line(parent).send(b"\xc1", b"nothing")
         play(task, peers, parent, *others)
 
     monkeypatch.setattr(processes, "play", played)
@@ -256,9 +265,56 @@ def test_a_process_that_is_stopped_keeps_nobody_from_seeing_another_die(monkeypa
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(gatekeeper, "_QUIET", 0.0)
-    monkeypatch.setattr(processes, "wait", lambda pipes, timeout: wait(pipes, 0.001))
+    monkeypatch.setattr(processes, "_LOOK", 0.001)
     with pytest.raises(RoleFailed, match="the process of 'b' died"):
         Processes().run(pair(stops, dies), Assignment())
+
+
+def test_a_process_that_is_stopped_in_the_midst_of_telling_keeps_nobody_from_being_heard(
+    monkeypatch,
+):
+    stopped = multiprocessing.Event()
+
+    async def waits(role):
+        await Receive(Expect("y", 0, ("b",)))
+
+    async def dies(role):
+        stopped.wait()
+        threading.Event().wait(0.5)  # the parent has begun to read
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def told(self, message):
+        if isinstance(message, control.Standing) and "a" not in self.peers:
+            self._parent._socket.sendall(bytes.fromhex("0000000000001000") + b"half")
+            stopped.set()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        right(self, message)
+
+    right = SocketTransport.tell
+    monkeypatch.setattr(SocketTransport, "tell", told)
+    with pytest.raises(RoleFailed, match="the process of 'b' died"):
+        Processes().run(pair(waits, dies), Assignment())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others end when they go on")
+def test_a_process_that_is_stopped_does_not_outlive_its_parent():
+    heard, tell = os.pipe()
+
+    async def stops(role):
+        os.write(tell, str(os.getpid()).encode())
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    parent = multiprocessing.get_context("fork").Process(
+        target=lambda: Processes().run(pair(stops), Assignment())
+    )
+    parent.start()
+    stopped = os.pidfd_open(int(os.read(heard, 20)))
+    parent.kill()
+    parent.join()
+    ended, _, _ = select.select([stopped], [], [], 30.0)
+    if not ended:
+        signal.pidfd_send_signal(stopped, signal.SIGKILL)
+    assert ended
 
 
 def test_a_process_that_does_not_listen_ends_the_run(monkeypatch):

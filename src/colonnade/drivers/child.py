@@ -1,12 +1,13 @@
-"""The process of one role: sockets to its peers, a pipe to its parent, and a player between them.
+"""The process of one role: sockets to its peers and its parent, and a player between them.
 
-The role runs in the main thread. One thread reads all sockets and the pipe, whatever has come of
-their frames; one thread for each peer writes what the role sends, from a bounded queue, so that a
-role can compute while its messages fly and two roles that send at once cannot block each other.
+The role runs in the main thread. One thread reads all sockets, whatever has come of their frames;
+one thread for each peer writes what the role sends, from a bounded queue, so that a role can
+compute while its messages fly and two roles that send at once cannot block each other.
 """
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import queue
@@ -19,13 +20,12 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
 from colonnade.drivers import control
-from colonnade.drivers.framed import FramedSocket
+from colonnade.drivers.framed import FramedSocket, control_line
 from colonnade.drivers.player import Parcel, Player, Task
 from colonnade.errors import Aborted, ColonnadeError, RemoteProtocolError, RoleFailed
 
@@ -33,15 +33,16 @@ __all__ = ["SocketTransport", "play"]
 
 _HEADROOM = 256  # bytes of a frame besides its body, at most
 _MOST_TOLD = 100_000  # characters of an error
+_PR_SET_PDEATHSIG = 1  # of Linux: the signal that comes when the parent ends
 
 
 def play(
     task: Task,
     peers: Mapping[str, socket.socket],
-    parent: Connection,
+    parent: socket.socket,
     threads: int,
     backlog: int,
-    strangers: Sequence[Connection | socket.socket],
+    strangers: Sequence[socket.socket],
 ) -> None:
     """Be the process of a role.
 
@@ -52,18 +53,18 @@ def play(
     peers
         A socket to each role that it exchanges messages with.
     parent
-        The pipe to the process that started this one.
+        A socket to the process that started this one.
     threads
         Threads of torch's own operations.
     backlog
         Messages that may wait to be sent to one receiver.
     strangers
-        Inherited connections that belong to others.
+        Inherited sockets that belong to others.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
-    for connection in strangers:
-        connection.close()
-    _start(_outlive_no_parent)  # before a role is cast, which may take long
+    for end in strangers:
+        end.close()
+    _outlive_no_parent()  # before a role is cast, which may take long
     torch.set_num_threads(threads)
     transport = SocketTransport(peers, parent, backlog, task.limits.body + _HEADROOM)
     try:
@@ -75,21 +76,21 @@ def play(
     except BaseException as error:
         with suppress(OSError):
             transport.tell(_failed(error))
-    # Threads may be blocked in a socket or a pipe that only the end of the process will close.
+    # Threads may be blocked in a socket that only the end of the process will close.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 class SocketTransport:
-    """Carries the messages of a player in this process over sockets, and its words over a pipe.
+    """Carries the messages of a player in this process over sockets, and its words over one more.
 
     Parameters
     ----------
     peers
         A connected socket for each peer, by its name.
     parent
-        The pipe to the gatekeeper's process.
+        A socket to the gatekeeper's process.
     backlog
         Messages that may wait to be sent to one receiver; sending one more waits.
     limit
@@ -97,10 +98,10 @@ class SocketTransport:
     """
 
     def __init__(
-        self, peers: Mapping[str, socket.socket], parent: Connection, backlog: int, limit: int
+        self, peers: Mapping[str, socket.socket], parent: socket.socket, backlog: int, limit: int
     ) -> None:
         self._peers = {name: FramedSocket(end, limit) for name, end in peers.items()}
-        self._parent = parent
+        self._parent = control_line(parent)
         self._telling = threading.Lock()  # a long message is written in pieces
         self._queues: dict[str, queue.Queue[Parcel | None]] = {
             name: queue.Queue(maxsize=backlog) for name in peers
@@ -135,7 +136,7 @@ class SocketTransport:
         """Tell the gatekeeper something; any thread may."""
         data = control.encode(message)
         with self._telling:
-            self._parent.send_bytes(data)
+            self._parent.send(b"", data)
 
     def bytes_received(self) -> Mapping[str, int]:
         """Return what the operating system counted of each peer."""
@@ -175,12 +176,13 @@ class SocketTransport:
                 self._player.fail(_failure("messages cannot be received", error))
 
     def _hear(self, selector: selectors.BaseSelector) -> None:
-        message = control.from_gatekeeper(self._parent.recv_bytes())
-        self._player.obey(message)
-        # A peer may have begun already: what it sends has a time only when this role's clock runs.
-        if isinstance(message, control.Begin):
-            for name, connection in self._peers.items():
-                selector.register(connection, selectors.EVENT_READ, name)
+        for frame in self._parent.receive():
+            message = control.from_gatekeeper(frame)
+            self._player.obey(message)
+            # A peer may have begun already: what it sends has a time only when the clock here runs.
+            if isinstance(message, control.Begin):
+                for name, connection in self._peers.items():
+                    selector.register(connection, selectors.EVENT_READ, name)
 
     def _listen(self, selector: selectors.BaseSelector, name: str) -> None:
         connection = self._peers[name]
@@ -211,11 +213,20 @@ def _start(function: Callable[..., None], *arguments: Any) -> threading.Thread:
 
 
 def _outlive_no_parent() -> None:
-    """End this process soon after its parent, which a kill leaves no time to tell."""
+    """End this process soon after its parent, which a kill leaves no time to tell.
+
+    Linux ends it at once, though it be stopped.
+    """
     parent = multiprocessing.parent_process()
     if parent is None or sys.platform == "win32":
         return
-    while os.getppid() == parent.pid:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _start(_follow, parent.pid)
+
+
+def _follow(parent: int | None) -> None:
+    while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)
 

@@ -1,7 +1,8 @@
 """Frames on a stream: what the processes of one machine write to each other's sockets.
 
-A frame follows its length, four bytes, big endian. What is read is whatever the socket holds, so
-that a peer that sends half a frame keeps nobody from hearing the others.
+A frame follows its length, big endian: four bytes between roles, eight to the parent. What is read
+is whatever the socket holds, so that a peer that sends half a frame keeps nobody from hearing the
+others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from colonnade.errors import RemoteProtocolError, RoleFailed
 from colonnade.wire import PREFIX_BYTES
 
-__all__ = ["FramedSocket", "Frames", "connected_pair"]
+__all__ = ["FramedSocket", "Frames", "connected_pair", "control_line"]
 
 _READ = 2**18  # bytes asked for at a time
 _SMALL = 2**14  # bodies up to so many bytes are copied behind their header, and sent in one piece
@@ -27,6 +28,8 @@ class Frames:
     ----------
     limit
         The longest frame that is accepted, in bytes.
+    prefix
+        Bytes of a length.
 
     Examples
     --------
@@ -37,8 +40,9 @@ class Frames:
     [b'd']
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, prefix: int = PREFIX_BYTES) -> None:
         self.limit = limit
+        self.prefix = prefix
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -53,7 +57,7 @@ class Frames:
         buffer += data
         frames, start = [], 0
         with memoryview(buffer) as view:
-            while len(buffer) >= (begin := start + PREFIX_BYTES):
+            while len(buffer) >= (begin := start + self.prefix):
                 size = int.from_bytes(view[start:begin], "big")
                 if size > self.limit:
                     raise RemoteProtocolError(
@@ -77,11 +81,14 @@ class FramedSocket:
         A connected stream socket that blocks.
     limit
         The longest frame that is accepted, in bytes.
+    prefix
+        Bytes of a frame's length.
     """
 
-    def __init__(self, endpoint: socket.socket, limit: int) -> None:
+    def __init__(self, endpoint: socket.socket, limit: int, prefix: int = PREFIX_BYTES) -> None:
         self._socket = endpoint
-        self._frames = Frames(limit)
+        self._frames = Frames(limit, prefix)
+        self.prefix = prefix
 
     def fileno(self) -> int:
         """Return the descriptor, by which selectors know it."""
@@ -89,7 +96,7 @@ class FramedSocket:
 
     def send(self, header: bytes, body: bytes) -> None:
         """Send a frame that consists of a header and a body."""
-        prefix = (len(header) + len(body)).to_bytes(PREFIX_BYTES, "big")
+        prefix = (len(header) + len(body)).to_bytes(self.prefix, "big")
         if len(body) <= _SMALL:
             self._socket.sendall(b"".join((prefix, header, body)))
         else:
@@ -111,6 +118,10 @@ class FramedSocket:
             raise EOFError
         return self._frames.feed(data)
 
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
     @property
     def bytes_received(self) -> int:
         """What the operating system counted as received, or -1 where it does not count.
@@ -122,6 +133,15 @@ class FramedSocket:
         info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
         received: int = struct.unpack_from("=Q", info, 128)[0]  # tcpi_bytes_received
         return received
+
+
+def control_line(endpoint: socket.socket) -> FramedSocket:
+    """Return one end of the line between a process of a role and its parent.
+
+    Both are ours, and what they tell is as long as a state is: it is read in pieces, like all else,
+    so that who falls silent in the midst of it keeps nobody from hearing the others.
+    """
+    return FramedSocket(endpoint, limit=2**63, prefix=8)
 
 
 def connected_pair() -> tuple[socket.socket, socket.socket]:

@@ -2,8 +2,8 @@
 
 The parent connects every pair of roles by a TCP connection on the loopback interface, starts a
 process for each role, and afterwards only watches: training messages never pass through it. Over a
-control pipe it hears what the players tell, hands it to the gatekeeper, and writes a checkpoint
-when that says so. All bytes on sockets and pipes are frames or msgpack, never pickle.
+socket of its own it hears what each player tells, hands it to the gatekeeper, and writes a
+checkpoint when that says so. All that crosses are frames and msgpack, never pickle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -40,7 +39,7 @@ from colonnade.drivers.driver import (
     lost_before,
 )
 from colonnade.drivers.elsewhere import Elsewhere
-from colonnade.drivers.framed import connected_pair
+from colonnade.drivers.framed import FramedSocket, connected_pair, control_line
 from colonnade.drivers.gatekeeper import Gatekeeper
 from colonnade.drivers.player import Task
 from colonnade.effects import Notes, Role
@@ -50,6 +49,7 @@ from colonnade.ledger import Ledger
 __all__ = ["Processes"]
 
 _PATIENCE = 10.0  # seconds in which a process takes what it is told, when much waits already
+_LOOK = 0.2  # seconds after which the parent looks around, heard anything or not
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ class _Parent:
             )
             for name, role in self.roles.items()
         }
-        self.pipes: dict[str, Connection] = {}
+        self.lines: dict[str, FramedSocket] = {}  # to those who have not left
+        self.left: list[FramedSocket] = []
         self.processes: dict[str, BaseProcess] = {}
 
     def run(self) -> RunRecord:
@@ -195,16 +196,17 @@ class _Parent:
         for one, other in combinations(self.roles, 2):
             if other in self.roles[one].peers or one in self.roles[other].peers:
                 sockets[one][other], sockets[other][one] = connected_pair()
-        children = {}
+        mine, children = {}, {}
         for name in self.roles:
-            self.pipes[name], children[name] = multiprocessing.Pipe()
-        everything: list[Connection | socket.socket] = [*self.pipes.values(), *children.values()]
-        everything += [connection for ends in sockets.values() for connection in ends.values()]
+            mine[name], children[name] = socket.socketpair()
+            mine[name].settimeout(_PATIENCE)
+            self.lines[name] = control_line(mine[name])
+        theirs = [*children.values(), *(end for ends in sockets.values() for end in ends.values())]
         for name, task in self.tasks.items():
             is_elsewhere = isinstance(task.role, Elsewhere)
             context, inherits = _spawning() if is_elsewhere else usual
             own = {children[name], *sockets[name].values()}
-            strangers = [c for c in everything if c not in own] if inherits else []
+            strangers = [*mine.values(), *(e for e in theirs if e not in own)] if inherits else []
             process = context.Process(
                 target=play,
                 args=(
@@ -223,9 +225,8 @@ class _Parent:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             self.processes[name] = process
-        for connection in everything:
-            if connection not in self.pipes.values():
-                connection.close()
+        for end in theirs:
+            end.close()
 
     def _end(self) -> None:
         for process in self.processes.values():
@@ -233,28 +234,35 @@ class _Parent:
             if process.is_alive():
                 process.kill()
                 process.join()
-        for pipe in self.pipes.values():
-            pipe.close()
+        for line in [*self.lines.values(), *self.left]:
+            line.close()
 
     # Watching
 
     def _watch(self, until: Callable[[], bool]) -> None:
-        while not until():
-            names = {pipe: name for name, pipe in self.pipes.items()}
-            for pipe in wait(list(names), timeout=0.2):
-                assert isinstance(pipe, Connection)
-                self._hear(names[pipe], pipe)
-            self.gatekeeper.look_after()
+        with selectors.DefaultSelector() as selector:
+            for name, line in self.lines.items():
+                selector.register(line, selectors.EVENT_READ, name)
+            while not until():
+                for key, _ in selector.select(_LOOK):
+                    for message in self._told(key.data):
+                        self._hear(key.data, message)
+                    if key.data not in self.lines:  # it has left
+                        selector.unregister(key.fileobj)
+                self.gatekeeper.look_after()
 
-    def _hear(self, name: str, pipe: Connection) -> None:
+    def _told(self, name: str) -> list[control.FromPlayer]:
+        """Return what is complete of what a player tells, of which something has come."""
         try:
-            message = control.from_player(pipe.recv_bytes())
+            return [control.from_player(frame) for frame in self.lines[name].receive()]
         except (EOFError, OSError):
             self.processes[name].join(timeout=5)
             code = self.processes[name].exitcode
             raise RoleFailed(f"the process of {name!r} died (exit code {code})") from None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RoleFailed(f"the process of {name!r} told what cannot be read: {error}") from None
+
+    def _hear(self, name: str, message: control.FromPlayer) -> None:
         match message:
             case control.Recorded(entries):
                 self.ledger.extend(entries)
@@ -273,14 +281,20 @@ class _Parent:
                 self._discard(name, discarded)
                 for sender, count in received.items():
                     self.socket_bytes[sender, name] = count
-                self.pipes.pop(name).close()
+                self.left.append(self.lines.pop(name))
         self.gatekeeper.heed(name, message)
 
     def _tell(self, name: str, message: control.FromGatekeeper) -> None:
-        if name in self.pipes:
-            with suppress(OSError):  # its process ended, which is seen when it is heard
-                _await_room(name, self.pipes[name])
-                self.pipes[name].send_bytes(control.encode(message))
+        if name not in self.lines:
+            return
+        try:
+            self.lines[name].send(b"", control.encode(message))
+        except TimeoutError:
+            raise RoleFailed(
+                f"the process of {name!r} does not listen any more; it may be stopped"
+            ) from None
+        except OSError:
+            pass  # its process ended, which is seen when it is heard
 
     def _begin(self) -> control.Begin:
         """Start the clock of the roles: to start their processes took as long as it took."""
@@ -321,16 +335,6 @@ def _context(threads: int) -> tuple[Any, bool]:
 
 def _spawning() -> tuple[Any, bool]:
     return multiprocessing.get_context("spawn"), False
-
-
-def _await_room(name: str, pipe: Connection) -> None:
-    """Wait until a message can be written; not for ever for a process that reads none."""
-    if sys.platform == "win32":
-        return
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_WRITE)
-        if not selector.select(_PATIENCE):
-            raise RoleFailed(f"the process of {name!r} does not listen any more; it may be stopped")
 
 
 def _part(played: control.Played) -> Part:
