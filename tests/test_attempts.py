@@ -110,7 +110,7 @@ def test_a_replay_takes_the_same_course(driver):
 def test_a_run_that_was_stopped_takes_the_same_course(tmp_path):
     whole, driver = both(5, {1, 3}, []), simulator(0.2, 0.5)
     driver.run(whole, Assignment(seed=0))
-    store = CheckpointStore(tmp_path, "digest")
+    store = CheckpointStore(tmp_path, {"run": "digest"})
     driver.run(both(5, {1, 3}, []), Assignment(seed=0, store=store, stop_before=2))
     rest = both(5, {1, 3}, [])
     driver.run(rest, Assignment(seed=0, store=store, resume=store.latest()))
@@ -181,7 +181,7 @@ def test_a_checkpoint_keeps_the_part_of_what_is_under_way(tmp_path):
     def roles():
         return [Role("party", ("holder",), sends), Role("holder", ("party",), takes)]
 
-    store = CheckpointStore(tmp_path, "digest")
+    store = CheckpointStore(tmp_path, {"run": "digest"})
     Simulate().run(roles(), Assignment(seed=0, store=store, stop_before=1))
     rest = roles()
     Simulate().run(rest, Assignment(seed=0, resume=store.latest()))

@@ -288,7 +288,7 @@ def assert_whole(checkpoint, round):
 
 
 def filled(folder, *rounds):
-    store = CheckpointStore(folder / "checkpoints", "fingerprint")
+    store = CheckpointStore(folder / "checkpoints", {"run": "fingerprint"})
     for round in rounds:
         commit(store, round)
     return store
@@ -314,7 +314,7 @@ def test_a_store_begins_empty_and_gives_the_newest_and_keeps_two(tmp_path):
         assert names(store) == [f"round-{number:08d}" for number in kept]
         assert store.holds(round)
     assert not store.holds(9)
-    again = CheckpointStore(store.folder, "fingerprint")
+    again = CheckpointStore(store.folder, {"run": "fingerprint"})
     assert_whole(again.latest(), 101)
 
 
@@ -353,7 +353,7 @@ def test_a_checkpoint_and_its_folders_are_flushed_before_and_after_it_gets_its_n
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", noted)
-    store = CheckpointStore(tmp_path, "fingerprint")
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"})
     commit(store, 4)
     assert_whole(store.latest(), 4)
     before, after = flushed[: flushed.index("renamed")], flushed[flushed.index("renamed") + 1 :]
@@ -394,7 +394,7 @@ DAMAGES = {
     "manifest empty": partial(write_manifest, text=""),
     "manifest without entries": partial(write_manifest, text="{}"),
     "manifest without a fingerprint": partial(
-        write_manifest, text='{"format": 4, "round": 8, "files": {}, "account": {}}'
+        write_manifest, text='{"format": 5, "round": 8, "files": {}, "account": {}}'
     ),
     "manifest a list": partial(write_manifest, text="[]"),
     "manifest without end": partial(write_manifest, text="[" * 100_000),
@@ -424,20 +424,20 @@ def test_when_all_are_damaged_it_says_so(tmp_path):
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     store = filled(tmp_path, 4, 8)
-    other = CheckpointStore(store.folder, "another")
+    other = CheckpointStore(store.folder, {"run": "another"})
     with pytest.raises(CheckpointError, match="a run of another configuration"):
         other.latest()
     assert not other.holds(8)
 
 
 @pytest.mark.parametrize("fingerprint", ["fingerprint", "another"])
-@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("version", [4, 6])
 def test_a_checkpoint_of_another_version_is_refused_as_such(tmp_path, version, fingerprint):
     store = filled(tmp_path, 4, 8)
     manifest = json.loads((store.folder / "round-00000008" / "manifest.json").read_text())
     del manifest["digest"]  # as some others had none
     write_manifest(store, json.dumps(manifest | {"format": version, "fingerprint": fingerprint}))
-    said = rf"another version of colonnade \(format {version}, this one has 4\)"
+    said = rf"another version of colonnade \(format {version}, this one has 5\)"
     with pytest.raises(CheckpointError, match=said):
         store.latest()
     assert not store.holds(8)
@@ -520,7 +520,7 @@ def test_a_role_may_have_the_name_of_something_in_a_checkpoint(tmp_path, name):
 
     whole, again = roles(), roles()
     DRIVER.run(whole, Assignment())
-    store = CheckpointStore(tmp_path, "fingerprint")
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"})
     DRIVER.run(roles(), Assignment(store=store, stop_before=3))
     DRIVER.run(again, Assignment(resume=store.latest()))
     assert [role.total for role in again] == [role.total for role in whole]
@@ -628,7 +628,7 @@ def test_a_kill_while_writing_leaves_the_previous_checkpoint_or_the_new_one(grav
     previous = 4 if 4 in OTHERS[others][0] else None
     found = []
     for nth in range(1, lived[others] + 1):
-        store = CheckpointStore(folder / others / str(nth) / "checkpoints", "fingerprint")
+        store = CheckpointStore(folder / others / str(nth) / "checkpoints", {"run": "fingerprint"})
         if (
             others == "all damaged"
             and (store.folder / "round-00000006").exists()

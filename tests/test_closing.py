@@ -176,7 +176,7 @@ def test_what_is_closed_stays_so_after_a_resume(tmp_path, driver, stop):
     whole = late(20, behind=3)
     reference = outcome(whole, DRIVER.run(whole, Assignment()))
     for other in DRIVERS:
-        store = CheckpointStore(tmp_path / other.label, "fingerprint", keep=100)
+        store = CheckpointStore(tmp_path / other.label, {"run": "fingerprint"}, keep=100)
         driver.run(
             late(20, behind=3), Assignment(store=store, checkpoint_every=4, stop_before=stop)
         )
@@ -191,7 +191,7 @@ def test_what_is_closed_stays_so_after_a_resume(tmp_path, driver, stop):
 
 def test_any_checkpoint_tells_what_was_discarded_then_and_leads_to_the_same_end(tmp_path):
     whole = late(12)
-    store = CheckpointStore(tmp_path, "fingerprint", keep=100)
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"}, keep=100)
     record = DRIVER.run(whole, Assignment(store=store, checkpoint_every=1))
     reference = outcome(whole, record)
     while (checkpoint := store.latest()) is not None:
@@ -291,7 +291,7 @@ def checkpoint_after_closing(folder, driver):
     async def nothing(role):
         pass
 
-    store = CheckpointStore(folder, "fingerprint")
+    store = CheckpointStore(folder, {"run": "fingerprint"})
     roles = [Resumed("hub", nothing, ["slow"]), Resumed("slow", nothing, ["hub"])]
     record = driver.run(roles, Assignment(store=store, stop_before=1))
     assert not record.completed
@@ -420,7 +420,7 @@ def test_ten_thousand_rounds_of_what_is_too_late_leave_nothing_behind(tmp_path, 
     # A round takes 2 ms, and what slow sends arrives 50 ms after it was sent.
     network = Network(Channel(latency=0.001), {("slow", "hub"): Channel(1e6, 0.05)})
     driver = Simulate(network, Modelled({"count": 0.002}, otherwise=0.0))
-    store = CheckpointStore(tmp_path, "fingerprint", keep=100)
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"}, keep=100)
     roles = [Straggling(name, rounds) for name in ("slow", "hub", "quick")]
     record = driver.run(roles, Assignment(store=store, checkpoint_every=1000))
     assert record.completed

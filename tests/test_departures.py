@@ -166,7 +166,7 @@ def test_a_role_that_was_killed_had_sent_what_its_file_says(tmp_path, begins, en
         "simulate": (Simulate(), crash, Crashed),
         "processes": (Processes(), kill, RoleFailed),
     }
-    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    store = CheckpointStore(tmp_path / "checkpoint", {"run": "fingerprint"})
 
     def go_on(driver, dies_in=-1, how=kill):
         assignment = Assignment(

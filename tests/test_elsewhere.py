@@ -70,7 +70,7 @@ def test_two_roles_cast_elsewhere_play_the_same_run(tmp_path):
 def test_one_elsewhere_and_one_here_stop_and_go_on(tmp_path):
     whole = counters()
     expected = DRIVER.run(whole, Assignment())
-    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    store = CheckpointStore(tmp_path / "checkpoint", {"run": "fingerprint"})
 
     def roles():
         return [elsewhere(tmp_path, "a", "b"), Counter("b", "a", 12, 2)]
@@ -113,7 +113,7 @@ def test_without_a_store_its_state_and_notes_stay_with_it(tmp_path, monkeypatch)
 
 
 def test_a_journal_elsewhere_that_is_behind_a_checkpoint_ends_the_run(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    store = CheckpointStore(tmp_path / "checkpoint", {"run": "fingerprint"})
     settings = {"store": store, "journals": tmp_path / "journal"}
 
     def roles():

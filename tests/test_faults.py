@@ -184,7 +184,7 @@ def test_a_folder_that_vanishes(tmp_path, driver, instead, round):
 
 
 def test_a_store_makes_its_folder_once(tmp_path):
-    store = CheckpointStore(tmp_path / "run" / "checkpoint", "fingerprint")
+    store = CheckpointStore(tmp_path / "run" / "checkpoint", {"run": "fingerprint"})
     store.draft(1)
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(Unwritten, match=r"No such file or directory; it was moved or removed$"):

@@ -86,14 +86,14 @@ def test_the_gate_keeps_ahead_of_the_fastest_and_stops_at_what_is_due(tmp_path):
     watched.reached(first // 2)
     (_, moved), _ = watched.last()
     assert moved.round > first
-    due = Watched(store=CheckpointStore(tmp_path, "x"), checkpoint_every=5)
+    due = Watched(store=CheckpointStore(tmp_path, {"run": "x"}), checkpoint_every=5)
     assert due.keeper.gate == 5
     due.reached(4)
     assert not due.last()
 
 
 def test_all_save_at_the_gate_what_was_sent_before_it_and_go_on(tmp_path):
-    watched = Watched(store=CheckpointStore(tmp_path, "x"), checkpoint_every=5)
+    watched = Watched(store=CheckpointStore(tmp_path, {"run": "x"}), checkpoint_every=5)
     watched.hears("a", control.Reached(5, {"b": 11}, 0))
     assert not watched.last()
     watched.hears("b", control.Reached(5, {"a": 12}, 0))

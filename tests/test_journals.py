@@ -309,7 +309,7 @@ def outcome(roles):
 @pytest.mark.parametrize("driver", [DRIVER, Processes()], ids=["simulate", "processes"])
 def test_going_back_to_a_checkpoint_forgets_no_record(tmp_path, driver):
     journals = tmp_path / "journal"
-    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint", keep=100)
+    store = CheckpointStore(tmp_path / "checkpoint", {"run": "fingerprint"}, keep=100)
     DRIVER.run(careful(), Assignment(store=store, checkpoint_every=2, journals=journals))
     for round in (6, 4):
         for file in store.folder.glob(f"round-{round:08d}/*"):
@@ -411,7 +411,7 @@ LOSSES = {
 def resumable(tmp_path, driver):
     """Return a checkpoint of two incarnations, in whose journals each role has ten records."""
     journals = tmp_path / "journal"
-    store = CheckpointStore(tmp_path / "checkpoint", "fingerprint")
+    store = CheckpointStore(tmp_path / "checkpoint", {"run": "fingerprint"})
     settings = {"store": store, "journals": journals}
     driver.run(careful(20), Assignment(**settings, stop_before=5))
     again = Assignment(**settings, stop_before=10, resume=store.latest())
@@ -447,7 +447,7 @@ def test_a_journal_that_is_ahead_of_a_checkpoint_or_in_memory_is_none_of_its_bus
         driver.run(roles, Assignment(resume=checkpoint, journals=journals))
         assert roles[0].seen[-1] == [incarnation, 10 * (incarnation - 1)]
     behind(journals, "all gone")
-    store = CheckpointStore(tmp_path / "memory", "fingerprint")
+    store = CheckpointStore(tmp_path / "memory", {"run": "fingerprint"})
     driver.run(careful(20), Assignment(resume=checkpoint, store=store, stop_before=12))
     driver.run(careful(20), Assignment(resume=store.latest()))
     # What is known of a journal on disk is not forgotten by a run without one.

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from colonnade import methods
 from colonnade.agreement import PartySeat
@@ -817,6 +818,86 @@ def test_a_field_has_31_or_61_bits(bits):
     for make in (Field, lambda bits: Coded(field_bits=bits)):
         with pytest.raises(ConfigurationError, match="but it is of 31"):
             make(bits)
+
+
+class Holding(nn.Module):
+    """Holds something besides its weights."""
+
+    def __init__(self, buffer=None, extra=None):
+        super().__init__()
+        self.linear = linear(4, 4)
+        self.extra = extra
+        if buffer is not None:
+            self.register_buffer("buffer", buffer)
+
+    def get_extra_state(self):
+        return self.extra
+
+    def set_extra_state(self, state):
+        self.extra = state
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class Spread(nn.Module):
+    """Computes with a sparse matrix that it saves."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = linear(4, 4)
+        self.register_buffer("between", torch.eye(4).to_sparse())
+
+    def forward(self, x):
+        return torch.sparse.mm(self.between, self.linear(x).T).T
+
+
+def layer():
+    torch.manual_seed(3)
+    return nn.Linear(4, 4)
+
+
+COMPUTED = {
+    "weight_norm": lambda: nn.utils.weight_norm(layer()),
+    "prune": lambda: nn.Sequential(prune.l1_unstructured(layer(), "weight", 0.5)),
+    "a sparse buffer": Spread,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+@pytest.mark.parametrize("kind", COMPUTED)
+def test_a_model_with_what_torch_computes_anew_is_trained_and_goes_on(kind, driver, tmp_path):
+    made = COMPUTED[kind]
+    whole = federation(made()).train(training=TRAINING, driver=driver)
+    federation(made()).train(training=TRAINING, driver=driver, out=tmp_path, stop_before=2)
+    rest = federation(made()).train(training=TRAINING, driver=driver, out=tmp_path, resume=True)
+    assert rest.history.drop("seconds").equals(whole.history.drop("seconds"))
+    states = [run.models["bank"]["bottom"].state_dict() for run in (whole, rest)]
+    for name, value in states[0].items():
+        assert torch.equal(value.to_dense(), states[1][name].to_dense())
+
+
+@pytest.mark.filterwarnings("ignore:.*beta state:UserWarning", "ignore:.*deprecated")
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: torch.jit.script(linear(4, 4)), "is compiled by torch.jit, .*: give the module"),
+        (lambda: Holding(torch.eye(4).to_sparse_csr()), "cannot be copied, and each run trains a"),
+        (lambda: Holding(extra={1}), "cannot go into a checkpoint .* a set, which cannot be saved"),
+        (
+            lambda: Holding(torch.zeros(2, dtype=torch.complex128)),
+            r"cannot go into a checkpoint .* a tensor \(complex128, strided\) that cannot",
+        ),
+    ],
+    ids=["jit", "csr", "state", "complex"],
+)
+def test_a_model_that_cannot_be_copied_or_saved_is_told_before_anything_starts(
+    made, message, tmp_path
+):
+    with pytest.raises(ConfigurationError, match=f"model of 'bank' {message}"):
+        federation(made()).train(training=TRAINING, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 class Remembers(torch.optim.SGD):

@@ -232,7 +232,7 @@ def test_a_role_goes_on_from_what_it_kept_itself_alone(tmp_path, what, driver):
         label_holder = HolderSeat(holder(federation.label_holder))
         return [*everybody, exchange.label_holder(agreed, label_holder)]
 
-    store = CheckpointStore(tmp_path, agreed.digest)
+    store = CheckpointStore(tmp_path, {"run": agreed.digest})
     settings = {"seed": agreed.layout.seed, "store": store}
     driver.run(roles(), Assignment(stop_before=2, **settings))
     with pytest.raises(CheckpointError, match="was written in a run of another agreement, or with"):

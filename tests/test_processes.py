@@ -73,7 +73,7 @@ def test_a_run_can_stop_and_go_on_under_either_driver(tmp_path, stop, ahead):
     whole = counters(rounds=50, ahead=ahead)
     expected = DRIVER.run(whole, Assignment())
     for first, second in ((Processes(), Processes()), (Processes(), DRIVER), (DRIVER, Processes())):
-        store = CheckpointStore(tmp_path / f"{first.label}-{second.label}", "fingerprint")
+        store = CheckpointStore(tmp_path / f"{first.label}-{second.label}", {"run": "fingerprint"})
         part = first.run(
             counters(rounds=50, ahead=ahead),
             Assignment(store=store, checkpoint_every=20, stop_before=stop),
@@ -96,7 +96,7 @@ def test_checkpoints_write_what_was_settled_of_the_ledger_once_and_again(
     monkeypatch.setattr(ledger, "_MANY", 16)
     monkeypatch.setattr(player, "_TOLD", 4)
     whole = DRIVER.run(counters(rounds=60, ahead=3), Assignment())
-    store = CheckpointStore(tmp_path, "fingerprint")
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"})
     settings = {"store": store, "checkpoint_every": 5}
     first.run(counters(rounds=60, ahead=3), Assignment(stop_before=30, **settings))
     checkpoint = store.latest()
@@ -120,7 +120,7 @@ def test_a_run_without_checkpoints_settles_its_ledger_as_it_goes(monkeypatch, dr
 
 
 def test_an_interruption_stops_everybody_at_one_boundary(tmp_path):
-    store = CheckpointStore(tmp_path, "fingerprint")
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"})
     reached = []
     record = Processes().run(
         counters(rounds=10_000),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -283,11 +284,96 @@ def test_a_run_does_not_go_on_with_a_model_that_its_parameters_do_not_tell(tmp_p
     assert_same(train(None, made()), train(tmp_path, made(), resume=True))
 
 
+def clamps(module, inputs, output):
+    return output.clamp(-0.1, 0.1)
+
+
+def hooked(hook=None, gradients=None):
+    layer = nn.Linear(2, 3)
+    if hook:
+        layer.register_forward_hook(hook)
+    if gradients:
+        layer.weight.register_hook(gradients)
+    return layer
+
+
+class Tied(nn.Module):
+    def __init__(self, tied):
+        super().__init__()
+        torch.manual_seed(0)
+        self.one = nn.Linear(3, 3)
+        self.two = self.one if tied == "modules" else nn.Linear(3, 3)
+        if tied != "modules":
+            self.two.load_state_dict(self.one.state_dict())
+        if tied == "weights":
+            self.two.weight = self.one.weight
+
+
+class InOrder(nn.Module):
+    def __init__(self, *names):
+        super().__init__()
+        self.parts = nn.ModuleDict({name: nn.Identity() for name in names})
+
+
+def traced(function):
+    class Module(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    return torch.fx.symbolic_trace(Module())
+
+
+def doubled(scale):
+    @lru_cache
+    def factor():
+        return scale
+
+    return factor
+
+
+APART = {
+    "a hook": (hooked, lambda: hooked(clamps)),
+    "a hook on gradients": (hooked, lambda: hooked(gradients=torch.sign)),
+    "parts in another order": (lambda: InOrder("a", "b"), lambda: InOrder("b", "a")),
+    "weights in common": (lambda: Tied("none"), lambda: Tied("weights")),
+    "parts in common": (lambda: Tied("weights"), lambda: Tied("modules")),
+    "a graph": (lambda: traced(torch.tanh), lambda: traced(torch.sigmoid)),
+    "what is cached": (lambda: doubled(2.0), lambda: doubled(3.0)),
+}
+
+
+@pytest.mark.parametrize("what", APART)
+def test_models_are_told_apart_by(what):
+    told = []
+    for make in (*APART[what], *APART[what]):
+        torch.manual_seed(0)
+        told.append(content_of(make()))
+    assert told[0] == told[2] != told[1] == told[3]
+
+
+def test_a_function_is_told_by_the_settings_that_it_looks_up_in_a_module(tmp_path, monkeypatch):
+    (tmp_path / "settings_of_a_loss.py").write_text("GAMMA, UNUSED = 2.0, 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = importlib.import_module("settings_of_a_loss")
+    monkeypatch.setitem(globals(), "settings", settings)
+    told = content_of(by_settings)
+    settings.UNUSED = 1
+    assert content_of(by_settings) == told
+    settings.GAMMA = 3.0
+    assert content_of(by_settings) != told
+
+
+def by_settings(predictions, labels):
+    return settings.GAMMA * nn.functional.cross_entropy(predictions, labels)  # noqa: F821
+
+
 CHANGED = {
-    "a loss": {"loss": nn.functional.multi_margin_loss},
-    "class weights": {"loss": weighted(1.0, 9.0)},
-    "a metric": {"metrics": [at_threshold(ACCURACY, 0.3), LOG_LOSS]},
-    "a metric's direction": {"metrics": [Metric("accuracy", False, ACCURACY.function), LOG_LOSS]},
+    "the loss": {"loss": nn.functional.multi_margin_loss},
+    "the loss and its weights": {"loss": weighted(1.0, 9.0)},
+    "the metrics": {"metrics": [at_threshold(ACCURACY, 0.3), LOG_LOSS]},
+    "the metrics and their direction": {
+        "metrics": [Metric("accuracy", False, ACCURACY.function), LOG_LOSS]
+    },
 }
 
 
@@ -296,7 +382,8 @@ def test_a_run_does_not_go_on_with_another_objective(tmp_path, what):
     usual = {"metrics": [ACCURACY, LOG_LOSS]}
     train(tmp_path, federation(**usual), stop_before=3)
     before = contents(tmp_path)
-    with pytest.raises(CheckpointError, match="another configuration, loss or metrics included"):
+    told = f"another configuration .*: {what[:8]}.* were different"
+    with pytest.raises(CheckpointError, match=told):
         train(tmp_path, federation(**usual | CHANGED[what]), resume=True)
     assert contents(tmp_path) == before
     assert train(tmp_path, federation(**usual), resume=True).summary["completed"]
@@ -344,6 +431,22 @@ def test_a_run_does_not_go_on_with_what_an_optimiser_or_scheduler_does_not_tell(
 
 
 # The folder
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have names")
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "journal/bank", "manifest.json", "others_history.csv"]
+)
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, name):
+    train(tmp_path, stop_before=3)
+    if name == "manifest.json":
+        name = f"checkpoint/round-00000003/{name}"
+    place = tmp_path / name
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    os.mkfifo(place)
+    with pytest.raises(DataError, match=f"{name} is no ordinary file; move it away"):
+        train(tmp_path, resume=True)
 
 
 @pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json", "report.html"])

@@ -315,7 +315,7 @@ def test_stopping_before_any_round_and_resuming_repeats_everything(tmp_path, ahe
     whole = counters(ahead=ahead)
     expected = outcome(whole, UNEVEN.run(whole, Assignment()))
     for stop in range(7):
-        store = CheckpointStore(tmp_path / str(stop), "fingerprint")
+        store = CheckpointStore(tmp_path / str(stop), {"run": "fingerprint"})
         first = counters(ahead=ahead)
         part = UNEVEN.run(first, Assignment(store=store, stop_before=stop))
         assert (part.round, part.completed) == (stop, False)
@@ -329,7 +329,7 @@ def test_stopping_before_any_round_and_resuming_repeats_everything(tmp_path, ahe
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_any_periodic_checkpoint_leads_to_the_same_end(tmp_path, ahead):
     whole = counters(ahead=ahead)
-    store = CheckpointStore(tmp_path, "fingerprint", keep=100)
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"}, keep=100)
     expected = outcome(whole, UNEVEN.run(whole, Assignment(store=store, checkpoint_every=1)))
     folders = sorted(tmp_path.iterdir())
     assert [folder.name for folder in folders] == [f"round-{r:08d}" for r in range(1, 7)]
@@ -344,7 +344,7 @@ def test_any_periodic_checkpoint_leads_to_the_same_end(tmp_path, ahead):
 
 def test_an_interruption_stops_everybody_at_one_boundary(tmp_path):
     asked = iter([False] * 5 + [True] * 100)
-    store = CheckpointStore(tmp_path, "fingerprint")
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"})
     record = UNEVEN.run(counters(), Assignment(store=store, interrupted=lambda: next(asked)))
     assert not record.completed
     again = counters()
@@ -367,7 +367,7 @@ def test_replay_repeats_a_run_and_the_rest_of_a_resumed_one(tmp_path, ahead):
     assert [role.total for role in again] == [role.total for role in whole]
     assert repeated.ledger.without_time() == record.ledger.without_time()
 
-    store = CheckpointStore(tmp_path, "fingerprint")
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"})
     UNEVEN.run(counters(ahead=ahead), Assignment(store=store, stop_before=3))
     checkpoint = store.latest()
     rest = UNEVEN.run(counters(ahead=ahead), Assignment(resume=checkpoint))

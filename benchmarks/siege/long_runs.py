@@ -53,7 +53,7 @@ class _Talking:
 
 def _trial(found: Found, driver: Driver, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        store = CheckpointStore(Path(folder), "siege")
+        store = CheckpointStore(Path(folder), {"run": "siege"})
         roles = [_Talking("a", "b", rounds), _Talking("b", "a", rounds)]
         every = max(1, rounds // _CHECKPOINTS)
         driver.run(roles, Assignment(store=store, checkpoint_every=every))

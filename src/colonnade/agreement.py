@@ -370,7 +370,13 @@ class Agreement:
     def digest(self) -> str:
         """What all organisations' roles must have in common: drivers refuse to run others."""
         said = (self.method, self.training, self.layout, self.parameters, self.labels)
-        hashed = hashlib.blake2b(repr(said).encode(), digest_size=16)
+        told = f"{said!r} {self.digest_of_rows}".encode()
+        return hashlib.blake2b(told, digest_size=16).hexdigest()
+
+    @cached_property
+    def digest_of_rows(self) -> str:
+        """Which rows are trained, validated and tested on."""
+        hashed = hashlib.blake2b(digest_size=16)
         for rows in self.row_sets:
             hashed.update(f"{len(rows)}".encode() + np.ascontiguousarray(rows, np.int64).tobytes())
         return hashed.hexdigest()

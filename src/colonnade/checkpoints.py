@@ -15,7 +15,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,17 @@ from colonnade.faults import explained
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
-FORMAT = 4
+FORMAT = 5
 State = dict[str, Any]
+_SAVED = frozenset(
+    getattr(torch, name)
+    for name in (
+        *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64"),
+        *("float8_e4m3fn", "float8_e5m2"),
+    )
+)
+"""Types of numbers that safetensors writes and reads again."""
 
 
 def encode_state(state: State) -> bytes:
@@ -46,6 +55,9 @@ def encode_state(state: State) -> bytes:
     tensors: dict[str, torch.Tensor] = {}
 
     def hold(tensor: torch.Tensor) -> str:
+        if tensor.layout is not torch.strided or tensor.dtype not in _SAVED:
+            kind = f"{tensor.dtype}, {tensor.layout}".replace("torch.", "")
+            raise CheckpointError(f"a state holds a tensor ({kind}) that cannot be saved")
         # A copy of our own: safetensors refuses tensors that share memory, as tied weights do.
         tensors[f"t{len(tensors)}"] = tensor.detach().cpu().clone().contiguous()
         return f"t{len(tensors) - 1}"
@@ -54,6 +66,9 @@ def encode_state(state: State) -> bytes:
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         match value:
+            case torch.Tensor() if value.layout is torch.sparse_coo:
+                whole = value.detach().coalesce()
+                return {"sparse": [hold(whole.indices()), hold(whole.values()), [*whole.shape]]}
             case torch.Tensor():
                 return {"tensor": hold(value)}
             case np.ndarray():
@@ -105,6 +120,11 @@ def _filled(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
     match kind:
         case "tensor":
             return tensors[content]
+        case "sparse":
+            indices, values, shape = content
+            return torch.sparse_coo_tensor(
+                tensors[indices], tensors[values], shape, check_invariants=True
+            ).coalesce()
         case "array":
             return tensors[content].numpy()
         case "bytes":
@@ -180,7 +200,11 @@ class Draft:
             os.fsync(out.fileno())
 
     def commit(
-        self, round: int, fingerprint: str, account: dict[str, Any], timing: str | None
+        self,
+        round: int,
+        fingerprint: Mapping[str, str],
+        account: dict[str, Any],
+        timing: str | None,
     ) -> None:
         """Write the manifest, and move the checkpoint to its place in one step."""
         with explained(self.folder):
@@ -189,7 +213,7 @@ class Draft:
         manifest = {
             "format": FORMAT,
             "round": round,
-            "fingerprint": fingerprint,
+            "fingerprint": dict(fingerprint),
             "timing": timing,
             "files": files,
             "account": account,
@@ -215,7 +239,8 @@ class CheckpointStore:
     folder
         Where they lie; made by ``make``, or when the first is written.
     fingerprint
-        Names the run's configuration; a checkpoint of another run is refused.
+        What tells the run from others: digests, by what they are of, as a refusal says it. A
+        checkpoint of another run is refused.
     keep
         How many to keep, the newest ones.
     timing
@@ -224,10 +249,14 @@ class CheckpointStore:
     """
 
     def __init__(
-        self, folder: Path, fingerprint: str, keep: int = 2, timing: str | None = None
+        self,
+        folder: Path,
+        fingerprint: Mapping[str, str],
+        keep: int = 2,
+        timing: str | None = None,
     ) -> None:
         self.folder = folder
-        self.fingerprint = fingerprint
+        self.fingerprint = dict(fingerprint)
         self._keep = keep
         self._made = False
         self._timing = None if timing is None else _digest(timing.encode())
@@ -300,11 +329,11 @@ class CheckpointStore:
                     f"{manifest['format']}, this one has {FORMAT}); resume with that version, or "
                     "start a new run in a new folder"
                 )
-            if manifest["fingerprint"] != self.fingerprint:
+            if differing := _differing(manifest["fingerprint"], self.fingerprint):
                 raise CheckpointError(
-                    f"{folder} was written by a run of another configuration, loss or metrics "
-                    "included, or of other data; resume with the configuration in the run's own "
-                    "folder"
+                    f"{folder} was written by a run of another configuration or other data: "
+                    f"{' and '.join(differing)} {'was' if len(differing) == 1 else 'were'} "
+                    "different; go on with what the run had, or start a new one in a new folder"
                 )
             if None not in (self._timing, manifest["timing"]) and (
                 self._timing != manifest["timing"]
@@ -364,9 +393,14 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
             _digest((folder / file).read_bytes()) == digest
             for file, digest in manifest["files"].items()
         )
-        return manifest if whole and isinstance(manifest["fingerprint"], str) else None
+        return manifest if whole and isinstance(manifest["fingerprint"], (str, dict)) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _differing(written: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return of what two fingerprints differ."""
+    return [what for what in {**now, **written} if written.get(what) != now.get(what)]
 
 
 def _canonical(manifest: dict[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ Each check happens before anything is written, and its error names the organisat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,15 +44,26 @@ _AT_ONCE = 2**20  # values among which the wrong one is searched at a time: that
 
 
 def check_saved(name: str, learner: Learner) -> None:
-    """Raise ``ConfigurationError`` if what an optimiser or scheduler remembers cannot be saved."""
+    """Raise ``ConfigurationError`` if what a model or what trains it remembers is not saved."""
     state = learner.state_dict()
-    for part in ("optimiser", "scheduler"):
+    for part, whose in _PARTS.items():
         try:
-            encode_state(state[part])
+            encode_state({key: _emptied(value) for key, value in state[part].items()})
         except CheckpointError as error:
             raise ConfigurationError(
-                f"the {part} of {name!r} cannot go into a checkpoint or to another process: {error}"
+                f"the {whose} of {name!r} cannot go into a checkpoint or to another process: "
+                f"{error}"
             ) from None
+
+
+_PARTS = {"module": "model", "optimiser": "optimiser", "scheduler": "scheduler"}
+
+
+def _emptied(value: Any) -> Any:
+    """Return a tensor of the same kind without values, of which there may be many."""
+    if isinstance(value, Tensor) and value.layout is torch.strided:
+        return value.new_empty(0)
+    return value
 
 
 def extreme_rows(labels: Tensor) -> Rows:

@@ -6,11 +6,11 @@ import copyreg
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from dis import get_instructions
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -144,7 +144,7 @@ class _Teller:
                     f"partial({', '.join(map(inside, (value.func, value.args, value.keywords)))})"
                 )
             case nn.Module():
-                return inside(_settings(value))
+                return f"[{', '.join(f'{name}: {inside(own)}' for name, own in _settings(value))}]"
             case MethodType():
                 return f"{inside(value.__self__)}.{value.__name__}"
             case FunctionType():
@@ -158,6 +158,8 @@ class _Teller:
                 return f"{_name(value)}{inside(written) if written else ''}"
             case BuiltinFunctionType():
                 return _name(value)
+            case _Cached():
+                return inside(value.__wrapped__)
             case Enum() | torch.device() | torch.dtype() | np.generic() | np.dtype():
                 return repr(value)
         return f"{inside(type(value))}{inside(_state(value))}"
@@ -198,20 +200,44 @@ def _counts(name: str, module: nn.Module) -> bool:
 
 
 _TORCHS = vars(nn.Module()).keys() - {"training"}
-"""What torch keeps in every module: parameters and buffers, told apart, and hooks."""
+"""What torch keeps in every module: parameters, buffers, parts and hooks, told apart."""
+
+_HOOKS = sorted(name for name in _TORCHS if name.endswith("_hooks"))
+_Cached = type(lru_cache(_counts))
 
 
-def _settings(module: nn.Module) -> dict[str, Any]:
-    """Return what a module and each of its parts hold, by the names of the parts."""
-    return {
-        name: [
-            type(part),
-            {key: own for key, own in vars(part).items() if _counts(key, part)},
-            {key: [own, own.requires_grad] for key, own in part.named_parameters(recurse=False)},
-            dict(part.named_buffers(recurse=False)),
-        ]
-        for name, part in module.named_modules()
-    }
+def _settings(module: nn.Module) -> list[tuple[str, object]]:
+    """Return what a module and each of its parts hold, by the names of the parts, in their order.
+
+    Of what two parts share, the second says so: a copy would be trained apart.
+    """
+    first: dict[int, str] = {}
+    told: list[tuple[str, object]] = []
+    for name, part in module.named_modules(remove_duplicate=False):
+        if first.setdefault(id(part), name) != name:
+            told.append((name, ["as", first[id(part)]]))
+            continue
+        weights: list[object] = []
+        for key, own in part.named_parameters(recurse=False, remove_duplicate=False):
+            place = first.setdefault(id(own), f"{name}.{key}")
+            if place == f"{name}.{key}":
+                weights += [key, own, own.requires_grad, _hooks(own, _HOOKS_OF_WEIGHTS)]
+            else:
+                weights += [key, "as", place]
+        attributes = {key: own for key, own in vars(part).items() if _counts(key, part)}
+        code = part.code if isinstance(part, torch.fx.GraphModule) else None
+        buffers = dict(part.named_buffers(recurse=False))
+        held = [type(part), attributes, weights, buffers, _hooks(part, _HOOKS), code]
+        told.append((name, held))
+    return told
+
+
+_HOOKS_OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def _hooks(owner: object, kinds: Iterable[str]) -> list[object]:
+    """Return the functions that torch calls beside a module, or with a parameter's derivative."""
+    return [[kind, list(hooks.values())] for kind in kinds if (hooks := getattr(owner, kind, None))]
 
 
 def _made_with(function: FunctionType) -> dict[str, Any]:
@@ -246,7 +272,6 @@ def _written(kind: type) -> list[object]:
 
 
 _CONTAINERS = (list, tuple, dict, set, frozenset)
-_TOLD_BY_NAME = (type(None), ModuleType)  # a module is not gone into
 _CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "setdefault", "update"}
 
 
@@ -261,7 +286,10 @@ def _globals(function: FunctionType) -> dict[str, object]:
     read: dict[str, object] = {}
     for name in names & function.__globals__.keys() - changed:
         value = function.__globals__[name]
-        if isinstance(value, _TOLD_BY_NAME):
+        if value is None:
+            continue
+        if isinstance(value, ModuleType):
+            read |= {f"{name}.{key}": own for key, own in _looked_up(value, names).items()}
             continue
         if isinstance(value, (list, dict, set)) and names & _CHANGES:
             continue
@@ -269,6 +297,14 @@ def _globals(function: FunctionType) -> dict[str, object]:
             value = [_name(type(value)), {k: v for k, v in vars(value).items() if k in names}]
         read[name] = value
     return read
+
+
+def _looked_up(module: ModuleType, names: Set[str]) -> dict[str, object]:
+    """Return what a function may look up in a module of its author's; modules in it are left."""
+    if not _may_be_edited(module.__name__, getattr(module, "__file__", None)):
+        return {}
+    found = {key: own for key, own in vars(module).items() if key in names}
+    return {key: own for key, own in found.items() if not isinstance(own, ModuleType)}
 
 
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))

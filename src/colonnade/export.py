@@ -7,7 +7,6 @@ a reader must know in ``part.json``, and, where asked for, the bottom as a progr
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.errors import DataError
-from colonnade.models import Features
+from colonnade.models import Features, copied
 from colonnade.outputs import MARK, PART, PROGRAM, SIGNATURE, TENSORS, check_outputs
 from colonnade.telling import first_line
 
@@ -155,7 +154,7 @@ def load_part(folder: str | Path) -> Part:
 
 
 def _export_program(path: Path, name: str, bottom: nn.Module, example: Features) -> None:
-    model = copy.deepcopy(bottom).cpu().eval()
+    model = copied(bottom).cpu().eval()
     rows = torch.export.Dim("rows", min=1)
     shapes: Any = (
         {0: rows} if isinstance(example, Tensor) else {column: {0: rows} for column in example}

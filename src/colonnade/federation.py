@@ -470,10 +470,23 @@ class Federation:
     @staticmethod
     def _fingerprint(
         description: Mapping[str, Any], agreement: Agreement, seats: Mapping[str, _Seat]
-    ) -> str:
+    ) -> dict[str, str]:
         """Return what a checkpoint must share with a run that goes on from it: also the data."""
-        told = [description, [agreement.fingerprint(seat) for seat in seats.values()]]
-        return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
+        told = {
+            "the method": description["method"],
+            "the training": description["training"],
+            "the rows": [description["rows"], agreement.digest_of_rows],
+            "the layout": repr(replace(agreement.layout, seed=0)),  # the seed is the training's
+            "the loss": description["objective"],
+            "the metrics": description["metrics"],
+        }
+        for name, models in description["organisations"].items():
+            told[f"a model or optimiser of {name!r}"] = models
+            told[f"what {name!r} brings (data, models, how they learn)"] = seats[name].content
+        return {
+            what: hashlib.blake2b(json.dumps(each).encode(), digest_size=16).hexdigest()
+            for what, each in told.items()
+        }
 
     # Checking
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ from colonnade.models import (
     SchedulerFactory,
     check_module,
     check_optimiser,
+    copied,
 )
 from colonnade.secure import Secrets
 
@@ -101,7 +101,7 @@ class Party:
         """
         check_module(f"the bottom model of {self.name!r}", self.bottom)
         check_optimiser(self.name, self.bottom, self.optimiser, self.scheduler, self.device)
-        return Learner(copy.deepcopy(self.bottom), self.optimiser, self.scheduler, self.device)
+        return Learner(copied(self.bottom), self.optimiser, self.scheduler, self.device)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class LabelHolder:
         own = None if party is None else party.learner()
         check_module(f"the top model of {self.name!r}", self.top)
         check_optimiser(self.name, self.top, self.optimiser, self.scheduler, self.device)
-        top = Learner(copy.deepcopy(self.top), self.optimiser, self.scheduler, self.device)
+        top = Learner(copied(self.top), self.optimiser, self.scheduler, self.device)
         return top, own
 
     def as_party(self) -> Party | None:

@@ -83,6 +83,8 @@ def load_run(path: str | Path) -> Run:
             older = f", or older than colonnade {__version__} can read (it is of {version})"
         summary, digests = _unsealed(sealed)
         for name, digest in (digests or {}).items():
+            if not (folder / name).is_file():
+                raise ValueError("it is not there, or no ordinary file")
             if _digest_of(folder / name) != digest:
                 raise ValueError(
                     "it is not what was written; a run that was killed as it wrote its results "
@@ -191,7 +193,7 @@ class RunFolder:
         ConfigurationError
             If another run is at work in it.
         DataError
-            If something else is in its place.
+            If something else is in its place, or in that of one of its files.
         Unwritten
             If it cannot be made.
         """
@@ -201,9 +203,19 @@ class RunFolder:
         except OSError as error:
             raise self._unwritable(error) from None
         try:
+            self._check_ordinary()
             yield
         finally:
             _unlock(lock)
+
+    def _check_ordinary(self) -> None:
+        """Raise ``DataError`` where something lies that whoever reads it would wait for."""
+        for name in _WRITTEN:
+            for path in (self.path / name, *(self.path / name).rglob("*")):
+                if path.exists() and not path.is_file() and not path.is_dir():
+                    raise DataError(
+                        f"{path} is no ordinary file; move it away, or choose another folder"
+                    )
 
     def begin(self, config: Mapping[str, Any], resume: bool, known: bool = False) -> None:
         """Check that the folder is free for a new run, or holds one to resume; say what it is.
@@ -254,7 +266,7 @@ class RunFolder:
         with explained(self.path / "config.yaml"):
             self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
 
-    def store(self, fingerprint: str, timing: str | None = None) -> CheckpointStore:
+    def store(self, fingerprint: Mapping[str, str], timing: str | None = None) -> CheckpointStore:
         """Return the run's checkpoints."""
         return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing)
 

@@ -2,6 +2,7 @@
 
 from colonnade.models.bounded import Bounded
 from colonnade.models.cnn import Cnn
+from colonnade.models.copies import copied
 from colonnade.models.finite import all_finite
 from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.models.gradients import check_gradients, sparse_parameters
@@ -55,6 +56,7 @@ __all__ = [
     "check_one_row",
     "check_optimiser",
     "check_rows_apart",
+    "copied",
     "group_norm",
     "mlp",
     "parameter_count",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 from torch import nn
 
 from colonnade.errors import ConfigurationError
+from colonnade.models.copies import copied
 
 __all__ = ["check_rows_apart"]
 
@@ -34,7 +33,7 @@ def check_rows_apart(whose: str, model: nn.Module, reaches: str) -> None:
     """
     if not any(isinstance(part, _BatchNorm) for part in model.modules()):
         return
-    for name, part in copy.deepcopy(model).train().named_modules():
+    for name, part in copied(model).train().named_modules():
         if isinstance(part, _BatchNorm) and (part.training or not part.track_running_stats):
             raise ConfigurationError(
                 f"{whose} has batch normalisation ({name or 'itself'}), by which {reaches} of "

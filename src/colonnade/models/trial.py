@@ -7,7 +7,6 @@ miss, as each is seeded anew: trying changes nothing.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from colonnade.errors import ConfigurationError
+from colonnade.models.copies import copied
 from colonnade.telling import first_line
 
 __all__ = ["check_module", "check_one_row", "made", "shown", "tried"]
@@ -34,7 +34,9 @@ def shown(value: object) -> str:
 
 
 def check_module(whose: str, module: object) -> None:
-    """Raise ``ConfigurationError`` unless it is a torch module whose parameters have their shapes.
+    """Raise ``ConfigurationError`` unless it is a torch module that a run can train a copy of.
+
+    Its parameters must have their shapes, and torch must be able to copy it.
 
     Parameters
     ----------
@@ -57,6 +59,17 @@ def check_module(whose: str, module: object) -> None:
                 f"{whose} does not know yet of which shape its {name!r} is: call it once on a few "
                 "rows before, or say how many inputs it has"
             )
+    if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+        raise ConfigurationError(
+            f"{whose} is compiled by torch.jit, and a copy of that cannot be trained: give the "
+            "module that it was made of"
+        )
+    try:
+        copied(module)
+    except Exception as error:  # a user's module may hold anything
+        raise ConfigurationError(
+            f"{whose} cannot be copied, and each run trains a copy of its own: {first_line(error)}"
+        ) from error
 
 
 def tried(module: nn.Module, inputs: Any, training: bool = False, graph: bool = False) -> Any:
@@ -65,7 +78,7 @@ def tried(module: nn.Module, inputs: Any, training: bool = False, graph: bool = 
     It can be differentiated where that is in training, or the graph is asked for.
     """
     with torch.set_grad_enabled(training or graph):
-        return copy.deepcopy(module).cpu().train(training)(inputs)
+        return copied(module).cpu().train(training)(inputs)
 
 
 def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:

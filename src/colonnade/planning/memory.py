@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from colonnade.agreement import Agreement
 from colonnade.federation import Federation
-from colonnade.models import Features, Learner, sparse_parameters, take
+from colonnade.models import Features, Learner, copied, sparse_parameters, take
 
 __all__ = ["MemoryUse", "memory_of"]
 
@@ -73,7 +72,7 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
 
     memory = {}
     for party in federation.parties:
-        learner = Learner(copy.deepcopy(party.bottom), party.optimiser)
+        learner = Learner(copied(party.bottom), party.optimiser)
         inputs = take(party.features, rows)
         memory[party.name] = MemoryUse(
             _features_bytes(party.features),
@@ -86,11 +85,11 @@ def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryU
         )
     fusion = agreement.method.fusion
     fused = torch.zeros(batch, fusion.width(list(federation.widths.values())))
-    top = Learner(copy.deepcopy(holder.top), holder.optimiser)
+    top = Learner(copied(holder.top), holder.optimiser)
     parameters, optimiser = _learner_bytes(top, fused)
     kept, columns = _kept_bytes(top, fused), 0
     if holder.bottom is not None and holder.features is not None:
-        own = Learner(copy.deepcopy(holder.bottom), holder.optimiser)
+        own = Learner(copied(holder.bottom), holder.optimiser)
         inputs = take(holder.features, rows)
         more, optimiser_more = _learner_bytes(own, inputs)
         parameters, optimiser = parameters + more, optimiser + optimiser_more

@@ -17,7 +17,6 @@ nothing flows through a codec.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -29,7 +28,7 @@ from torch import Tensor
 from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
 from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
-from colonnade.models import Learner, parameter_vector, put_parameters, take
+from colonnade.models import Learner, copied, parameter_vector, put_parameters, take
 from colonnade.roles.blame import attributed, largest_embedding
 from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSender, FuseOwn
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
@@ -71,7 +70,7 @@ class RelayParty(TrainingParty):
         self._labels = LabelsReceiver(agreement)
         self._loss = shared.loss
         # Only the label holder trains it.
-        self._top = Learner(copy.deepcopy(shared.top), device=seat.own.device)
+        self._top = Learner(copied(shared.top), device=seat.own.device)
         self._top.module.requires_grad_(False)
         self._top_link = top.receiver(1, agreement.parameters, f"parties/{self.name}/top")
         self._others = others

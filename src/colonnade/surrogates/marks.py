@@ -67,7 +67,7 @@ def read_slots(path: Path) -> Slots:
     CheckpointError
         If it is damaged.
     """
-    data = path.read_bytes()
+    data = path.read_bytes() if path.is_file() else b""  # a pipe would be waited for
     body, digest = memoryview(data)[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if _digest(body) != digest:
         raise CheckpointError(

@@ -286,7 +286,7 @@ def goes_on_from_its_checkpoints_and_the_simulators(subject: DriverSubject, fold
     pairs.append((_REFERENCE, subject.driver))
     for number, (first, second) in enumerate(pairs):
         for stop in (0, 1, 17):
-            store = CheckpointStore(folder / f"{number}-{stop}", "fingerprint")
+            store = CheckpointStore(folder / f"{number}-{stop}", {"run": "fingerprint"})
             part = first.run(_talkers(30, 2), Assignment(store=store, stop_before=stop))
             assert (part.completed, part.round) == (False, stop)
             roles = _talkers(30, 2)
@@ -300,7 +300,7 @@ def remembers_what_was_committed(subject: DriverSubject, folder: Path) -> None:
     """Assert that going back to a checkpoint forgets no record and repeats no incarnation."""
     if not subject.resumes:
         return
-    store = CheckpointStore(folder / "checkpoint", "fingerprint")
+    store = CheckpointStore(folder / "checkpoint", {"run": "fingerprint"})
     settings: dict[str, Any] = {"store": store, "journals": folder / "journal"}
     settings["checkpoint_every"] = 10
     _failure(subject, _talkers(30, fails_in=14), Assignment(**settings))
