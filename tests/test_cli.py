@@ -34,7 +34,7 @@ TINY: dict[str, Any] = {
     "training": {"epochs": 1, "batch_size": 50},
 }
 FILES = {"config.yaml", "history.csv", "ledger.csv", "summary.json"}
-FILES |= {"checkpoint", "departures", "journal"}
+FILES |= {"checkpoint", "departures", "journal", "parts"}
 FILES |= {"run.png", "report.html"}
 COMMAND = (sys.executable, "-c", "from colonnade.cli import main; main()")
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -79,8 +79,8 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capsys):
                 parse_config(yaml.safe_load(content), str(page))
                 written = content
             case "console":
-                name = re.search(r"\w+\.yaml", content).group()
-                Path(name).write_text(written, encoding="utf-8")
+                if name := re.search(r"\w+\.yaml", content):
+                    Path(name.group()).write_text(written, encoding="utf-8")
                 for line in content.splitlines():
                     command(line.removeprefix("$ "), monkeypatch)
                     capsys.readouterr()

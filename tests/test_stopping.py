@@ -372,7 +372,7 @@ def test_damaged_parts_are_refused(damage, tmp_path):
         case "cut":
             tensors.write_bytes(tensors.read_bytes()[:-5])
         case "format":
-            details.write_text(details.read_text().replace('"format": 1', '"format": 2'))
+            details.write_text(details.read_text().replace('"format": 2', '"format": 3'))
         case "json":
             details.write_text("[]")
         case "part":

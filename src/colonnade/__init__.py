@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
     from colonnade.channels import Channel, Gateway, Network
+    from colonnade.config import load_trained
     from colonnade.costs import Delayed, Measured, Modelled
     from colonnade.drivers import Elsewhere, Processes, Replay, Simulate
     from colonnade.effects import Role
@@ -106,6 +107,7 @@ __all__ = [
     "errors",
     "load_part",
     "load_run",
+    "load_trained",
     "methods",
     "metrics",
     "partner_values",
@@ -125,6 +127,7 @@ _HOMES = {
     "colonnade.effects": ("Role",),
     "colonnade.estimators": ("VerticalClassifier", "VerticalRegressor"),
     "colonnade.exchanges": ("Asynchronous", "EventDriven", "Relay", "Split"),
+    "colonnade.config": ("load_trained",),
     "colonnade.export": ("load_part",),
     "colonnade.federation": ("Federation",),
     "colonnade.labelling": ("LabelForm",),

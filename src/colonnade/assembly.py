@@ -97,6 +97,11 @@ class VerticalData(Protocol):
         ...
 
     @property
+    def classes(self) -> tuple[Any, ...] | int | None:
+        """What each class stands for, or how many there are; None for numbers."""
+        ...
+
+    @property
     def people(self) -> Mapping[str, Any] | None:
         """How many people were left out, where rows were found by ids."""
         ...
@@ -534,6 +539,7 @@ def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
         data.test,
         b.objective.metrics(),
         data.validation,
+        classes=range(data.classes) if isinstance(data.classes, int) else data.classes,
         people=data.people,
         warnings=data.warnings,
     )

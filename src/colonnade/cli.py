@@ -32,6 +32,8 @@ from colonnade.outputs import (
     SIGNATURE,
     check_output,
     check_outputs,
+    csv_of,
+    replacing,
 )
 from colonnade.progress import Show, Told, counted, err, out, say, watched
 
@@ -61,6 +63,21 @@ class Only(StrEnum):
     attacks = "attacks"
 
 
+class Those(StrEnum):
+    """Rows of a run's data."""
+
+    train = "train"
+    validation = "validation"
+    test = "test"
+
+
+class Absentees(StrEnum):
+    """What becomes of people of whom some table has no row."""
+
+    error = "error"
+    drop = "drop"
+
+
 class Likeness(StrEnum):
     """Whose click log is imitated."""
 
@@ -76,6 +93,7 @@ _TOLD = Told()
 # Options that several commands have
 
 _Config = Annotated[Path, typer.Argument(help="YAML file that describes the run.")]
+_Run = Annotated[Path, typer.Argument(help="Folder of a run that `colonnade run` made.")]
 _Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="a.b=c", help="Override one setting; may be repeated."),
@@ -258,6 +276,90 @@ def plan(config: _Config, set_: _Set = None, data: _Data = None, json_: _Json = 
 
 
 @app.command()
+def predict(
+    run: _Run,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARTY=SOURCE",
+            help="Where a party's new rows are: a file, or a database's URL; may be repeated. "
+            "Without, the run's own tables are read again.",
+        ),
+    ] = None,
+    rows: Annotated[
+        Those | None, typer.Option(help="Predict rows that the run was trained or tested on.")
+    ] = None,
+    absent: Annotated[
+        Absentees,
+        typer.Option(help="What becomes of people of whom some table has no row: drop leaves out."),
+    ] = Absentees.error,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", help="CSV file; by default predictions.csv in the run's folder."),
+    ] = None,
+    json_: _Json = False,
+) -> None:
+    """Predict new rows by what a run of a configuration has trained, everybody's columns together.
+
+    Rows are found as in training, by the configuration's id. No training table is read, unless its
+    rows are what is predicted.
+    """
+    from colonnade.config import load_trained
+
+    path = out_ or run / "predictions.csv"
+    sources = dict(_party_and_source(said) for said in table or [])
+    if rows is not None and sources:
+        raise ConfigurationError("--rows is about the run's own data, and --table about others")
+    trained = load_trained(run)
+    check_output(path, csv_of(trained.columns))
+    if rows is None:
+        found = trained.predict_tables(sources, absent.value)
+    else:
+        found = trained.predict_rows(rows.value)
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            trained.frame(found).write_csv(partial)
+    sent = found.ledger.bytes()
+    left_out = {name: count for name, count in found.left_out.items() if count}
+    if json_:
+        told = {"rows": len(found.scores), "bytes": sent, "left_out": left_out, "out": str(path)}
+        say(out, json.dumps(told | {"privacy_loss": found.privacy_loss_of_all}))
+        return
+    if not trained.run.summary["completed"]:
+        say(out, f"The run was interrupted before round {trained.run.summary['rounds']}.")
+    say(out, f"{len(found.scores):,} rows are predicted in {path}; it took {sent / 1e6:.3g} MB.")
+    for name, count in left_out.items():
+        say(out, f"Left out: {count:,} rows of {name!r}, of people of whom another has none.")
+
+
+@app.command()
+def export(
+    run: _Run,
+    to: Annotated[
+        Path, typer.Option(help="Folder that gets a folder for each organisation, its own alone.")
+    ],
+    programs: Annotated[
+        bool,
+        typer.Option(
+            "--programs",
+            help="Write each bottom model also as a program, which runs by PyTorch alone.",
+        ),
+    ] = False,
+) -> None:
+    """Write each organisation's trained part of a run of a configuration into a folder of its own.
+
+    A part holds the model's parameters as safetensors, and how a table becomes features as JSON.
+    """
+    from colonnade.config import load_trained
+
+    trained = load_trained(run)
+    trained.run.export(to, programs=programs)
+    names = ", ".join(sorted(trained.run.models))
+    say(out, f"Parts of {names} are in {to}: give each folder to nobody else.")
+
+
+@app.command()
 def audit(
     runs: Annotated[
         list[Path] | None,
@@ -296,7 +398,7 @@ def audit(
 
     The label holder learns features back from embeddings, parties infer labels from what they are
     sent, and games test epsilon. Training is repeated, as a run does not keep what travelled.
-    Exits with 3 where a claim was refuted.
+    Exits with 4 where a claim was refuted.
     """
     from colonnade.audit_subjects import digits, subjects
     from colonnade.audits import (
@@ -524,6 +626,13 @@ def _overrides(set_: list[str] | None, data: Path | None) -> list[str]:
     if data is not None:
         overrides.append(f"data.folder={json.dumps(str(data))}")  # a string, even if called 2024
     return overrides
+
+
+def _party_and_source(said: str) -> tuple[str, str]:
+    party, equals, source = said.partition("=")
+    if not (party and equals and source):
+        raise ConfigurationError(f"--table {said}: it should be PARTY=SOURCE, as bank=new.csv")
+    return party, source
 
 
 def _show(quiet: bool, as_json: bool) -> Show:

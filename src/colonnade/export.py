@@ -2,13 +2,15 @@
 
 A folder holds a safetensors file for each module (``bottom``, and the label holder's ``top``), what
 a reader must know in ``part.json``, and, where asked for, the bottom as a program that
-``torch.export`` wrote, which runs without the code that defined it.
+``torch.export`` wrote, which runs without the code that defined it. ``part.json`` has digests of
+the other files and of itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,16 @@ import torch
 from torch import Tensor, nn
 
 from colonnade import __version__
-from colonnade.errors import DataError
+from colonnade.checkpoints import decode_state, encode_state
+from colonnade.errors import CheckpointError, DataError
+from colonnade.faults import explained
 from colonnade.models import Features, copied
-from colonnade.outputs import MARK, PART, PROGRAM, SIGNATURE, TENSORS, check_outputs
+from colonnade.outputs import MARK, PART, PROGRAM, SIGNATURE, TENSORS, check_outputs, replacing
 from colonnade.telling import first_line
 
-__all__ = ["Part", "export_part", "load_part"]
+__all__ = ["Part", "blank", "export_part", "form_of", "load_part"]
 
-_FORMAT = 1
+_FORMAT = 2  # 1 had no digests
 _DETAILS = "part.json"
 _PROGRAM = "bottom.pt2"
 
@@ -42,12 +46,12 @@ class Part:
     details
         What training said about it: method, widths, versions, and how its table becomes features.
     tensors
-        For each module its parameters and buffers by name.
+        For each module its parameters and buffers by name, and what else it saves of itself.
     """
 
     organisation: str
     details: Mapping[str, Any]
-    tensors: Mapping[str, Mapping[str, Tensor]]
+    tensors: Mapping[str, Mapping[str, Any]]
 
     def load_into(self, module: nn.Module, part: str = "bottom") -> nn.Module:
         """Give ``module``, of the structure that was trained, the trained values; return it.
@@ -99,27 +103,52 @@ def export_part(
     ConfigurationError
         If one of its files is there, and Colonnade did not write it.
     DataError
-        If the folder cannot be written, or torch cannot export the bottom as a program.
+        If torch cannot export the bottom as a program.
+    Unwritten
+        If the folder cannot be written.
     """
     tensors = {f"{name}.safetensors": TENSORS for name in modules}
     check_outputs(folder, {_DETAILS: PART, _PROGRAM: PROGRAM} | tensors)
-    try:
+    with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        digests, encoded = {}, {}
         for name, module in modules.items():
-            # Copies: safetensors refuses tensors that share memory, as tied weights do.
-            state = {
-                key: value.detach().cpu().clone().contiguous()
-                for key, value in module.state_dict().items()
-            }
-            safetensors.torch.save_file(state, folder / f"{name}.safetensors", {"by": SIGNATURE})
-        written = {"format": _FORMAT, "by": SIGNATURE}
-        written |= {"organisation": organisation, "parts": list(modules)}
-        text = json.dumps(written | {"details": dict(details)}, indent=2) + "\n"
-        (folder / _DETAILS).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{folder} cannot be written: {error.strerror}") from None
+            state, encoded[name] = _as_tensors(module)
+            data = bytes(safetensors.torch.save(state, {"by": SIGNATURE}))
+            digests[name] = _digest(data)
+            _write(folder / f"{name}.safetensors", data)
+        written = {"format": _FORMAT, "by": SIGNATURE, "organisation": organisation}
+        written |= {"parts": digests, "encoded": encoded, "details": dict(details)}
+        written["digest"] = _digest(json.dumps(written).encode())
+        _write(folder / _DETAILS, (json.dumps(written, indent=2) + "\n").encode())
     if example is not None and "bottom" in modules:
         _export_program(folder / _PROGRAM, organisation, modules["bottom"], example)
+
+
+def form_of(features: Features) -> dict[str, Any]:
+    """Return of which types and shapes the features of a row are, as JSON values.
+
+    >>> form_of(torch.zeros(10, 3))
+    {'': ['float32', [3]]}
+    """
+    named = {"": features} if isinstance(features, Tensor) else features
+    return {
+        name: [str(values.dtype).removeprefix("torch."), list(values.shape[1:])]
+        for name, values in named.items()
+    }
+
+
+def blank(form: Mapping[str, Any], rows: int = 2) -> Features:
+    """Return features of the form that ``form_of`` told, all of them zero.
+
+    >>> blank({"": ["float32", [3]]}).shape
+    torch.Size([2, 3])
+    """
+    made = {
+        name: torch.zeros((rows, *shape), dtype=getattr(torch, dtype))
+        for name, (dtype, shape) in form.items()
+    }
+    return made.get("", made)
 
 
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -131,26 +160,63 @@ def load_part(folder: str | Path) -> Part:
     Raises
     ------
     DataError
-        If a file is missing or damaged.
+        If a file is missing or damaged, or was written by a later version.
     """
     folder = Path(folder)
     path = folder / _DETAILS
     try:
         written = json.loads(path.read_text(encoding="utf-8"))
-        if written["format"] != _FORMAT:
+        if written["format"] not in (1, _FORMAT):
             raise DataError(f"{path} has the format {written['format']!r}, not {_FORMAT}")
+        is_older = written["format"] == 1
+        digest = written.pop("digest", None)
+        if not is_older and digest != _digest(json.dumps(written).encode()):
+            raise ValueError("it is not what was written")
         organisation, details = str(written["organisation"]), dict(written["details"])
         tensors = {}
         for name in written["parts"]:
             if name not in ("bottom", "top"):
                 raise DataError(f"{path} names a part {name!r}; there are bottom and top")
             path = folder / f"{name}.safetensors"
-            tensors[name] = safetensors.torch.load_file(path)
+            data = path.read_bytes() if path.is_file() else b""  # a pipe would be waited for
+            if not is_older and written["parts"][name] != _digest(data):
+                raise ValueError("it is not what was written")
+            encoded = [] if is_older else written["encoded"][name]
+            tensors[name] = _decoded(safetensors.torch.load(data), encoded)
     except FileNotFoundError:
         raise DataError(f"there is no {path}: it is no exported part") from None
-    except (*_DAMAGED, safetensors.SafetensorError) as error:
+    except (*_DAMAGED, safetensors.SafetensorError, CheckpointError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
     return Part(organisation, details, tensors)
+
+
+def _as_tensors(module: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+    """Return what a module saves of itself as plain tensors, and of which that is an encoding."""
+    state: dict[str, Tensor] = {}
+    encoded = []
+    for key, value in module.state_dict().items():
+        if isinstance(value, Tensor) and value.layout is torch.strided:
+            # A copy: safetensors refuses tensors that share memory, as tied weights do.
+            state[key] = value.detach().cpu().clone().contiguous()
+        else:
+            data = bytearray(encode_state({"value": value}))
+            state[key] = torch.frombuffer(data, dtype=torch.uint8)
+            encoded.append(key)
+    return state, encoded
+
+
+def _decoded(state: Mapping[str, Tensor], encoded: Sequence[str]) -> dict[str, Any]:
+    values = {key: decode_state(state[key].numpy().tobytes())["value"] for key in encoded}
+    return {**state, **values}
+
+
+def _write(path: Path, data: bytes) -> None:
+    with replacing(path) as partial:
+        partial.write_bytes(data)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _export_program(path: Path, name: str, bottom: nn.Module, example: Features) -> None:

@@ -104,6 +104,8 @@ class Federation:
     metrics
         What an evaluation reports, the first being the one that ``best`` is chosen by. By default
         accuracy and log-loss for classes, RMSE for numbers.
+    classes
+        What each class stands for, for predictions.
     people
         Who was left out before training, for the summary; see ``VerticalTables.people``.
     warnings
@@ -137,6 +139,7 @@ class Federation:
         metrics: Sequence[Metric] | None = None,
         validation_rows: ArrayLike | None = None,
         *,
+        classes: Sequence[Any] | None = None,
         people: Mapping[str, Any] | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
@@ -155,6 +158,7 @@ class Federation:
         self._check_disjoint()
         self.metrics = tuple(metrics or usual_metrics(label_holder.labels))
         self.loss = label_holder.objective()
+        self.classes = None if classes is None else tuple(classes)
         self.people, self.warnings = people, tuple(warnings)
         for party in self.parties:
             check_device(party.name, party.device)
@@ -283,6 +287,7 @@ class Federation:
             record = driver.run(list(roles.values()), assignment)
             run = self._run(method, agreement, driver, roles, record, config or description, folder)
             if folder is not None:
+                run.export(folder.parts)
                 folder.finish(run)
             if folder is not None and report:
                 draw_run(run, folder.path / "run.png")
@@ -404,7 +409,7 @@ class Federation:
             for name, role in roles.items()
         }
         path = None if folder is None else folder.path
-        predictor = self._predictor(method, training, models)
+        predictor = self.predictor(method, training.seed, models)
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
 
     def _devices(self) -> dict[str, str]:
@@ -427,12 +432,23 @@ class Federation:
             "people": None if self.people is None else dict(self.people),
         }
 
-    def _predictor(
+    def predictor(
         self,
         method: Method,
-        training: Training,
+        seed: int,
         models: Mapping[str, Mapping[str, nn.Module]],
     ) -> Predictor:
+        """Return what predicts new rows by trained models, as they were trained with a method.
+
+        Parameters
+        ----------
+        method
+            By which they were trained.
+        seed
+            Of the codecs' dither.
+        models
+            For each organisation its ``bottom``, and the label holder's ``top``.
+        """
         label_holder = self.label_holder
         return Predictor(
             label_holder.name,
@@ -443,7 +459,8 @@ class Federation:
             {o.name: o.device for o in self.parties} | {label_holder.name: label_holder.device},
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
             {o.name: _blank(o.features) for o in self._holders()},
-            training.seed,
+            seed,
+            self.classes,
             {o.name: o.secrets for o in self.parties if o.secrets and not o.secrets.simulated},
         )
 

@@ -8,8 +8,10 @@ format has for it. A format that has none, CSV, is known by its first line.
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -32,6 +34,7 @@ __all__ = [
     "Kind",
     "check_output",
     "check_outputs",
+    "csv_of",
     "is_ours",
     "replacing",
     "table",
@@ -77,6 +80,13 @@ def TEXT(head: bytes, tail: bytes) -> bool:  # noqa: N802  # a kind like those a
 def table(first_line: str) -> Kind:
     """Return the kind of CSV files with this first line."""
     return lambda head, tail: head.splitlines()[0] == first_line.encode()
+
+
+def csv_of(columns: Sequence[str]) -> Kind:
+    """Return the kind of CSV files with these columns, whose names may need quotes."""
+    line = io.StringIO()
+    csv.writer(line).writerow(columns)
+    return table(line.getvalue().rstrip("\r\n"))
 
 
 def is_ours(path: Path, kind: Kind) -> bool:

@@ -142,6 +142,8 @@ class Predictor:
         model takes.
     seed
         Of the codecs' dither.
+    classes
+        What each class stands for; None for numbers, or where nobody said it.
     secrets
         Of parties that were given some, whose identities the others may know. What is predicted is
         never declared a simulation: the others draw from their systems. They are not pickled:
@@ -157,6 +159,7 @@ class Predictor:
     transformers: Mapping[str, Transformer]
     examples: Mapping[str, Features]
     seed: int
+    classes: tuple[Any, ...] | None = None
     secrets: Mapping[str, Secrets] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:

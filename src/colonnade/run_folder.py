@@ -41,7 +41,8 @@ FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
 _SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
-_WRITTEN = (*FILES, OTHERS, *PICTURES, "checkpoint", "journal", "departures")
+_PARTS = "parts"
+_WRITTEN = (*FILES, OTHERS, *PICTURES, _PARTS, "checkpoint", "journal", "departures")
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
@@ -269,6 +270,11 @@ class RunFolder:
     def store(self, fingerprint: Mapping[str, str], timing: str | None = None) -> CheckpointStore:
         """Return the run's checkpoints."""
         return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing)
+
+    @property
+    def parts(self) -> Path:
+        """The folder of the organisations' trained parts; see ``Run.export``."""
+        return self.path / _PARTS
 
     @property
     def journals(self) -> Path:

@@ -12,7 +12,7 @@ from torch import nn
 
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError
-from colonnade.export import export_part
+from colonnade.export import export_part, form_of
 from colonnade.ledger import Ledger
 from colonnade.prediction import Prediction, Predictor
 from colonnade.predictions_told import Predicted
@@ -150,22 +150,26 @@ class Run:
         ConfigurationError
             If the run has no models.
         DataError
-            If the folder cannot be written, or torch cannot export a bottom.
+            If torch cannot export a bottom.
+        Unwritten
+            If the folder cannot be written.
         """
         if self.predictor is None:
             raise ConfigurationError(f"the run in {self.folder} was read without its models")
-        examples = self.predictor.examples
+        examples, holder = self.predictor.examples, self.predictor.label_holder
         for name, modules in self.models.items():
             transformer = self.predictor.transformers.get(name)
             details = {
                 "method": self.summary["method"],
-                "label_holder": self.predictor.label_holder,
+                "label_holder": holder,
                 "organisations": list(self.predictor.widths),
                 "fusion": repr(self.predictor.fusion),
                 "uplink": repr(self.predictor.uplink),
                 "embedding_width": self.predictor.widths.get(name),
                 "modules": {part: str(module) for part, module in modules.items()},
                 "transformer": None if transformer is None else transformer.state(),
+                "features": form_of(examples[name]) if name in examples else None,
+                "classes": self.predictor.classes if name == holder else None,
                 "versions": self.summary["versions"],
             }
             example = examples.get(name) if programs else None

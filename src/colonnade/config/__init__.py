@@ -6,5 +6,14 @@ or an impossible value is a ``ConfigurationError`` that names the field by its p
 
 from colonnade.config.parse import json_schema, load_config, override, parse_config
 from colonnade.config.run import RunConfig
+from colonnade.config.trained import Trained, load_trained
 
-__all__ = ["RunConfig", "json_schema", "load_config", "override", "parse_config"]
+__all__ = [
+    "RunConfig",
+    "Trained",
+    "json_schema",
+    "load_config",
+    "load_trained",
+    "override",
+    "parse_config",
+]

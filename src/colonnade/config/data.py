@@ -414,6 +414,24 @@ class PartyTableConfig(TableConfig):
     columns: list[str] | None = Field(None, description="by default all but the id")
     features: FeaturesConfig = FeaturesConfig()
 
+    def at(self, source: str) -> PartyTableConfig:
+        """Return how a table is read as this one from elsewhere: a path is meant from here.
+
+        Raises
+        ------
+        ConfigurationError
+            If it is a URL with a password.
+        """
+        if holds_a_secret(source):
+            raise ConfigurationError(
+                "a table's URL has a password; put it into an environment variable and write $NAME "
+                "in its place"
+            )
+        is_file = "://" not in source
+        place = str(Path(source).absolute()) if is_file else source
+        of_database = {"table": None, "query": None} if is_file else {}
+        return self.model_copy(update={"source": place, **of_database})
+
 
 class LabelTableConfig(TableConfig):
     """The table with the labels."""
@@ -453,12 +471,42 @@ class TablesConfig(DataSection):
     task: Literal["auto", "classification", "regression"] = "auto"
     split: SplitConfig = SplitConfig()
 
-    def _load(self) -> VerticalTables:
-        folder = self.folder
+    def tables_of_new_rows(self, sources: Mapping[str, str | Path]) -> dict[str, Any]:
+        """Read every party's table, of those that are named from elsewhere.
+
+        Parameters
+        ----------
+        sources
+            For a party the file or the URL of its new rows, which is read as its table is: a
+            database by the same table or query.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is no such party, or a URL has a password in it.
+        DataError
+            If a table cannot be read.
+        """
+        parties = {name: own for name, own in self.parties.items() if name not in self.leave_out}
+        for name, source in sources.items():
+            if name not in parties:
+                raise ConfigurationError(
+                    f"there is no party {name!r}; there are {', '.join(parties)}"
+                )
+            parties[name] = parties[name].at(str(source))
+        folder = self._place()
+        return {name: party.read(self.id, party.columns, folder) for name, party in parties.items()}
+
+    def _place(self) -> Path | None:
+        """Return the folder that sources are relative to; None for the one that we are in."""
         sources = [each.source for each in (*self.parties.values(), self.labels)]
         here = holds_a_source(Path(), sources)
-        if folder is None and "COLONNADE_DATA" in os.environ and not here:
-            folder = Path(os.environ["COLONNADE_DATA"])
+        if self.folder is None and "COLONNADE_DATA" in os.environ and not here:
+            return Path(os.environ["COLONNADE_DATA"])
+        return self.folder
+
+    def _load(self) -> VerticalTables:
+        folder = self._place()
         tables: dict[str, Any] = {
             name: party.read(self.id, party.columns, folder) for name, party in self.parties.items()
         }

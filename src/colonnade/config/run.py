@@ -11,9 +11,9 @@ import pydantic
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from colonnade import defaults
-from colonnade.assembly import Blueprint, assemble
+from colonnade.assembly import Blueprint, VerticalData, assemble
 from colonnade.config.choices import ours
-from colonnade.config.data import DataConfig, ImagesConfig, Loaded
+from colonnade.config.data import DataConfig, ImagesConfig
 from colonnade.config.method import MethodConfig
 from colonnade.config.models import (
     LabelHolderConfig,
@@ -127,20 +127,20 @@ class RunConfig(Section):
             self.costs.build(self.training.seed, left_out),
         )
 
-    def build_federation(self, data: Loaded | None = None) -> Federation:
+    def build_federation(self, data: VerticalData | None = None) -> Federation:
         """Load the data and make the models, each organisation's from its own seed.
 
         Parameters
         ----------
         data
-            What ``self.data.load()`` returned, to save loading it once more.
+            What ``self.data.load()`` returned, to save loading it once more, or data of its form.
 
         Raises
         ------
         ConfigurationError, DataError
             If data, models and names do not fit together.
         """
-        data = data or self.data.load()
+        data = self.data.load() if data is None else data
         holder, classes = self.label_holder, data.classes
         self._check_names(set(data.features) - {holder.holds} | {holder.name})
         bottom, bottoms = self.model.bottom_models()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.models import Features
 from colonnade.tables.align import align_ids, checked_ids
 from colonnade.tables.id_form import IdForm
-from colonnade.tables.table import Table
+from colonnade.tables.table import SelectedRows, Table
 from colonnade.tables.together import Together, rows_together
 
-__all__ = ["Absent", "same_people"]
+__all__ = ["Absent", "features_of_new_rows", "same_people"]
 
 Absent: TypeAlias = Literal["error", "drop"]
 """What becomes of people of whom some party has no row."""
@@ -78,6 +79,42 @@ def same_people(
     return Together(found.ids[order].alias(id), rows, found.notes)
 
 
+def features_of_new_rows(
+    tables: Mapping[str, Table],
+    transformers: Mapping[str, Any],
+    id: str | None,
+    *,
+    aligned: bool = False,
+    normalise: IdForm | None = None,
+    absent: Absent = "error",
+) -> tuple[pl.Series | None, dict[str, Features], tuple[str, ...]]:
+    """Return the ids of new rows, every party's features of them, and what should be known.
+
+    Parameters
+    ----------
+    tables
+        A table for every party; rows come back in the order of the first.
+    transformers
+        Every party's ``FittedTransformer``.
+    id, aligned, normalise, absent
+        As for ``same_people``.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``absent`` is neither.
+    DataError
+        If rows cannot be told to belong together, or a table cannot be transformed.
+    """
+    found = same_people(tables, id, aligned=aligned, normalise=normalise, absent=absent)
+    made = {
+        party: transformers[party].features_and_notes(SelectedRows(table, found.rows[party]))
+        for party, table in tables.items()
+    }
+    notes = (*found.notes, *(note for _, told in made.values() for note in told))
+    return found.ids, {party: features for party, (features, _) in made.items()}, notes
+
+
 def _refuse_absent(ids: Mapping[str, pl.Series]) -> None:
     """Raise ``DataError`` that says of how many people each party has no row, and of whom first."""
     everybody = pl.concat([each.rename("") for each in ids.values()]).unique(maintain_order=True)
@@ -91,6 +128,6 @@ def _refuse_absent(ids: Mapping[str, pl.Series]) -> None:
     counts = " and ".join(f"{len(lost)} at {name!r}" for name, lost in lacking.items() if len(lost))
     raise DataError(
         f"{party!r} has no row for the id {first!r}, which {owner!r} has, and a prediction needs "
-        f"every party's columns: add the rows that are absent ({counts}), or say absent='drop' to "
-        "leave such people out"
+        f"every party's columns: add the rows that are absent ({counts}), or say absent='drop' "
+        "(--absent drop) to leave such people out"
     )

@@ -19,7 +19,7 @@ from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.labels import Task, encode_labels
 from colonnade.tables.names import check_present, listed
-from colonnade.tables.new_rows import Absent, same_people
+from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
 from colonnade.tables.spellings import told_apart
 from colonnade.tables.splitting import HashSplit, Splitting
@@ -167,22 +167,16 @@ class VerticalTables:
         """
         _check_parties("tables", tables, self.parties)
         key = id or self.id  # the user's first table is first
-        given = keyed_tables(tables, key)
-        found = same_people(
-            given,
+        ids, features, notes = features_of_new_rows(
+            keyed_tables(tables, key),
+            self.transformers,
             key,
             aligned=self.aligned if aligned is None else aligned,
             normalise=self.normalise,
             absent=absent,
         )
-        made = {
-            party: self.transformers[party].features_and_notes(
-                SelectedRows(given[party], found.rows[party])
-            )
-            for party in self.parties
-        }
-        tell((*found.notes, *(note for _, told in made.values() for note in told)))
-        return found.ids, {party: features for party, (features, _) in made.items()}
+        tell(notes)
+        return ids, {party: features[party] for party in self.parties}
 
 
 def vertical_tables(

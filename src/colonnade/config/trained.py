@@ -1,0 +1,254 @@
+"""A run that a configuration made, read from its folder with its models: to predict, to export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from colonnade.config.data import TablesConfig
+from colonnade.config.parse import parse_config
+from colonnade.config.run import RunConfig
+from colonnade.errors import ConfigurationError
+from colonnade.export import Part, blank, load_part
+from colonnade.models import Features, take
+from colonnade.organisations import Transformer
+from colonnade.prediction import Prediction
+from colonnade.run_folder import RunFolder, load_run
+from colonnade.runs import Run
+from colonnade.streamed import RowEncoder
+from colonnade.tables import FittedTransformer, VerticalTables
+from colonnade.tables.new_rows import Absent, features_of_new_rows
+from colonnade.tables.notes import tell
+from colonnade.tables.table import keyed_tables
+
+__all__ = ["Rows", "Trained", "load_trained"]
+
+_ROW, _PREDICTED = "row", "predicted"
+
+Rows: TypeAlias = Literal["train", "validation", "test"]
+"""Some of the rows that a run was trained and tested on."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run with its models, and the configuration that made it.
+
+    Parameters
+    ----------
+    run
+        The run; it predicts and exports as the one that training returned.
+    config
+        What made it.
+    """
+
+    run: Run
+    config: RunConfig
+
+    def predict_tables(
+        self, sources: Mapping[str, str | Path] | None = None, absent: Absent = "error"
+    ) -> Prediction:
+        """Predict the people of new tables, or all whom the run's own tables have.
+
+        Parameters
+        ----------
+        sources
+            For parties whose new rows are elsewhere: a file, or the URL of a database; how it is
+            read the run's configuration says.
+        absent
+            What becomes of people of whom some table has no row: "error", or "drop" to leave them
+            out, counted in ``left_out``.
+
+        Raises
+        ------
+        ConfigurationError
+            If the run was not trained on tables, or somebody named is no party of it.
+        DataError
+            If a table cannot be read, or its rows not be predicted.
+        """
+        data = self.config.data
+        if not isinstance(data, TablesConfig):
+            raise ConfigurationError(
+                f"this run was trained on {data.name}, not on tables: predict some of its own rows "
+                "(--rows test), or features of yours by load_trained(folder).run.predict(features)"
+            )
+        assert self.run.predictor is not None
+        transformers = self.run.predictor.transformers
+        tables = keyed_tables(data.tables_of_new_rows(sources or {}), data.id)
+        ids, features, notes = features_of_new_rows(
+            tables,
+            {party: transformers[self._owner(party)] for party in tables},
+            data.id,
+            aligned=data.aligned,
+            normalise=None if data.ids is None else data.ids.build(),
+            absent=absent,
+        )
+        tell(notes)
+        found = self._predict(features)
+        if ids is None:
+            return self._of_rows(found, np.arange(len(found.scores)))
+        left_out = {name: table.height - len(ids) for name, table in tables.items()}
+        return replace(found, ids=ids, left_out=left_out)
+
+    def predict_rows(self, rows: Rows) -> Prediction:
+        """Predict rows that the run was trained or tested on, read again from where they are.
+
+        Raises
+        ------
+        ConfigurationError
+            If there are no such rows.
+        DataError
+            If the data cannot be read.
+        """
+        data = self.config.data.load()
+        numbers: NDArray[np.int64] = getattr(data, rows)
+        if not len(numbers):
+            raise ConfigurationError(f"this run has no {rows} rows")
+        found = self._predict({name: take(each, numbers) for name, each in data.features.items()})
+        if self._key is None:
+            return self._of_rows(found, numbers)
+        assert isinstance(data, VerticalTables)
+        assert data.ids is not None
+        return replace(found, ids=data.ids[numbers])
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of ``frame``."""
+        key, classes = self._key or _ROW, self._classes
+        of_classes = [] if classes is None else [f"probability of {name}" for name in classes]
+        return [key, _PREDICTED, *of_classes]
+
+    def frame(self, prediction: Prediction) -> pl.DataFrame:
+        """Return whose each row is, what is predicted, and of classes how probable each is."""
+        classes = self._classes
+        if classes is None:
+            values = [pl.Series(prediction.scores.flatten().numpy())]
+        else:
+            chosen = prediction.classes(self.config.objective.threshold).numpy()
+            probabilities = prediction.probabilities().numpy().T
+            values = [pl.Series(classes).gather(chosen), *map(pl.Series, probabilities)]
+        whose = pl.Series(prediction.ids)
+        return pl.DataFrame(dict(zip(self.columns, [whose, *values], strict=True)))
+
+    @property
+    def _key(self) -> str | None:
+        """The column of ids, where rows are found by one."""
+        return self.config.data.id if isinstance(self.config.data, TablesConfig) else None
+
+    @property
+    def _classes(self) -> tuple[Any, ...] | None:
+        assert self.run.predictor is not None
+        return self.run.predictor.classes
+
+    def _of_rows(self, found: Prediction, numbers: NDArray[np.int64]) -> Prediction:
+        return replace(found, ids=pl.Series(_ROW, numbers))
+
+    def _predict(self, features: Mapping[str, Features]) -> Prediction:
+        return self.run.predict(
+            {self._owner(name): columns for name, columns in features.items()},
+            self.config.build_driver(),
+        )
+
+    def _owner(self, part: str) -> str:
+        """Return which organisation has a part of the data."""
+        holder = self.config.label_holder
+        return holder.name if part == holder.holds else part
+
+
+def load_trained(path: str | Path) -> Trained:
+    """Read a run that a configuration made, with its trained models.
+
+    Each organisation's models and what makes its features are in its own folder under ``parts/``;
+    no training table is read.
+
+    Raises
+    ------
+    ConfigurationError
+        If the run was not made from a configuration.
+    DataError
+        If there is no run, or a file is missing or damaged.
+
+    Examples
+    --------
+    >>> load_trained("runs/credit")
+    Traceback (most recent call last):
+    colonnade.errors.DataError: runs/credit holds no run that can be read: config.yaml, history.csv, ledger.csv, summary.json are not there
+
+    Of one that is there, ``trained.predict_tables({"bank": "new.csv"})`` predicts new people.
+    """  # noqa: E501 - a message is one line
+    run = load_run(path)
+    folder = Path(path)
+    if "data" not in run.config:
+        raise ConfigurationError(
+            f"the run in {folder} was not made from a configuration file, so what its models are "
+            "is known to your code alone: give them what they learned by "
+            f"load_part({str(RunFolder(folder).parts / '...')!r}).load_into(module)"
+        )
+    config = parse_config(dict(run.config), str(folder / "config.yaml"))
+    holder = config.label_holder.name
+    parts = {holder: load_part(RunFolder(folder).parts / holder)}
+    for name in parts[holder].details["organisations"]:
+        parts[name] = load_part(RunFolder(folder).parts / name)
+    federation = config.build_federation(_blank_data(parts, config))
+    models: dict[str, dict[str, nn.Module]] = {
+        party.name: {"bottom": parts[party.name].load_into(party.bottom)}
+        for party in federation.parties
+    }
+    top, own = federation.label_holder.top, federation.label_holder.bottom
+    models[holder] = {"top": parts[holder].load_into(top, "top")}
+    if own is not None:
+        models[holder]["bottom"] = parts[holder].load_into(own)
+    predictor = federation.predictor(config.method.build(), config.training.seed, models)
+    return Trained(replace(run, models=models, predictor=predictor), config)
+
+
+@dataclass(frozen=True)
+class _Blank:
+    """Data of no one, in the form that a run's were, so that its models can be made again."""
+
+    features: Mapping[str, Features]
+    labels: Tensor
+    classes: tuple[Any, ...] | None
+    transformers: Mapping[str, Transformer]
+    validation: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    test: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    people: None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def train(self) -> NDArray[np.int64]:
+        return np.arange(len(self.labels))
+
+
+def _blank_data(parts: Mapping[str, Part], config: RunConfig) -> _Blank:
+    holder = config.label_holder
+    said = parts[holder.name].details["classes"]
+    labels = torch.tensor([0.0, 1.0]) if said is None else torch.arange(len(said))
+    own = {name: part for name, part in parts.items() if part.details["features"] is not None}
+    named = {holder.holds or name if name == holder.name else name: p for name, p in own.items()}
+    return _Blank(
+        {name: blank(part.details["features"], len(labels)) for name, part in named.items()},
+        labels,
+        None if said is None else tuple(said),
+        {
+            name: _transformer(name, part.details["transformer"])
+            for name, part in named.items()
+            if part.details["transformer"] is not None
+        },
+    )
+
+
+def _transformer(name: str, state: Mapping[str, Any]) -> Transformer:
+    if "encoder" in state:
+        return RowEncoder.from_state(state)
+    from colonnade.tables import TableTransformer  # only here: it needs scikit-learn
+
+    own = TableTransformer.from_state(state)
+    return FittedTransformer(own, tuple(map(str, own.feature_names_in_)), name)

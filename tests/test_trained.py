@@ -1,0 +1,323 @@
+"""A run that a configuration made predicts and exports from its folder as it did when it ended."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from torch import nn
+
+from colonnade import cli
+from colonnade.config import load_trained, parse_config
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.export import blank, export_part, form_of, load_part
+from colonnade.federation import Federation
+from colonnade.organisations import LabelHolder, Party
+from colonnade.training import Training
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+ROWS = 150
+
+
+@pytest.fixture(autouse=True)
+def tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLONNADE_DATA", raising=False)
+    numbers = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(0)).tolist()
+    ids = [f"person {i}" for i in range(ROWS)]
+    incomes, spent, visits = zip(*numbers, strict=True)
+    jobs = [("cook", "nurse, day", "pilot")[i % 3] for i in range(ROWS)]
+    pl.DataFrame({"id": ids, "income": incomes, "job": jobs}).write_csv("bank.csv")
+    pl.DataFrame({"id": ids[::-1], "spent": spent[::-1]}).write_csv("shop.csv")
+    pl.DataFrame({"id": ids, "visits": visits}).write_csv("club.csv")
+    amounts = [a + b + c / 4 for a, b, c in numbers]
+    words = ["yes" if each > 0 else "no" for each in amounts]
+    answers = pl.DataFrame({"id": ids, "bought": words, "amount": amounts})
+    answers.select("id", "bought").write_csv("bought.csv")
+    answers.select("id", "amount").write_csv("amount.csv")
+    pl.read_csv("bank.csv").head(9).write_csv("new-bank.csv")
+    pl.read_csv("shop.csv").tail(10).write_csv("new-shop.csv")  # one person more
+    pl.DataFrame({"click": words, "city": jobs, "price": incomes, "age": spent}).with_columns(
+        click=pl.col("click") == "yes"
+    ).write_csv("clicks.csv")
+
+
+TABLES = {
+    "id": "id",
+    "parties": {"bank": {"source": "bank.csv"}, "shop": {"source": "shop.csv"}},
+    "labels": {"source": "bought.csv", "column": "bought"},
+}
+DICTS = {
+    **TABLES,
+    "parties": {
+        name: {"source": f"{name}.csv", "features": {"output": "dict"}} for name in ("bank", "shop")
+    },
+}
+STREAMED = {
+    "name": "streamed",
+    "files": ["clicks.csv"],
+    "label": "click",
+    "classes": [False, True],
+    "parties": {
+        "shop": {"numeric": ["price"], "categorical": ["city"]},
+        "bank": {"numeric": ["age"]},
+    },
+}
+RUNS = {
+    "classes": {"data": TABLES},
+    "a number": {"data": TABLES | {"labels": {"source": "amount.csv", "column": "amount"}}},
+    "columns of the label holder's own": {
+        "data": TABLES,
+        "label_holder": {"name": "insurer", "holds": "shop"},
+    },
+    "a party left out": {"data": TABLES | {"leave_out": ["shop"]}},
+    "categories by name": {"data": DICTS, "model": {"bottom": {"model": "wide_and_deep"}}},
+    "rows that are streamed": {
+        "data": STREAMED,
+        "model": {"bottom": {"model": "wide_and_deep", "sparse_gradients": True}},
+        "optimiser": {"name": "adagrad"},
+    },
+    "codes": {
+        "data": TABLES,
+        "method": {"name": "efvfl", "embedding": {"codec": "top_k", "ratio": 0.5}},
+    },
+    "coded": {
+        "data": {
+            **TABLES,
+            "parties": {
+                name: {"source": f"{name}.csv", "features": {"scale": "unit"}}
+                for name in ("bank", "shop", "club")
+            },
+        },
+        "model": {"bottom": {"model": "polynomial", "width": 4}},
+        "method": "fedvs",
+        "training": {"secrets": "seed"},
+    },
+}
+
+
+def trained(config, out="run"):
+    training = {"epochs": 2, "batch_size": 20} | config.get("training", {})
+    return parse_config(config | {"training": training}).train(Path(out))
+
+
+def features(run, config):
+    """Return the features of the rows that were tested on, by organisation."""
+    data = parse_config(config).data.load()
+    holder = parse_config(config).label_holder
+    return {
+        (holder.name if name == holder.holds else name): (
+            values[data.test]
+            if isinstance(values, torch.Tensor)
+            else {key: each[data.test] for key, each in values.items()}
+        )
+        for name, values in data.features.items()
+    }
+
+
+@pytest.mark.parametrize("what", RUNS)
+def test_a_run_predicts_from_its_folder_what_it_predicted(what):
+    run = trained(RUNS[what])
+    expected = run.predict(features(run, RUNS[what]))
+    if RUNS[what]["data"] is not STREAMED:
+        for name in ("bank", "shop", "bought"):  # only the rows that are tested on are read again
+            pl.read_csv(f"{name}.csv").sort("id", descending=True).write_csv(f"{name}.csv")
+    again = load_trained("run")
+    found = again.predict_rows("test")
+    near = 0.02 if what == "coded" else 0.0  # which rounds by secrets of its own
+    assert torch.allclose(found.scores, expected.scores, rtol=0.0, atol=near)
+    assert found.ledger.without_time() == expected.ledger.without_time()
+    assert again.run.summary == run.summary
+    frame = again.frame(found)
+    assert frame.columns == again.columns
+    assert len(frame) == len(expected.scores)
+
+
+def test_new_people_are_predicted_from_their_own_tables_alone():
+    run = trained(RUNS["classes"])
+    expected = run.predict(features(run, RUNS["classes"]))
+    for name in ("bank", "shop", "bought"):
+        Path(f"{name}.csv").rename(f"{name}-then.csv")
+    again = load_trained("run")
+    sources = {"bank": "new-bank.csv", "shop": "new-shop.csv"}
+    with pytest.raises(DataError, match="'bank' has no row for the id 'person 9'"):
+        again.predict_tables(sources)
+    found = again.predict_tables(sources, "drop")
+    assert found.left_out == {"bank": 0, "shop": 1}
+    frame = again.frame(found)
+    assert frame.columns == ["id", "predicted", "probability of no", "probability of yes"]
+    assert frame["id"].to_list() == [f"person {i}" for i in range(9)]
+    assert set(frame["predicted"]) == {"yes", "no"}
+    sums = frame["probability of no"] + frame["probability of yes"]
+    assert sums.is_between(1 - 1e-6, 1 + 1e-6).all()
+    for name in ("bank", "shop"):
+        Path(f"{name}-then.csv").rename(f"{name}.csv")
+    everybody = again.frame(again.predict_tables()).sort("id")
+    Path("bought-then.csv").rename("bought.csv")
+    tested = again.predict_rows("test")
+    assert torch.equal(tested.scores, expected.scores)
+    by_id = dict(zip(everybody["id"], everybody["predicted"], strict=True))
+    for row in again.frame(tested).iter_rows(named=True):
+        assert by_id[row["id"]] == row["predicted"]
+
+
+def test_rows_that_are_aligned_are_predicted_by_number():
+    parties = {
+        "bank": {"source": "bank.csv", "columns": ["income"]},
+        "shop": {"source": "shop.csv", "columns": ["spent"]},
+    }
+    trained({"data": {**TABLES, "id": None, "aligned": True, "parties": parties}})
+    again = load_trained("run")
+    frame = again.frame(again.predict_tables())
+    assert frame["row"].to_list() == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ({"baker": "bank.csv"}, "there is no party 'baker'; there are bank, shop"),
+        ({"bank": "nothing.csv"}, "nothing.csv"),
+        ({"bank": "shop.csv"}, "the table of 'bank' has no column 'income'"),
+        ({"bank": "postgresql://ann:secret@db/crm"}, "URL has a password; put it into"),
+    ],
+)
+def test_tables_that_cannot_be_are_told(sources, message):
+    trained(RUNS["classes"])
+    with pytest.raises((ConfigurationError, DataError), match=message) as caught:
+        load_trained("run").predict_tables(sources)
+    assert "secret" not in str(caught.value)
+
+
+def test_data_without_tables_have_rows_of_their_own_alone():
+    trained(RUNS["rows that are streamed"])
+    again = load_trained("run")
+    with pytest.raises(ConfigurationError, match="trained on streamed, not on tables: predict"):
+        again.predict_tables()
+    assert again.frame(again.predict_rows("test")).columns[:2] == ["row", "predicted"]
+
+
+def test_rows_that_there_are_not_cannot_be_predicted():
+    trained({"data": TABLES | {"split": {"validation": 0.0}}})
+    with pytest.raises(ConfigurationError, match="this run has no validation rows"):
+        load_trained("run").predict_rows("validation")
+
+
+def test_a_run_whose_models_are_code_says_so():
+    x = torch.randn(40, 4)
+    Federation(
+        [Party("bank", x, nn.Linear(4, 3))],
+        LabelHolder("insurer", (x[:, 0] > 0).long(), nn.Linear(3, 2)),
+    ).train(training=Training(epochs=1), out="run")
+    with pytest.raises(ConfigurationError, match="not made from a configuration file, so what"):
+        load_trained("run")
+    assert load_part("run/parts/bank").load_into(nn.Linear(4, 3)) is not None
+    with pytest.raises(DataError, match="holds no run that can be read"):
+        load_trained("nothing")
+
+
+# Parts
+
+
+@pytest.mark.parametrize("name", ["part.json", "bottom.safetensors"])
+def test_no_flipped_bit_of_a_part_is_read(name):
+    trained(RUNS["classes"])
+    path = Path("run/parts/bank") / name
+    whole = path.read_bytes()
+    for place in range(0, len(whole), max(1, len(whole) // 97)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"is damaged|has the format|is no exported part"):
+            load_part("run/parts/bank")
+    path.write_bytes(whole)
+    load_part("run/parts/bank")
+    path.unlink()
+    with pytest.raises(DataError):
+        load_trained("run")
+
+
+class Saves(nn.Module):
+    def __init__(self, seen=()):
+        super().__init__()
+        self.register_buffer("between", torch.eye(3).to_sparse())
+        self.seen = list(seen)
+
+    def get_extra_state(self):
+        return {"seen": self.seen}
+
+    def set_extra_state(self, state):
+        self.seen = state["seen"]
+
+
+def test_a_part_holds_whatever_a_model_saves(tmp_path):
+    export_part(tmp_path / "part", "bank", {"bottom": Saves([1, "two"])}, {})
+    fresh = load_part(tmp_path / "part").load_into(Saves())
+    assert fresh.seen == [1, "two"]
+    assert torch.equal(fresh.between.to_dense(), torch.eye(3))
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        torch.ones(5, 3),
+        torch.zeros(4, 2, 2),
+        {"numeric": torch.ones(3, 1), "categorical": torch.ones(3, 2, dtype=torch.int32)},
+    ],
+)
+def test_blank_features_have_the_form_that_was_told(features):
+    form = json.loads(json.dumps(form_of(features)))
+    assert form_of(blank(form)) == form_of(features)
+
+
+# The commands
+
+
+def command(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    printed = capsys.readouterr()
+    return left.value.code or 0, printed.out, " ".join(printed.err.split())
+
+
+def test_the_command_predict(monkeypatch, capsys):
+    trained(RUNS["classes"])
+    call = ("predict", "run", "--table", "bank=new-bank.csv", "--table", "shop=new-shop.csv")
+    code, _, err = command(monkeypatch, capsys, *call)
+    assert code == 2
+    assert "say absent='drop' (--absent drop)" in err
+    code, out, _ = command(monkeypatch, capsys, *call, "--absent", "drop")
+    assert code == 0
+    assert "9 rows are predicted in run/predictions.csv" in out
+    assert "Left out: 1 rows of 'shop'" in out
+    assert len(pl.read_csv("run/predictions.csv")) == 9
+    code, out, _ = command(monkeypatch, capsys, "predict", "run", "--rows", "test", "--json")
+    told = json.loads(out)
+    assert told["rows"] == len(pl.read_csv("run/predictions.csv"))
+    assert told["bytes"] == told["rows"] * 2 * 32 * 4
+    Path("mine.csv").write_text("mine\n")
+    code, _, err = command(monkeypatch, capsys, "predict", "run", "--out", "mine.csv")
+    assert (code, Path("mine.csv").read_text()) == (2, "mine\n")
+    for wrong, said in (
+        (("--table", "bank"), "should be PARTY=SOURCE"),
+        (("--table", "bank=new-bank.csv", "--rows", "test"), "--rows is about the run's own data"),
+    ):
+        code, _, err = command(monkeypatch, capsys, "predict", "run", *wrong)
+        assert code == 2
+        assert said in err
+
+
+def test_the_command_export(monkeypatch, capsys):
+    run = trained(RUNS["classes"])
+    code, out, _ = command(monkeypatch, capsys, "export", "run", "--to", "parts", "--programs")
+    assert code == 0
+    assert "give each folder to nobody else" in out
+    assert sorted(path.name for path in Path("parts").iterdir()) == ["bank", "label_holder", "shop"]
+    program = torch.export.load("parts/shop/bottom.pt2").module()
+    x = torch.randn(3, 1)
+    assert torch.allclose(program(x), run.models["shop"]["bottom"].eval()(x), atol=1e-6)
