@@ -449,11 +449,12 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, name):
         train(tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json", "report.html"])
+@pytest.mark.parametrize("name", ["history.csv", "summary.json", "report.html", "parts"])
 @pytest.mark.parametrize("epochs", [3, 4])
 def test_what_a_run_has_told_is_not_written_over_without_a_checkpoint(tmp_path, name, epochs):
     train(tmp_path)
-    shutil.rmtree(tmp_path / "checkpoint")
+    for folder in {"checkpoint", "parts"} - {name}:
+        shutil.rmtree(tmp_path / folder)
     if name == "report.html":
         (tmp_path / name).write_text("<!doctype html>Written by Colonnade")
     for other in ("history.csv", "ledger.csv", "summary.json"):
@@ -470,7 +471,7 @@ def killed_early(folder):
     """Leave of a run what one has that was killed before its first checkpoint."""
     train(folder, stop_before=3)
     for path in sorted(folder.iterdir()):
-        if path.name in ("checkpoint", "departures"):
+        if path.name in ("checkpoint", "departures", "parts"):
             shutil.rmtree(path)
         elif path.suffix in (".csv", ".json"):
             path.unlink()

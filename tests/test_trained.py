@@ -220,6 +220,27 @@ def test_a_run_whose_models_are_code_says_so():
         load_trained("nothing")
 
 
+def test_what_predictions_disclose_adds_up_over_processes(monkeypatch, capsys):
+    trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
+    call = ("predict", "run", "--rows", "test", "--json")
+    told = [json.loads(command(monkeypatch, capsys, *call)[1]) for _ in range(2)]
+    assert told[0]["privacy_loss"] == told[0]["privacy_loss_of_all"] == told[1]["privacy_loss"]
+    assert [each["privacy_loss_of_all"]["uses_of_a_row"] for each in told] == [1, 2]
+    again = load_trained("run")
+    found = again.predict_rows("test")
+    assert found.privacy_loss_of_all["uses_of_a_row"] == 3
+    Path("run/predicted.json").write_text("{}")
+    with pytest.raises(DataError, match="which counts what predictions disclosed, is damaged"):
+        load_trained("run")
+
+
+def test_the_command_warns_of_what_a_prediction_discloses(monkeypatch, capsys):
+    trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
+    code, _, err = command(monkeypatch, capsys, "predict", "run", "--rows", "test")
+    assert code == 0
+    assert err.startswith("warning: this prediction showed of its rows' embeddings: epsilon")
+
+
 # Parts
 
 

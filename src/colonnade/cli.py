@@ -324,7 +324,8 @@ def predict(
     left_out = {name: count for name, count in found.left_out.items() if count}
     if json_:
         told = {"rows": len(found.scores), "bytes": sent, "left_out": left_out, "out": str(path)}
-        say(out, json.dumps(told | {"privacy_loss": found.privacy_loss_of_all}))
+        told |= {"privacy_loss": found.privacy_loss}
+        say(out, json.dumps(told | {"privacy_loss_of_all": found.privacy_loss_of_all}))
         return
     if not trained.run.summary["completed"]:
         say(out, f"The run was interrupted before round {trained.run.summary['rounds']}.")

@@ -22,7 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from colonnade.errors import DataWarning
+from colonnade.errors import DataWarning, PrivacyWarning
 
 if TYPE_CHECKING:
     from colonnade.training import Watcher
@@ -49,8 +49,11 @@ def say(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
+_TOLD = (DataWarning, PrivacyWarning)
+
+
 class Told:
-    """Says what should be known of data, a line each, as soon as it is known.
+    """Says what should be known of data and their privacy, a line each, as soon as it is known.
 
     >>> with Told() as told:
     ...     warnings.warn("3 ids differ only in case", DataWarning)
@@ -68,11 +71,12 @@ class Told:
         self._texts.clear()
         self._changed = warnings.catch_warnings()
         self._changed.__enter__()
-        warnings.simplefilter("always", DataWarning)
+        for kind in _TOLD:
+            warnings.simplefilter("always", kind)
         show = warnings.showwarning
 
         def tell(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-            if not issubclass(category, DataWarning):
+            if not issubclass(category, _TOLD):
                 show(message, category, *rest)
             elif str(message) not in self._texts:
                 self._texts.add(str(message))

@@ -35,14 +35,15 @@ from colonnade.runs import Run
 from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
-__all__ = ["RunFolder", "load_run"]
+__all__ = ["RunFolder", "load_run", "note_prediction", "predictions_noted"]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
 _SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
 _PARTS = "parts"
-_WRITTEN = (*FILES, OTHERS, *PICTURES, _PARTS, "checkpoint", "journal", "departures")
+_PREDICTED = "predicted.json"
+_WRITTEN = (*FILES, OTHERS, *PICTURES, _PARTS, _PREDICTED, "checkpoint", "journal", "departures")
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
@@ -108,6 +109,40 @@ def load_run(path: str | Path) -> Run:
     except _UNREADABLE as error:
         raise DataError(f"{folder / name} is damaged{older}: {first_line(error)}") from error
     return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
+
+
+def note_prediction(folder: Path, times: int) -> None:
+    """Note on disk how often a run has predicted, where that discloses something of rows.
+
+    Raises
+    ------
+    Unwritten
+        If it cannot be written.
+    """
+    with explained(folder / _PREDICTED), replacing(folder / _PREDICTED) as partial:
+        partial.write_text(json.dumps({"by": SIGNATURE, "times": times}) + "\n", encoding="utf-8")
+
+
+def predictions_noted(folder: Path) -> int:
+    """Return how often a run has predicted, as ``note_prediction`` noted.
+
+    Raises
+    ------
+    DataError
+        If that cannot be read.
+    """
+    path = folder / _PREDICTED
+    if not path.exists():
+        return 0
+    try:
+        times = json.loads(path.read_text(encoding="utf-8") if path.is_file() else "")["times"]
+        if type(times) is not int or times < 0:
+            raise ValueError("it is no number of times")
+    except _UNREADABLE as error:
+        raise DataError(
+            f"{path}, which counts what predictions disclosed, is damaged: {first_line(error)}"
+        ) from None
+    return times
 
 
 def _sealed(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -350,7 +385,7 @@ class RunFolder:
 
     def _check_unbegun(self, is_said: bool) -> None:
         """Raise ``ConfigurationError`` unless a run without checkpoints can begin again here."""
-        results = (*FILES, OTHERS, *PICTURES)
+        results = (*FILES, OTHERS, *PICTURES, _PARTS, _PREDICTED)
         told = [name for name in results[1:] if (self.path / name).exists()]
         if told:
             raise ConfigurationError(

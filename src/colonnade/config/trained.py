@@ -21,7 +21,8 @@ from colonnade.export import Part, blank, load_part
 from colonnade.models import Features, take
 from colonnade.organisations import Transformer
 from colonnade.prediction import Prediction
-from colonnade.run_folder import RunFolder, load_run
+from colonnade.predictions_told import Predicted
+from colonnade.run_folder import RunFolder, load_run, note_prediction, predictions_noted
 from colonnade.runs import Run
 from colonnade.streamed import RowEncoder
 from colonnade.tables import FittedTransformer, VerticalTables
@@ -151,6 +152,11 @@ class Trained:
         return replace(found, ids=pl.Series(_ROW, numbers))
 
     def _predict(self, features: Mapping[str, Features]) -> Prediction:
+        predictor, folder = self.run.predictor, self.run.folder
+        assert predictor is not None
+        assert folder is not None
+        if predictor.cost(1):  # it is on disk before anything of it leaves
+            note_prediction(folder, self.run.predicted.times + 1)
         return self.run.predict(
             {self._owner(name): columns for name, columns in features.items()},
             self.config.build_driver(),
@@ -206,7 +212,8 @@ def load_trained(path: str | Path) -> Trained:
     if own is not None:
         models[holder]["bottom"] = parts[holder].load_into(own)
     predictor = federation.predictor(config.method.build(), config.training.seed, models)
-    return Trained(replace(run, models=models, predictor=predictor), config)
+    predicted = Predicted(predictions_noted(folder))
+    return Trained(replace(run, models=models, predictor=predictor, predicted=predicted), config)
 
 
 @dataclass(frozen=True)
