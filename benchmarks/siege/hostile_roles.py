@@ -10,14 +10,14 @@ from __future__ import annotations
 import multiprocessing
 import random
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from colonnade.costs import Modelled
-from colonnade.drivers import Assignment, Driver, Processes, RunRecord, Simulate
-from colonnade.effects import Role, Send
+from colonnade.drivers import Driver, Processes, Simulate
+from colonnade.drivers.around import Around, Before
+from colonnade.effects import Effect, Role, Send
 from colonnade.errors import ColonnadeError, RoleFailed
 from colonnade.wire import Purpose
 from siege.attack import Attack, Found
@@ -66,63 +66,36 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@dataclass
-class _Hostile:
+class _Hostile(Before):
     """Plays a role, and changes one of its messages."""
 
-    role: Role
-    which: int
-    change: Change
-    source: random.Random
+    def __init__(self, role: Role, how: _Besieged) -> None:
+        super().__init__(role)
+        self._how = how
+        self._sent: list[Send] = []
+        self._source = random.Random(how.seed)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.role, name)
-
-    async def run(self) -> None:
-        sent: list[Send] = []
-        coroutine = self.role.run()
-        answer: Any = None
-        with suppress(StopIteration):
-            while True:
-                effect = coroutine.send(answer)
-                if not isinstance(effect, Send):
-                    answer = await effect
-                    continue
-                out = [effect]
-                if len(sent) == self.which:
-                    out = self.change(effect, sent, self.source)
-                sent.append(effect)
-                for each in out:
-                    await each
-                answer = None
+    def _met(self, effect: Effect[Any]) -> Generator[Effect[Any], Any, Any]:
+        if not isinstance(effect, Send):
+            return (yield effect)
+        out = [effect]
+        if len(self._sent) == self._how.which:
+            out = self._how.change(effect, self._sent, self._source)
+        self._sent.append(effect)
+        yield from out  # which nothing comes of
 
 
 @dataclass(frozen=True)
-class _Besieged(Driver):
+class _Besieged(Around):
     """A driver one of whose roles is hostile."""
 
-    inner: Driver
     name: str
     which: int
     change: Change
     seed: int
 
-    @property
-    def label(self) -> str:
-        return self.inner.label
-
-    @property
-    def clock(self) -> Any:
-        return self.inner.clock
-
-    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
-        hostile = [
-            _Hostile(role, self.which, self.change, random.Random(self.seed))
-            if role.name == self.name
-            else role
-            for role in roles
-        ]
-        return self.inner.run(hostile, assignment)
+    def instead(self, role: Role) -> Role:
+        return _Hostile(role, self) if role.name == self.name else role
 
 
 def _judged(error: BaseException, name: str) -> str | None:

@@ -8,9 +8,8 @@ drawn, so a run has the same bits with it as without.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,7 @@ import torch
 from torch import Tensor
 
 from colonnade.batches import BatchPlan
-from colonnade.channels import Network
-from colonnade.drivers import Assignment, Driver, RunRecord
+from colonnade.drivers.around import Around, Before
 from colonnade.effects import Effect, Role, Work
 from colonnade.links import Rows
 
@@ -66,7 +64,7 @@ class Derivatives:
 
 
 @dataclass(frozen=True)
-class Recording(Driver):
+class Recording(Around):
     """Another driver, of which all roles play in this process, with a recorder.
 
     Parameters
@@ -79,93 +77,26 @@ class Recording(Driver):
         By organisation, what was noted; filled as the run goes.
     """
 
-    driver: Driver
     batches: BatchPlan
     heard: dict[str, Derivatives] = field(default_factory=dict)
 
-    @property
-    def label(self) -> str:
-        """See ``Driver``."""
-        return self.driver.label
-
-    @property
-    def clock(self) -> Mapping[str, str]:
-        """See ``Driver``."""
-        return self.driver.clock
-
-    @property
-    def network(self) -> Network | None:
-        """See ``Driver``."""
-        return self.driver.network
-
-    @property
-    def timing(self) -> str | None:
-        """See ``Driver``."""
-        return self.driver.timing
-
-    @property
-    def repeats(self) -> bool:
-        """See ``Driver``."""
-        return self.driver.repeats
-
-    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
-        """See ``Driver``."""
-        return self.driver.run([_Overheard(role, self._note) for role in roles], assignment)
+    def instead(self, role: Role) -> Role:
+        """Return a role whose work is watched."""
+        return _Overheard(role, self._note)
 
     def _note(self, name: str, round: int, derivative: Tensor) -> None:
         self.heard.setdefault(name, Derivatives(self.batches)).note(round, derivative)
 
 
-class _Overheard:
+class _Overheard(Before):
     """A role whose work is watched."""
 
     def __init__(self, role: Role, note: Callable[[str, int, Tensor], None]) -> None:
-        self.name = role.name
-        self.peers = role.peers
-        self.agreed = getattr(role, "agreed", "")
-        self._role = role
+        super().__init__(role)
         self._note = note
 
-    @property
-    def round(self) -> int:
-        return self._role.round
-
-    @round.setter
-    def round(self, value: int) -> None:
-        self._role.round = value
-
-    async def run(self) -> None:
-        await _Course(self._role, self._note)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._role.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._role.load_state_dict(state)
-
-
-class _Course:
-    """All effects of a role, passed on, and all answers, of which some are noted."""
-
-    def __init__(self, role: Role, note: Callable[[str, int, Tensor], None]) -> None:
-        self._role = role
-        self._note = note
-
-    def __await__(self) -> Generator[Effect[Any], Any, None]:
-        course = self._role.run()
-        step: Callable[[], Effect[Any]] = partial(course.send, None)
-        try:
-            while True:
-                effect = step()
-                try:
-                    answer = yield effect
-                except Exception as error:
-                    step = partial(course.throw, error)
-                    continue
-                step = partial(course.send, answer)
-                if isinstance(effect, Work) and effect.kind == _BACKWARD:
-                    self._note(self._role.name, effect.round, answer)
-        except StopIteration:
-            return
-        finally:
-            course.close()
+    def _met(self, effect: Effect[Any]) -> Generator[Effect[Any], Any, Any]:
+        answer = yield effect
+        if isinstance(effect, Work) and effect.kind == _BACKWARD:
+            self._note(self.role.name, effect.round, answer)
+        return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from colonnade.effects import Effect
@@ -31,12 +32,19 @@ class Through(ABC, Generic[T]):
         ...
 
     def __await__(self) -> Generator[Effect[Any], Any, T]:
-        """Go through the course."""
+        """Go through the course, which also hears what its effects fail of."""
         course = self._course.__await__()
-        answer: Any = None
-        while True:
-            try:
-                effect = course.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # the course's
-            answer = yield from self._met(effect)
+        step = partial(course.send, None)
+        try:
+            while True:
+                effect = step()
+                try:
+                    answer = yield from self._met(effect)
+                except Exception as error:
+                    step = partial(course.throw, error)
+                else:
+                    step = partial(course.send, answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the course's
+        finally:
+            course.close()

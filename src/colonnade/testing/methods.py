@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import coroutine
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,8 @@ from colonnade.agreement import Composition
 from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Elsewhere, Processes, Replay, RunRecord, Simulate
-from colonnade.effects import Boundary, Ready, Role, Send, Work
+from colonnade.drivers.around import Around, Before
+from colonnade.effects import Boundary, Effect, Ready, Role, Send, Work
 from colonnade.errors import PrivacyWarning, RemoteProtocolError
 from colonnade.evaluation import HeldOut
 from colonnade.federation import Federation
@@ -513,70 +513,34 @@ def check_method(subject: MethodSubject) -> None:
 
 
 @dataclass(frozen=True)
-class _Spoiling(Driver):
+class _Spoiling(Around):
     """A driver under which the first message of a kind has another body than was sent."""
 
-    driver: Driver
     sender: str
     kind: str
     purpose: Purpose
     spoil: Callable[[bytes], bytes]
 
-    @property
-    def label(self) -> str:
-        return self.driver.label
-
-    @property
-    def clock(self) -> Mapping[str, str]:
-        return self.driver.clock
-
-    @property
-    def network(self) -> Network | None:
-        return self.driver.network
-
-    def run(self, roles: Sequence[Role], assignment: Assignment) -> RunRecord:
-        return self.driver.run(
-            [_Spoilt(role, self) if role.name == self.sender else role for role in roles],
-            assignment,
-        )
+    def instead(self, role: Role) -> Role:
+        return _Spoilt(role, self) if role.name == self.sender else role
 
 
-class _Spoilt:
+class _Spoilt(Before):
     """A role, one of whose messages is spoilt as it leaves."""
 
     def __init__(self, role: Role, how: _Spoiling) -> None:
-        self._role = role
+        super().__init__(role)
         self._how = how
         self._done = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._role, name)
-
-    @coroutine
-    def run(self) -> Generator[Any, Any, None]:
-        """Pass on what the role awaits, and what it is answered or what is thrown into it."""
-        played: Any = self._role.run()
-        go_on, given = played.send, None
-        while True:
-            try:
-                effect = go_on(given)
-            except StopIteration:
-                return
-            try:
-                go_on, given = played.send, (yield self._passed(effect))
-            except Exception as error:  # such as Aborted
-                go_on, given = played.throw, error
-
-    def _passed(self, effect: Any) -> Any:
+    def _met(self, effect: Effect[Any]) -> Generator[Effect[Any], Any, Any]:
         how = self._how
-        meant = isinstance(effect, Send) and (effect.kind, effect.purpose) == (
-            how.kind,
-            how.purpose,
-        )
-        if self._done or not meant or not effect.body:
-            return effect
-        self._done = True
-        return replace(effect, body=how.spoil(effect.body))
+        if self._done or not isinstance(effect, Send) or not effect.body:
+            return (yield effect)
+        if (effect.kind, effect.purpose) == (how.kind, how.purpose):
+            self._done = True
+            effect = replace(effect, body=how.spoil(effect.body))
+        return (yield effect)
 
 
 # What a policy of local updates is tried on
