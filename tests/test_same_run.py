@@ -188,6 +188,15 @@ def test_what_torch_compiles_and_numpy_registers_is_told_by_what_it_is():
     assert content_of(np.add) == content_of(np.add) != content_of(np.multiply)
 
 
+def test_a_set_that_holds_itself_is_told_too():
+    class Node:
+        pass
+
+    node = Node()
+    node.others = {node}
+    assert content_of(node) == content_of(node)
+
+
 def test_what_holds_itself_is_told_too():
     def calls_itself(n):
         return calls_itself(n - 1)

@@ -115,6 +115,12 @@ class _Teller:
                 self._told[id(part)] = told
         return told
 
+    def _alone(self, member: object) -> str:
+        """Tell a member of a set, the same in whatever order they are gone through."""
+        apart = _Teller()
+        apart._around |= self._around
+        return apart.tell(member)
+
     def _text(self, value: object) -> str:
         inside = self._part
         if is_dataclass(value) and not isinstance(value, (type, nn.Module)):
@@ -130,7 +136,7 @@ class _Teller:
                     return f"{len(value)} values {_digest(repr(value).encode())}"
                 return f"[{', '.join(map(inside, value))}]"
             case Set():
-                return f"{{{', '.join(sorted(map(content_of, value)))}}}"
+                return f"{{{', '.join(sorted(map(self._alone, value)))}}}"
             case Tensor():
                 return _tensor(value)
             case np.ndarray() if value.dtype.hasobject:
