@@ -17,6 +17,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,7 @@ class CheckpointStore:
         self.folder = folder
         self.fingerprint = dict(fingerprint)
         self._keep = keep
-        self._made = False
+        self._made: tuple[int, int] | None = None  # which folder it is
         self._timing = None if timing is None else _digest(timing.encode())
 
     def holds(self, round: int) -> bool:
@@ -278,10 +279,12 @@ class CheckpointStore:
         Unwritten
             If it cannot be made.
         """
-        if not self._made:
-            with explained(self.folder):
+        with explained(self.folder):
+            if self._made is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-            self._made = True
+                self._made = _identity(self.folder)
+            if _identity(self.folder) != self._made:
+                raise FileNotFoundError(ENOENT, os.strerror(ENOENT))  # another is in its place
 
     def draft(self, round: int) -> Draft:
         """Begin to write the checkpoint before ``round``.
@@ -297,6 +300,7 @@ class CheckpointStore:
     def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
         """Finish a draft, and remove checkpoints that are no longer needed."""
         draft.commit(round, self.fingerprint, account, self._timing)
+        self.make()
         with explained(self.folder):
             for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
                 shutil.rmtree(old)
@@ -401,6 +405,11 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 def _differing(written: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return of what two fingerprints differ."""
     return [what for what in {**now, **written} if written.get(what) != now.get(what)]
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def _canonical(manifest: dict[str, Any]) -> bytes:

@@ -20,6 +20,7 @@ from colonnade.models import (
     Learner,
     all_finite,
     check_module,
+    check_steady,
     shown,
     take,
     tried,
@@ -136,8 +137,9 @@ def check_device(name: str, device: str | torch.device) -> None:
 def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
     """Return the width of a bottom model's embeddings, by trying it on two rows."""
     check_module(f"the bottom model of {name!r}", bottom)
+    rows = take(features, np.zeros(2, dtype=np.int64))
     try:
-        output = tried(bottom, take(features, np.zeros(2, dtype=np.int64)))
+        output = tried(bottom, rows)
     except Exception as error:  # a user's module may raise anything
         raise ConfigurationError(
             f"the bottom model of {name!r} does not take its features: {first_line(error)}"
@@ -162,6 +164,7 @@ def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
             f"the bottom model of {name!r} must return real numbers, but returned {shown(output)}: "
             "put real and imaginary parts side by side"
         )
+    check_steady(f"the bottom model of {name!r}", bottom, rows)
     return int(output.shape[1])
 
 
@@ -223,6 +226,11 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
     rows
         Which these are.
     """
+    if isinstance(loss, nn.Module) and any(p.requires_grad for p in loss.parameters()):
+        raise ConfigurationError(
+            f"the loss of {name!r} has parameters of its own, which nobody would train: put what "
+            "is learned into the top model, or freeze them by requires_grad_(False)"
+        )
     predictions = output.detach().requires_grad_()
     with torch.enable_grad():
         try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copyreg
 import hashlib
+import re
 import sys
 import sysconfig
+from abc import ABCMeta
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from dis import get_instructions
-from enum import Enum
+from enum import Enum, EnumMeta
 from functools import lru_cache, partial
 from types import (
     BuiltinFunctionType,
@@ -30,11 +32,14 @@ from colonnade.models import Learner
 __all__ = ["content_of", "described", "device_told"]
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
 def described(learner: Learner) -> dict[str, Any]:
     """Return a model's structure, its start, and its optimiser's settings."""
     optimiser = learner.optimiser
     return {
-        "model": str(learner.module),
+        "model": _ADDRESS.sub("", str(learner.module)),
         "start": _digest(content_of(learner.module).encode()),
         "optimiser": type(optimiser).__name__ if optimiser else "none",
         "settings": {k: content_of(v) for k, v in optimiser.defaults.items()} if optimiser else {},
@@ -93,7 +98,7 @@ class _Teller:
         self._around: set[int] = set()
 
     def tell(self, value: object) -> str:
-        if isinstance(value, _PLAIN) and not isinstance(value, Enum):
+        if isinstance(value, _PLAIN) and not isinstance(value, Enum) and not _has_more(value):
             return repr(value)
         if id(value) in self._around:  # as of a function that calls itself
             return "..."
@@ -124,8 +129,14 @@ class _Teller:
     def _text(self, value: object) -> str:
         inside = self._part
         if is_dataclass(value) and not isinstance(value, (type, nn.Module)):
-            named = {e.name: getattr(value, e.name, None) for e in fields(value) if e.compare}
+            named = {e.name: getattr(value, e.name, None) for e in fields(value)}
+            if _is_ours(type(value)):
+                named = {e.name: named[e.name] for e in fields(value) if e.compare}
+            else:  # what it computes of its fields is an attribute
+                named |= getattr(value, "__dict__", {})
             return f"{inside(type(value))}{inside(named)}"
+        if isinstance(value, (*_PLAIN, *_CONTAINERS)) and _has_more(value):
+            return f"{inside(type(value))}{inside(_without_more(value))}{inside(vars(value))}"
         match value:
             case Mapping():
                 # What is told first must not hang on the order in which a set was gone through.
@@ -163,16 +174,36 @@ class _Teller:
                 written = _written(value)
                 return f"{_name(value)}{inside(written) if written else ''}"
             case BuiltinFunctionType():
-                return _name(value)
+                bound = value.__self__
+                of = "" if bound is None or isinstance(bound, ModuleType) else inside(bound)
+                return f"{value.__module__}.{value.__qualname__}{of}"
             case _Cached():
                 return inside(value.__wrapped__)
-            case Enum() | torch.device() | torch.dtype() | np.generic() | np.dtype():
+            case Enum():
+                return f"{inside(type(value))}.{value.name} {inside(value.value)}"
+            case torch.device() | torch.dtype() | np.generic() | np.dtype():
                 return repr(value)
+            case torch.Generator():
+                return f"Generator {_tensor(value.get_state())}"
         return f"{inside(type(value))}{inside(_state(value))}"
 
 
 def _first(pair: tuple[str, object]) -> str:
     return pair[0]
+
+
+def _has_more(value: object) -> bool:
+    """Whether a number, text or container is of a class of somebody's, and has attributes."""
+    return bool(getattr(value, "__dict__", None)) and not isinstance(value, type)
+
+
+def _without_more(value: Any) -> object:
+    kinds: list[Any] = [kind for kind in type(value).__mro__ if kind in (*_PLAIN, *_CONTAINERS)]
+    return kinds[0](value)
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _tensor(values: Tensor) -> str:
@@ -248,10 +279,12 @@ def _hooks(owner: object, kinds: Iterable[str]) -> list[object]:
 
 def _made_with(function: FunctionType) -> dict[str, Any]:
     """Return what a function's name does not say of it."""
+    stored = _stored(function)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     held = {
         "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()],
-        "closure": {name: _held(cell) for name, cell in cells},
+        "closure": {name: _held(cell) for name, cell in cells if name not in stored},
+        "attributes": {k: v for k, v in vars(function).items() if k not in stored},
         "code": [],
         "globals": {},
     }
@@ -263,22 +296,34 @@ def _made_with(function: FunctionType) -> dict[str, Any]:
 
 def _written(kind: type) -> list[object]:
     """Return what somebody may edit in a class: nothing of one that was installed."""
-    module = sys.modules.get(kind.__module__)
-    file = getattr(module, "__file__", None)
-    if not _may_be_edited(kind.__module__, file or ("" if kind.__module__ == "__main__" else None)):
+    if not _may_be_edited(kind.__module__, _file_of(kind.__module__)):
         return []
     told: dict[str, object] = {}
     for name, value in vars(kind).items():
-        value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        for inner in ("fget", "__func__", "func"):  # of properties, static methods, cached ones
+            value = getattr(value, inner, value) if not isinstance(value, partial) else value
         # Python keeps notes of its own in classes, some of them only later.
-        is_attribute = not name.startswith("__") and isinstance(value, (*_PLAIN, *_CONTAINERS))
-        if is_attribute or isinstance(value, FunctionType):
+        is_kept = name.startswith(("__", "_abc_", "_member", "_value")) or name in _OF_ENUMS
+        if isinstance(value, FunctionType) or not (is_kept or isinstance(value, ModuleType)):
             told[name] = value
-    return [told, list(kind.__bases__)]
+    meta = [] if type(kind) in (type, ABCMeta, EnumMeta) else [type(kind)]
+    return [told, *meta, list(kind.__bases__)]
+
+
+_OF_ENUMS = {"_generate_next_value_", "_new_member_", "_unhashable_values_", "_use_args_"}
+
+
+def _file_of(module: str) -> str | None:
+    """Return the file of a module; None of one that is built in, nothing where it has none."""
+    if module in sys.builtin_module_names:
+        return None
+    return getattr(sys.modules.get(module), "__file__", None) or ""
 
 
 _CONTAINERS = (list, tuple, dict, set, frozenset)
-_CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "setdefault", "update"}
+_LOOKS_UP = {"getattr", "vars", "__dict__"}
+_CHANGES = {"add", "append", "appendleft", "clear", "extend", "insert", "pop", "popleft"}
+_CHANGES |= {"setdefault", "update"}
 
 
 def _globals(function: FunctionType) -> dict[str, object]:
@@ -288,26 +333,57 @@ def _globals(function: FunctionType) -> dict[str, object]:
     when a run goes on, and the run is the same.
     """
     names = {*_names(function.__code__)}
-    changed = {i.argval for i in get_instructions(function) if i.opname == "STORE_GLOBAL"}
+    stored = _stored(function)
     read: dict[str, object] = {}
-    for name in names & function.__globals__.keys() - changed:
+    for name in names & function.__globals__.keys() - stored:
         value = function.__globals__[name]
-        if value is None:
+        if value is None or hasattr(value, "__next__"):  # which is another with each call
             continue
         if isinstance(value, ModuleType):
             read |= {f"{name}.{key}": own for key, own in _looked_up(value, names).items()}
             continue
-        if isinstance(value, (list, dict, set)) and names & _CHANGES:
-            continue
         if hasattr(value, "__dict__") and not callable(value) and _is_copied_plainly(type(value)):
-            value = [_name(type(value)), {k: v for k, v in vars(value).items() if k in names}]
+            value = [type(value), _attributes(value, names, stored)]
         read[name] = value
     return read
 
 
+def _attributes(value: object, names: Set[str], stored: Set[str]) -> dict[str, object]:
+    """Return of an object what a function may look up of it, itself or by the object's methods."""
+    own = {key: each for key, each in vars(value).items() if key not in stored}
+    if names & _LOOKS_UP:
+        return own
+    known = set(names)
+    for kind in type(value).__mro__:
+        for key in names & vars(kind).keys():
+            method = getattr(vars(kind)[key], "fget", None) or vars(kind)[key]
+            if isinstance(method, FunctionType):
+                known |= {*_names(method.__code__)}
+    return {key: each for key, each in own.items() if key in known}
+
+
+def _stored(function: FunctionType) -> set[str]:
+    """Return the names of what a function may itself change: of others, or in what they hold."""
+    stored: set[str] = set()
+    codes = [function.__code__]
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+        last: list[Any] = []
+        for step in get_instructions(code):
+            if step.opname in ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"):
+                stored.add(step.argval)
+            if step.opname in ("LOAD_METHOD", "LOAD_ATTR") and step.argval in _CHANGES and last:
+                stored.add(last[-1].argval)  # as of NOTED.append(...)
+            if step.opname in ("STORE_SUBSCR", "COPY") and len(last) > 1:
+                stored.add(last[-2].argval)  # as of SEEN["n"] = ...
+            last = [*last, step][-2:]
+    return {name for name in stored if isinstance(name, str)}
+
+
 def _looked_up(module: ModuleType, names: Set[str]) -> dict[str, object]:
     """Return what a function may look up in a module of its author's; modules in it are left."""
-    if not _may_be_edited(module.__name__, getattr(module, "__file__", None)):
+    file = getattr(module, "__file__", None) or _file_of(module.__name__)
+    if not _may_be_edited(module.__name__, file):
         return {}
     found = {key: own for key, own in vars(module).items() if key in names}
     return {key: own for key, own in found.items() if not isinstance(own, ModuleType)}
@@ -361,4 +437,5 @@ def _digest(data: bytes | bytearray | memoryview) -> str:
 
 def _bytes_of(values: Tensor) -> memoryview:
     """Return the bytes of a tensor, whatever its type."""
-    return values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+    # Of a copy: no tensor can be resized any more that an array shares its memory with.
+    return values.detach().cpu().clone().contiguous().flatten().view(torch.uint8).numpy().data

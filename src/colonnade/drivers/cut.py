@@ -16,15 +16,30 @@ import polars as pl
 
 from colonnade.checkpoints import Checkpoint, CheckpointStore, decode_state, encode_state
 from colonnade.drivers.mailbox import is_closed
+from colonnade.effects import Role
 from colonnade.errors import CheckpointError
 from colonnade.ledger import Ledger
 from colonnade.wire import Message, Purpose
 
-__all__ = ["Cut"]
+__all__ = ["Cut", "saved_state"]
 
 _MAIL = ".mail.safetensors"  # no organisation's name begins with a dot, so none has this file
 _LEDGER = "ledger.parquet"
 _SETTLED = ".ledger-{:06d}.parquet"
+
+
+def saved_state(role: Role) -> bytes:
+    """Return a role's state as it goes into a checkpoint.
+
+    Raises
+    ------
+    CheckpointError
+        If it holds what cannot be saved; the role is named.
+    """
+    try:
+        return encode_state(role.state_dict())
+    except CheckpointError as error:
+        raise CheckpointError(f"at {role.name}: {error}") from None
 
 
 @dataclass

@@ -7,6 +7,8 @@ sockets between them, ``replay`` the trace of an earlier run.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -398,6 +400,25 @@ def lost_before(
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     """Seed torch for this piece of work, do it, and return its result and its CPU nanoseconds."""
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
+    with _drawing:
+        return _performed(work, role, words)
+
+
+_drawing = threading.RLock()
+"""Held while work is done, since what torch draws is drawn by all threads from one generator."""
+
+
+def _fresh_lock() -> None:
+    """Let no process inherit a lock that a thread holds which it has not."""
+    global _drawing
+    _drawing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
+
+
+def _performed(work: Work[Any], role: str, words: int) -> tuple[Any, int]:
     torch.default_generator.manual_seed(words)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         torch.cuda.manual_seed_all(words)

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from colonnade.checkpoints import decode_state, encode_state
+from colonnade.checkpoints import decode_state
 from colonnade.departures import Departures
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
+from colonnade.drivers.cut import saved_state
 from colonnade.drivers.driver import Outbox, agreements, identities, perform
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.mailbox import Mailbox
@@ -211,7 +212,7 @@ class Player:
             control.Played(
                 finished,
                 self.role.round,
-                encode_state(self.role.state_dict()) if saves else b"",
+                saved_state(self.role) if saves else b"",
                 self.account.as_json(),
                 self._new_entries(),
                 self.decisions,
@@ -355,7 +356,7 @@ class Player:
         self._complete_account()
         state, mail = b"", list[tuple[Message, int]]()
         if self.task.saves:
-            state = encode_state(self.role.state_dict())
+            state = saved_state(self.role)
             with self.changed:
                 mail = list(self.mailbox)
         self.transport.tell(

@@ -14,11 +14,12 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing.process import BaseProcess
+from pickle import PicklingError
 from typing import Any
 
 import msgspec
@@ -43,8 +44,9 @@ from colonnade.drivers.framed import FramedSocket, connected_pair, control_line
 from colonnade.drivers.gatekeeper import Gatekeeper
 from colonnade.drivers.player import Task
 from colonnade.effects import Notes, Role
-from colonnade.errors import RoleFailed
+from colonnade.errors import ConfigurationError, RoleFailed
 from colonnade.ledger import Ledger
+from colonnade.telling import first_line
 
 __all__ = ["Processes"]
 
@@ -191,22 +193,40 @@ class _Parent:
     # Starting and ending
 
     def _start(self) -> None:
-        usual = _context(self.assignment.threads)
         sockets: dict[str, dict[str, socket.socket]] = {name: {} for name in self.roles}
-        for one, other in combinations(self.roles, 2):
-            if other in self.roles[one].peers or one in self.roles[other].peers:
-                sockets[one][other], sockets[other][one] = connected_pair()
-        mine, children = {}, {}
-        for name in self.roles:
-            mine[name], children[name] = socket.socketpair()
-            mine[name].settimeout(_PATIENCE)
-            self.lines[name] = control_line(mine[name])
+        children: dict[str, socket.socket] = {}
+        try:
+            for one, other in combinations(self.roles, 2):
+                if other in self.roles[one].peers or one in self.roles[other].peers:
+                    sockets[one][other], sockets[other][one] = connected_pair()
+            mine = []
+            for name in self.roles:
+                with _explained(name):
+                    own, children[name] = socket.socketpair()
+                own.settimeout(_PATIENCE)
+                self.lines[name] = control_line(own)
+                mine.append(own)
+            self._start_processes(sockets, children, mine)
+        finally:
+            for end in (
+                *children.values(),
+                *(e for ends in sockets.values() for e in ends.values()),
+            ):
+                end.close()
+
+    def _start_processes(
+        self,
+        sockets: Mapping[str, Mapping[str, socket.socket]],
+        children: Mapping[str, socket.socket],
+        mine: Sequence[socket.socket],
+    ) -> None:
+        usual = _context(self.assignment.threads)
         theirs = [*children.values(), *(end for ends in sockets.values() for end in ends.values())]
         for name, task in self.tasks.items():
             is_elsewhere = isinstance(task.role, Elsewhere)
             context, inherits = _spawning() if is_elsewhere else usual
             own = {children[name], *sockets[name].values()}
-            strangers = [*mine.values(), *(e for e in theirs if e not in own)] if inherits else []
+            strangers = [*mine, *(e for e in theirs if e not in own)] if inherits else []
             process = context.Process(
                 target=play,
                 args=(
@@ -220,13 +240,11 @@ class _Parent:
                 name=f"colonnade {name}",
                 daemon=True,
             )
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _explained(name):
                 # Other threads hold no lock that a child needs: it runs one role and exits.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             self.processes[name] = process
-        for end in theirs:
-            end.close()
 
     def _end(self) -> None:
         for process in self.processes.values():
@@ -320,6 +338,22 @@ class _Parent:
     def _seconds(self) -> tuple[float, float]:
         cpu = self.cpu + time.process_time() + sum(self.child_cpu.values())
         return self.wall + time.perf_counter(), cpu
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Say whose process could not be started, and why."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise RoleFailed(f"the process of {name!r} cannot be started: {why}") from error
+    except (AttributeError, TypeError, PicklingError) as error:
+        raise ConfigurationError(
+            f"{name!r} cannot be handed to a process of its own ({first_line(error)}): models, "
+            "losses and optimisers must be importable by name, as no lambda or local class is; or "
+            "say threads=1"
+        ) from error
 
 
 def _context(threads: int) -> tuple[Any, bool]:

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.channels import Network
-from colonnade.checkpoints import decode_state, encode_state
+from colonnade.checkpoints import decode_state
 from colonnade.costs import CostModel, Measured, uses_measured
 from colonnade.departures import Departures
 from colonnade.descriptions import content_of
 from colonnade.drivers.account import Account
-from colonnade.drivers.cut import Cut
+from colonnade.drivers.cut import Cut, saved_state
 from colonnade.drivers.driver import (
     Assignment,
     Discarded,
@@ -619,7 +619,7 @@ class _Simulation:
 
     def _enter_cut(self, actor: _Actor, round: int) -> None:
         cut = self.cuts.setdefault(round, Cut(round))
-        cut.states[actor.name] = encode_state(actor.role.state_dict())
+        cut.states[actor.name] = saved_state(actor.role)
         cut.accounts[actor.name] = actor.snapshot()
         cut.mail[actor.name] = []
         for message, arrival, epoch in actor.unread.values():
@@ -636,7 +636,7 @@ class _Simulation:
         round = max(actor.boundary for actor in self.actors)
         cut = Cut(round)
         for actor in self.actors:
-            cut.states[actor.name] = encode_state(actor.role.state_dict())
+            cut.states[actor.name] = saved_state(actor.role)
             cut.accounts[actor.name] = actor.snapshot()
         self._commit(cut)
 

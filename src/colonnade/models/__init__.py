@@ -25,7 +25,7 @@ from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import check_rows_apart
 from colonnade.models.sparse import Sparse
 from colonnade.models.tabular import Tabular
-from colonnade.models.trial import check_module, check_one_row, shown, tried
+from colonnade.models.trial import check_module, check_one_row, check_steady, shown, tried
 from colonnade.models.wide_and_deep import WideAndDeep
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "check_one_row",
     "check_optimiser",
     "check_rows_apart",
+    "check_steady",
     "copied",
     "group_norm",
     "mlp",

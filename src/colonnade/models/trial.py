@@ -18,7 +18,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
 from colonnade.telling import first_line
 
-__all__ = ["check_module", "check_one_row", "made", "shown", "tried"]
+__all__ = ["check_module", "check_one_row", "check_steady", "made", "shown", "tried"]
 
 _EXAMPLES = {
     "optimiser": "partial(torch.optim.Adam, lr=1e-3)",
@@ -70,6 +70,45 @@ def check_module(whose: str, module: object) -> None:
         raise ConfigurationError(
             f"{whose} cannot be copied, and each run trains a copy of its own: {first_line(error)}"
         ) from error
+
+
+def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
+    """Raise ``ConfigurationError`` if computing changes which tensors a module saves, or their shapes.
+
+    What is saved in one process is loaded in another that has computed nothing yet.
+
+    Examples
+    --------
+    >>> class Lazy(nn.Module):
+    ...     def forward(self, x):
+    ...         self.register_buffer("mask", torch.ones(len(x)))
+    ...         return x
+    >>> check_steady("the bottom model of 'bank'", Lazy(), torch.ones(2, 3))
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the bottom model of 'bank' makes or resizes what it saves when it computes (mask): make it before, or register_buffer it with persistent=False
+    """  # noqa: E501 - a message is one line
+    own = copied(module).cpu()
+    before = _shapes(own)
+    for training in (True, False):
+        try:
+            with torch.set_grad_enabled(False):
+                own.train(training)(inputs)
+        except Exception:  # it may take no such batch in training; others tell
+            continue
+    after = _shapes(own)
+    changed = [name for name in before | after if before.get(name) != after.get(name)]
+    if changed:
+        raise ConfigurationError(
+            f"{whose} makes or resizes what it saves when it computes ({', '.join(changed)}): make "
+            "it before, or register_buffer it with persistent=False"
+        )
+
+
+def _shapes(module: nn.Module) -> dict[str, object]:
+    return {
+        name: value.shape if isinstance(value, Tensor) else None
+        for name, value in module.state_dict().items()
+    }
 
 
 def tried(module: nn.Module, inputs: Any, training: bool = False, graph: bool = False) -> Any:
