@@ -539,6 +539,7 @@ def test_a_run_leaves_a_folder(tmp_path: Path, driver: Driver) -> None:
         "history.csv",
         "journal",
         "ledger.csv",
+        "parts",
         "report.html",
         "run.png",
         "summary.json",

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ from colonnade.drivers import (
 from colonnade.drivers.child import SocketTransport, play
 from colonnade.drivers.framed import FramedSocket, Frames, connected_pair, control_line
 from colonnade.effects import Boundary, Expect, Receive, Send
-from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed
+from colonnade.errors import ConfigurationError, Deadlock, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.wire import Purpose
 from toys import Scripted
@@ -330,6 +331,32 @@ def test_a_process_that_does_not_listen_ends_the_run(monkeypatch):
     monkeypatch.setattr(gatekeeper, "_GATE_AHEAD", 2)
     with pytest.raises(RoleFailed, match="the process of 'a' does not listen any more"):
         Processes().run(pair(stops, goes), Assignment())
+
+
+def open_files():
+    return len([*Path("/proc/self/fd").iterdir()]) if sys.platform == "linux" else 0
+
+
+@pytest.mark.parametrize("what", ["socketpair", "fork"])
+def test_a_process_that_cannot_be_started_is_told(monkeypatch, what):
+    def refuses(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = open_files()
+    monkeypatch.setattr(socket if what == "socketpair" else os, what, refuses)
+    with pytest.raises(RoleFailed, match="the process of 'a' cannot be started: Too many open"):
+        Processes().run(pair(nothing), Assignment())
+    if what == "socketpair":  # what multiprocessing had opened for a fork it does not close
+        assert open_files() == before
+
+
+def test_what_cannot_be_handed_to_a_process_is_told(monkeypatch):
+    async def local(role):
+        pass
+
+    monkeypatch.setattr(processes, "_context", lambda threads: processes._spawning())
+    with pytest.raises(ConfigurationError, match="'a' cannot be handed to a process of its own"):
+        Processes().run(pair(local), Assignment())
 
 
 class Silent(Exception):

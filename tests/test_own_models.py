@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import re
 import warnings
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -898,6 +901,95 @@ def test_a_model_that_cannot_be_copied_or_saved_is_told_before_anything_starts(
     with pytest.raises(ConfigurationError, match=f"model of 'bank' {message}"):
         federation(made()).train(training=TRAINING, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+class Lazy(nn.Module):
+    def __init__(self, grows=False):
+        super().__init__()
+        self.linear = linear(4, 4)
+        self.grows = grows
+        if grows:
+            self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, x):
+        if self.grows:
+            self.seen = torch.zeros(len(self.seen) + 1)
+        elif not hasattr(self, "mask"):
+            self.register_buffer("mask", torch.ones(4))
+        return self.linear(x)
+
+
+@pytest.mark.parametrize(("grows", "name"), [(False, "mask"), (True, "seen")])
+def test_a_model_that_makes_what_it_saves_as_it_computes_is_told(grows, name):
+    message = rf"'bank' makes or resizes what it saves when it computes \({name}\): make it before"
+    with pytest.raises(ConfigurationError, match=message):
+        federation(Lazy(grows)).train(training=TRAINING)
+
+
+class Elsewhere(nn.Module):
+    """Keeps something where no checkpoint looks for it."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.linear = linear(4, 4)
+        self.what = what
+        self.calls = 0
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x):
+        match self.what:
+            case "calls":
+                self.calls += 1
+            case "generator":
+                torch.rand(1, generator=self.generator)
+            case "numpy":
+                np.random.rand()
+            case "python":
+                random.random()
+        return self.linear(x)
+
+
+@pytest.mark.parametrize(
+    ("what", "note"),
+    [
+        ("calls", r"'bank' changes what it does not save when it computes \(calls\)"),
+        ("generator", r"'bank' changes what it does not save when it computes \(generator\)"),
+        ("numpy", "'bank' draws from a generator of Python's or numpy's, which no run seeds"),
+        ("python", "'bank' draws from a generator of Python's or numpy's, which no run seeds"),
+        ("nothing", None),
+    ],
+)
+def test_what_a_model_keeps_that_no_checkpoint_has_is_told(what, note):
+    told = federation(Elsewhere(what)).train(training=TRAINING).summary["warnings"]
+    found = [each for each in told if ("'bank'" in each and "computes" in each) or "draws" in each]
+    assert len(found) == (note is not None)
+    assert note is None or re.search(note, found[0])
+
+
+class Running(nn.Module):
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.mean = factor
+
+    def forward(self, predictions, labels):
+        loss = nn.functional.cross_entropy(predictions, labels)
+        self.mean = 0.9 * self.mean + float(loss.detach())
+        return loss / self.mean
+
+
+def test_a_loss_that_changes_is_told():
+    usual = federation()
+    for loss, told in ((Running(), True), (nn.CrossEntropyLoss(), False)):
+        made = Federation(usual.parties, replace(usual.label_holder, loss=loss))
+        warnings = made.train(training=TRAINING).summary["warnings"]
+        assert any("the loss of 'insurer' changes as it is" in each for each in warnings) == told
+
+
+def test_a_loss_with_parameters_is_told():
+    loss = nn.Sequential(nn.Linear(3, 3))
+    usual = federation()
+    with pytest.raises(ConfigurationError, match="the loss of 'insurer' has parameters of its own"):
+        Federation(usual.parties, replace(usual.label_holder, loss=loss)).train(training=TRAINING)
 
 
 class Remembers(torch.optim.SGD):

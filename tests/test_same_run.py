@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import random
@@ -10,10 +11,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
-from functools import lru_cache, partial
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial, partialmethod
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +28,7 @@ from colonnade.codecs import TopK
 from colonnade.costs import Modelled
 from colonnade.descriptions import content_of
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import CheckpointError, ConfigurationError, DataError
+from colonnade.errors import CheckpointError, ConfigurationError, DataError, Unwritten
 from colonnade.federation import Federation
 from colonnade.methods import efvfl, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
@@ -242,6 +245,66 @@ def test_what_a_function_notes_or_does_not_name_is_no_part_of_it(monkeypatch):
     assert content_of(noting) != told
 
 
+SEEN = {"n": 0, "losses": []}
+STATISTICS = SimpleNamespace(n=0)
+NEWEST = deque(maxlen=3)
+NUMBERS = itertools.count()
+
+
+def counting():
+    calls = 0
+
+    def loss(predictions, labels):
+        nonlocal calls
+        calls += 1
+        STATISTICS.n += 1
+        SEEN["n"] += 1
+        SEEN["losses"].append(next(NUMBERS))
+        NEWEST.append(calls)
+        return nn.functional.cross_entropy(predictions, labels)
+
+    return loss
+
+
+def test_what_a_function_counts_is_no_part_of_it():
+    loss = counting()
+    told = content_of(loss)
+    loss(torch.zeros(2, 2), torch.tensor([0, 1]))
+    assert SEEN["n"] == STATISTICS.n == len(NEWEST) == 1
+    assert content_of(loss) == told
+
+
+class Scale:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def scaled(self, value):
+        return self.factor * value
+
+
+SCALE = Scale(1.0)
+
+
+def by_a_method(predictions, labels):
+    return SCALE.scaled(nn.functional.cross_entropy(predictions, labels))
+
+
+def by_a_look(predictions, labels):
+    factor = getattr(ARGUMENTS, "smo" + "oth")
+    return factor * nn.functional.cross_entropy(predictions, labels)
+
+
+def test_an_object_is_told_by_what_its_methods_look_up(monkeypatch):
+    told, looked = content_of(by_a_method), content_of(by_a_look)
+    monkeypatch.setattr(SCALE, "factor", 2.0)
+    assert content_of(by_a_method) != told
+    monkeypatch.undo()
+    monkeypatch.setattr(Scale, "scaled", lambda self, value: value)
+    assert content_of(by_a_method) != told
+    monkeypatch.setattr(ARGUMENTS, "smooth", 0.9)
+    assert content_of(by_a_look) != looked
+
+
 def test_a_class_is_told_by_its_attributes_and_by_the_code_of_its_methods(monkeypatch):
     told = content_of(Configured())
     monkeypatch.setattr(Configured, "weight", 8.0)
@@ -340,7 +403,81 @@ def doubled(scale):
     return factor
 
 
+@dataclass
+class Weighing:
+    weights: torch.Tensor = field(compare=False)
+
+    def __post_init__(self):
+        self.doubled = 2 * self.weights
+
+    def __call__(self, predictions, labels):
+        return nn.functional.cross_entropy(predictions, labels, weight=self.doubled)
+
+
+def with_attribute(factor):
+    def loss(predictions, labels):
+        return loss.factor * nn.functional.cross_entropy(predictions, labels)
+
+    loss.factor = factor
+    return loss
+
+
+def in_a_class(value):
+    class Holds:
+        weights = value
+
+        def __call__(self, predictions, labels):
+            return nn.functional.cross_entropy(predictions, labels, weight=self.weights)
+
+    return Holds()
+
+
+def scaled(self, factor=1.0):
+    return factor
+
+
+def half_bound(factor):
+    return type("Bound", (), {"scaled": partialmethod(scaled, factor), "__module__": __name__})()
+
+
+class Named(dict):
+    pass
+
+
+def named(more):
+    made = Named(a=1)
+    made.more = more
+    return made
+
+
+def from_a_file(text):
+    module = ModuleType("nowhere_to_be_found")
+    exec(text, vars(module))
+    return module.loss
+
+
 APART = {
+    "a field that is not compared": (
+        lambda: Weighing(torch.ones(2)),
+        lambda: Weighing(torch.zeros(2)),
+    ),
+    "an attribute of a function": (lambda: with_attribute(1.0), lambda: with_attribute(2.0)),
+    "a tensor of a class": (lambda: in_a_class(torch.ones(2)), lambda: in_a_class(torch.zeros(2))),
+    "a module of a class": (
+        lambda: in_a_class(nn.Linear(1, 1)),
+        lambda: in_a_class(nn.Linear(1, 2)),
+    ),
+    "arguments of a method": (lambda: half_bound(1.0), lambda: half_bound(2.0)),
+    "what a built-in function is of": (lambda: {"a": 1}.get, lambda: {"a": 2}.get),
+    "attributes of a dictionary": (lambda: named(1), lambda: named(2)),
+    "a generator's state": (
+        lambda: torch.Generator().manual_seed(1),
+        lambda: torch.Generator().manual_seed(2),
+    ),
+    "code without a file": (
+        lambda: from_a_file("def loss(p, y): return 1.0"),
+        lambda: from_a_file("def loss(p, y): return 2.0"),
+    ),
     "a hook": (hooked, lambda: hooked(clamps)),
     "a hook on gradients": (hooked, lambda: hooked(gradients=torch.sign)),
     "parts in another order": (lambda: InOrder("a", "b"), lambda: InOrder("b", "a")),
@@ -546,6 +683,35 @@ def test_another_process_is_kept_out_until_it_is_killed(tmp_path):
         process.kill()
     assert process.returncode == -signal.SIGKILL
     assert_same(train(None), train(tmp_path / "run", resume=True))
+
+
+@pytest.mark.parametrize("driver", [SIMULATE, Processes()], ids=lambda driver: driver.label)
+def test_a_run_whose_folder_was_moved_writes_nothing_into_one_in_its_place(tmp_path, driver):
+    folder = tmp_path / "run"
+
+    def move(role, round, sent):
+        if round == 4 and not (tmp_path / "moved").exists():
+            folder.rename(tmp_path / "moved")
+            (folder / "checkpoint").mkdir(parents=True)
+
+    with pytest.raises(Unwritten, match=r"checkpoint cannot be written: .* moved or removed"):
+        train(folder, driver=driver, watcher=Watcher(on_round=move))
+    assert not list((folder / "checkpoint").iterdir())
+
+
+def test_two_runs_in_two_threads_draw_each_its_own():
+    def made():
+        usual = federation()
+        torch.manual_seed(5)
+        dropping = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5))
+        party = replace(usual.parties[0], bottom=dropping)
+        return Federation([party, usual.parties[1]], usual.label_holder)
+
+    alone = train(None, made())
+    both = [made(), made()]
+    with ThreadPoolExecutor(2) as pool:
+        for run in pool.map(lambda each: train(None, each), both):
+            assert_same(alone, run)
 
 
 def test_a_run_that_failed_leaves_its_folder_free(tmp_path):

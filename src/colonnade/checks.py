@@ -5,7 +5,10 @@ Each check happens before anything is written, and its error names the organisat
 
 from __future__ import annotations
 
+import copy
+import random
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.checkpoints import encode_state
+from colonnade.descriptions import content_of, unsaved
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.links import Rows
 from colonnade.models import (
@@ -21,6 +25,7 @@ from colonnade.models import (
     all_finite,
     check_module,
     check_steady,
+    copied,
     shown,
     take,
     tried,
@@ -38,6 +43,8 @@ __all__ = [
     "check_saved",
     "embedding_width",
     "extreme_rows",
+    "notes_of_loss",
+    "notes_of_unsaved",
 ]
 
 _DIFFERENTIABLE = "compute it without argmax, rounding, detach() or item()"
@@ -166,6 +173,71 @@ def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
         )
     check_steady(f"the bottom model of {name!r}", bottom, rows)
     return int(output.shape[1])
+
+
+def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
+    """Return what a model changes as it computes that no checkpoint and no other process has.
+
+    Parameters
+    ----------
+    whose
+        Which model it is.
+    module
+        The model; a copy is tried.
+    inputs
+        Some of its inputs.
+
+    Examples
+    --------
+    >>> class Counts(nn.Module):
+    ...     calls = 0
+    ...     def forward(self, x):
+    ...         self.calls += 1
+    ...         return x
+    >>> notes_of_unsaved("the top model of 'bank'", Counts(), torch.ones(2, 3))[0].partition(":")[0]
+    "the top model of 'bank' changes what it does not save when it computes (calls)"
+    """
+    own = copied(module).cpu().train()
+    before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
+    try:
+        with torch.enable_grad():
+            own(inputs)
+    except Exception:  # it may take no such batch in training; others tell
+        return []
+    after = unsaved(own)
+    notes = []
+    if changed := [name for name in before | after if before.get(name) != after.get(name)]:
+        notes.append(
+            f"{whose} changes what it does not save when it computes ({', '.join(changed)}): where "
+            "that matters make it a buffer, as a run that goes on from a checkpoint, and models "
+            "that come back from another process, are without it"
+        )
+    if draws != (random.getstate(), content_of(np.random.get_state())):
+        notes.append(
+            f"{whose} draws from a generator of Python's or numpy's, which no run seeds: let it "
+            "draw from torch's, or no run repeats"
+        )
+    return notes
+
+
+def notes_of_loss(
+    name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Tensor
+) -> list[str]:
+    """Return that an object that is a loss is another one when it was computed, where it is."""
+    if isinstance(loss, FunctionType):
+        return []
+    try:
+        own = copy.deepcopy(loss)
+        before = content_of(own)
+        own(tried(top, fused).float(), labels)
+    except Exception:  # it may be of objects that cannot be copied
+        return []
+    if content_of(own) == before:
+        return []
+    return [
+        f"the loss of {name!r} changes as it is computed, and no checkpoint has what it then is: a "
+        "run that goes on from one may end otherwise"
+    ]
 
 
 def check_classes(name: str, labels: Tensor, outputs: int) -> None:

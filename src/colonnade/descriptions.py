@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from dis import get_instructions
 from enum import Enum, EnumMeta
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from colonnade.models import Learner
 
-__all__ = ["content_of", "described", "device_told"]
+__all__ = ["content_of", "described", "device_told", "unsaved"]
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -277,6 +277,29 @@ def _hooks(owner: object, kinds: Iterable[str]) -> list[object]:
     return [[kind, list(hooks.values())] for kind in kinds if (hooks := getattr(owner, kind, None))]
 
 
+def unsaved(module: nn.Module) -> dict[str, str]:
+    """Return what tells all that a module holds besides what it saves, by the names of its places.
+
+    Tensors that are computed from others are left out, as those of ``weight_norm`` are.
+
+    >>> model = nn.Linear(3, 2)
+    >>> model.seen = 0
+    >>> unsaved(model)["seen"]
+    '0'
+    """
+    held: dict[str, str] = {}
+    saved = module.state_dict().keys()
+    for name, part in module.named_modules():
+        own = {key: value for key, value in vars(part).items() if _counts(key, part)}
+        own.pop("training", None)
+        own |= dict(part.named_buffers(recurse=False))
+        for key, value in own.items():
+            place = f"{name}.{key}" if name else key
+            if place not in saved and not (isinstance(value, Tensor) and not value.is_leaf):
+                held[place] = content_of(value)
+    return held
+
+
 def _made_with(function: FunctionType) -> dict[str, Any]:
     """Return what a function's name does not say of it."""
     stored = _stored(function)
@@ -300,8 +323,11 @@ def _written(kind: type) -> list[object]:
         return []
     told: dict[str, object] = {}
     for name, value in vars(kind).items():
-        for inner in ("fget", "__func__", "func"):  # of properties, static methods, cached ones
-            value = getattr(value, inner, value) if not isinstance(value, partial) else value
+        if isinstance(value, partialmethod):
+            value = partial(value.func, *value.args, **value.keywords)
+        elif not isinstance(value, partial):
+            for inner in ("fget", "__func__", "func"):  # of properties, static methods, cached ones
+                value = getattr(value, inner, value)
         # Python keeps notes of its own in classes, some of them only later.
         is_kept = name.startswith(("__", "_abc_", "_member", "_value")) or name in _OF_ENUMS
         if isinstance(value, FunctionType) or not (is_kept or isinstance(value, ModuleType)):
@@ -372,11 +398,13 @@ def _stored(function: FunctionType) -> set[str]:
         for step in get_instructions(code):
             if step.opname in ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"):
                 stored.add(step.argval)
-            if step.opname in ("LOAD_METHOD", "LOAD_ATTR") and step.argval in _CHANGES and last:
-                stored.add(last[-1].argval)  # as of NOTED.append(...)
+            if step.opname in ("LOAD_METHOD", "LOAD_ATTR") and step.argval in _CHANGES:
+                stored.update(each.argval for each in last[-1:])  # as of NOTED.append(...)
+                if len(last) > 2 and last[-1].opname == "BINARY_SUBSCR":  # NOTED["a"].append(...)
+                    stored.add(last[-3].argval)
             if step.opname in ("STORE_SUBSCR", "COPY") and len(last) > 1:
                 stored.add(last[-2].argval)  # as of SEEN["n"] = ...
-            last = [*last, step][-2:]
+            last = [*last, step][-3:]
     return {name for name in stored if isinstance(name, str)}
 
 

@@ -38,6 +38,8 @@ from colonnade.checks import (
     check_saved,
     embedding_width,
     extreme_rows,
+    notes_of_loss,
+    notes_of_unsaved,
 )
 from colonnade.descriptions import content_of, described, device_told
 from colonnade.disclosures import (
@@ -62,6 +64,7 @@ from colonnade.models import (
     check_optimiser,
     parameter_count,
     shown,
+    take,
     terms_of,
     tried,
 )
@@ -376,6 +379,7 @@ class Federation:
                 *privacy_warnings(disclosures),
                 *promise_warnings(loss, of_labels),
                 *self.warnings,
+                *self._notes_of_models(method),
                 *agreement.notes(),
                 *_uncounted(record),
                 *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
@@ -557,6 +561,21 @@ class Federation:
                 outputs = output[:1].expand(len(rows), *output.shape[1:])
                 for metric in self.metrics:
                     metric(outputs, truth)
+
+    def _notes_of_models(self, method: Method) -> list[str]:
+        """Return what of a model or loss no checkpoint has, and no other process."""
+        holder = self.label_holder
+        two = np.arange(2) % self.rows
+        notes = [
+            note
+            for own in self._holders()
+            for note in notes_of_unsaved(
+                f"the bottom model of {own.name!r}", own.bottom, take(own.features, two)
+            )
+        ]
+        fused = torch.zeros(len(holder.labels[:2]), method.fusion.width([*self.widths.values()]))
+        notes += notes_of_unsaved(f"the top model of {holder.name!r}", holder.top, fused)
+        return notes + notes_of_loss(holder.name, self.loss, holder.top, fused, holder.labels[:2])
 
     def _check_optimisers(self) -> None:
         """Try every optimiser and scheduler, where it will be at work."""
