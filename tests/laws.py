@@ -53,7 +53,7 @@ FLOORS = [
     "networks_told predictions_told outputs",
     "reports methods datasets objectives streamed",
     "federation",
-    "planning assembly partners progress convergence audits",
+    "planning assembly alignment partners progress convergence audits",
     "estimators",
     "config",
     "experiments",
@@ -114,6 +114,7 @@ SECRET = {"secure", "privacy"}
 """Rooms where everything that is drawn is secret."""
 
 ROOTS = {
+    "colonnade.alignment.private": "gives each organisation that aligns a root of its own",
     "colonnade.layout": "gives an organisation that brings none a root of its own",
     "colonnade.testing.mechanisms": "tries mechanisms with noise that is the same each time",
 }

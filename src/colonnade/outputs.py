@@ -20,6 +20,7 @@ from colonnade import __version__
 from colonnade.errors import ConfigurationError
 
 __all__ = [
+    "ALIGNMENT",
     "CONFIGURATION",
     "MARK",
     "PAGE",
@@ -62,6 +63,7 @@ def _beginning(start: str, skipped: int = 0) -> Kind:
     return wrote
 
 
+ALIGNMENT = _beginning(f'{{ "alignment": "{MARK}')
 CONFIGURATION = _beginning(f"# {MARK}")
 PAGE = _beginning("<!doctype html>")
 PART = _beginning('{ "format":')

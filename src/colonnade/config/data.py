@@ -12,6 +12,7 @@ import pydantic
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from colonnade.alignment import read_alignment
 from colonnade.config.data_section import DataSection, Loaded
 from colonnade.config.sections import Count, Name, Number, Section, Share
 from colonnade.config.streamed import (
@@ -52,7 +53,7 @@ from colonnade.tables import (
 )
 from colonnade.tables.numeric import Scale
 from colonnade.tables.table import as_table
-from colonnade.tables.together import likely_id
+from colonnade.tables.together import LABELS, likely_id
 
 if TYPE_CHECKING:
     from colonnade.tables import TableTransformer
@@ -466,10 +467,21 @@ class TablesConfig(DataSection):
     ids: IdsConfig | None = Field(
         None, description="how ids are made alike that different hands have written"
     )
+    alignment: Path | None = Field(
+        None,
+        description="the folder that `colonnade align` wrote, of whose ids rows are taken; needs an "
+        "id; relative to this file's own folder",
+    )
     parties: dict[Name, PartyTableConfig] = Field(min_length=1)
     labels: LabelTableConfig
     task: Literal["auto", "classification", "regression"] = "auto"
     split: SplitConfig = SplitConfig()
+
+    @pydantic.model_validator(mode="after")
+    def _aligned_by_ids(self) -> TablesConfig:
+        if self.alignment is not None and self.id is None:
+            raise ValueError("alignment is of ids; say id: and the column that they are in")
+        return self
 
     def tables_of_new_rows(self, sources: Mapping[str, str | Path]) -> dict[str, Any]:
         """Read every party's table, of those that are named from elsewhere.
@@ -494,19 +506,46 @@ class TablesConfig(DataSection):
                     f"there is no party {name!r}; there are {', '.join(parties)}"
                 )
             parties[name] = parties[name].at(str(source))
-        folder = self._place()
+        folder = self.place()
         return {name: party.read(self.id, party.columns, folder) for name, party in parties.items()}
 
-    def _place(self) -> Path | None:
-        """Return the folder that sources are relative to; None for the one that we are in."""
+    def place(self) -> Path | None:
+        """Return the folder that the tables are in; None where their paths say it all."""
         sources = [each.source for each in (*self.parties.values(), self.labels)]
         here = holds_a_source(Path(), sources)
         if self.folder is None and "COLONNADE_DATA" in os.environ and not here:
             return Path(os.environ["COLONNADE_DATA"])
         return self.folder
 
+    def form(self) -> IdForm | None:
+        """Return the form in which ids are compared; None as they are written."""
+        return None if self.ids is None else self.ids.build()
+
+    def _people(self) -> pl.Series | None:
+        """Return the ids that were aligned; None where all are there to be compared."""
+        if self.alignment is None:
+            return None
+        found = read_alignment(self.alignment)
+        kept = {table: each for each in found.values() for table in each.rows}
+        form = self.form()
+        for table in (*self.parties, LABELS):
+            if table not in kept:
+                raise ConfigurationError(
+                    f"data.alignment: {self.alignment} has no file of who holds the table "
+                    f"{table!r}; align again"
+                )
+            if (kept[table].id, kept[table].form) != (self.id, "" if form is None else repr(form)):
+                raise ConfigurationError(
+                    f"data.alignment: {self.alignment} is of ids in the column {kept[table].id!r} "
+                    f"{kept[table].form}; say the same id and ids, or align again".replace(
+                        "  ", " "
+                    )
+                )
+        return next(iter(kept.values())).ids
+
     def _load(self) -> VerticalTables:
-        folder = self._place()
+        folder = self.place()
+        people = self._people()
         tables: dict[str, Any] = {
             name: party.read(self.id, party.columns, folder) for name, party in self.parties.items()
         }
@@ -522,12 +561,13 @@ class TablesConfig(DataSection):
             tables,
             answers,
             id=self.id,
-            normalise=None if self.ids is None else self.ids.build(),
+            normalise=self.form(),
             aligned=self.aligned,
             split=self.split.build(),
             transformers={name: party.features.build() for name, party in self.parties.items()},
             task=self.task,
             label_column=self.labels.column,
+            people=people,
         )
 
 

@@ -258,7 +258,7 @@ def _data_beside(data: Any, folder: Path) -> Any:
         return data
     placed = {
         key: str(folder / path)
-        for key in ("folder", "store")
+        for key in ("alignment", "folder", "store")
         if isinstance(path := section.get(key), str)
     }
     if section.get("folder") is None and (sources := _sources(as_data_section(section))):

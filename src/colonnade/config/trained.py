@@ -88,7 +88,7 @@ class Trained:
             {party: transformers[self._owner(party)] for party in tables},
             data.id,
             aligned=data.aligned,
-            normalise=None if data.ids is None else data.ids.build(),
+            normalise=data.form(),
             absent=absent,
         )
         tell(notes)

@@ -23,7 +23,16 @@ from colonnade.tables.near_ids import most_digits, near_miss
 from colonnade.tables.notes import tell
 from colonnade.tables.table import Table, keyed_tables, whole
 
-__all__ = ["Aligned", "Alignment", "align", "align_ids", "checked_ids"]
+__all__ = [
+    "Aligned",
+    "Alignment",
+    "align",
+    "align_ids",
+    "checked_ids",
+    "first_twice",
+    "only",
+    "plain_ids",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +170,42 @@ def align_ids(ids: Mapping[str, pl.Series]) -> Alignment:
     return Alignment(common, rows, left_out, absent, notes)
 
 
+def only(found: Alignment, people: pl.Series) -> Alignment:
+    """Return an alignment of some of its people alone, in its order.
+
+    Raises
+    ------
+    DataError
+        If somebody is not in it, or ids are of another kind.
+
+    Examples
+    --------
+    >>> found = align_ids({"bank": pl.Series([3, 1, 2]), "shop": pl.Series([1, 3, 9])})
+    >>> some = only(found, pl.Series([3]))
+    >>> some.ids.to_list(), some.rows["bank"], some.left_out
+    ([3], array([0]), {'bank': 2, 'shop': 2})
+    """
+    if people.dtype != found.ids.dtype:
+        raise DataError(
+            f"the ids of the tables are {_kind(found.ids)}, and those that were aligned "
+            f"{_kind(people)}; align again"
+        )
+    kept = found.ids.is_in(people.implode())
+    if kept.sum() != len(people):
+        raise DataError(
+            f"{len(people) - int(kept.sum())} of the {len(people)} people that were aligned are "
+            "not in all tables any more; align again"
+        )
+    chosen = kept.to_numpy()
+    return Alignment(
+        found.ids.filter(kept),
+        {name: rows[chosen] for name, rows in found.rows.items()},
+        {name: n + len(found.ids) - len(people) for name, n in found.left_out.items()},
+        found.absent,
+        found.notes,
+    )
+
+
 def checked_ids(name: str, table: Table, id: str, normalise: IdForm | None = None) -> pl.Series:
     """Return the ids of a table, as int64 or text, every row's given and given once.
 
@@ -179,6 +224,26 @@ def checked_ids(name: str, table: Table, id: str, normalise: IdForm | None = Non
     ...
     colonnade.errors.DataError: 'bank' has the id 7 in row 0 and again in row 2; a person may have one row in a table
     """  # noqa: E501 - a message is one line
+    ids = plain_ids(name, table, id, normalise)
+    if (twice := first_twice(ids)) is not None:
+        first, again = twice
+        raise DataError(
+            f"{name!r} has the id {ids[again]!r} in row {table.number(first)} and again in row "
+            f"{table.number(again)}; a person may have one row in a table"
+        )
+    return ids
+
+
+def plain_ids(name: str, table: Table, id: str, normalise: IdForm | None = None) -> pl.Series:
+    """Return the ids of a table, as int64 or text, every row's given, and maybe given twice.
+
+    With ``normalise`` they are in that form, as text. No id is in what it raises.
+
+    Raises
+    ------
+    DataError
+        If the column is missing or of another kind, or an id is missing.
+    """
     check_present(f"the table of {name!r}", [id], list(table.schema))
     values = table.column(id)
     if values.is_empty():
@@ -196,14 +261,19 @@ def checked_ids(name: str, table: Table, id: str, normalise: IdForm | None = Non
             f"{name!r} has no id in row {table.number(row)} (column {id!r}); "
             "give every row an id, or drop the row"
         )
-    if ids.n_unique() != len(ids):
-        again = ids.is_first_distinct().not_().arg_true()[0]
-        first = int((ids == ids[again]).arg_true()[0])
-        raise DataError(
-            f"{name!r} has the id {ids[again]!r} in row {table.number(first)} and again in row "
-            f"{table.number(int(again))}; a person may have one row in a table"
-        )
     return ids
+
+
+def first_twice(ids: pl.Series) -> tuple[int, int] | None:
+    """Return the first row whose id an earlier one has, after that one; None if there is none.
+
+    >>> first_twice(pl.Series([7, 8, 9, 8]))
+    (1, 3)
+    """
+    if ids.n_unique() == len(ids):
+        return None
+    again = int(ids.is_first_distinct().not_().arg_true()[0])
+    return int((ids == ids[again]).arg_true()[0]), again
 
 
 def _plain(name: str, id: str, values: pl.Series) -> pl.Series:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features, take
-from colonnade.tables.align import align_ids, checked_ids
+from colonnade.tables.align import align_ids, checked_ids, only
 from colonnade.tables.fitted import FittedTransformer, fitted_and_notes
 from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.id_form import IdForm
@@ -190,6 +190,7 @@ def vertical_tables(
     transformers: Any = None,
     task: Task = "auto",
     label_column: str | None = None,
+    people: pl.Series | None = None,
 ) -> VerticalTables:
     """Align tables, divide their people, and make features by what training rows teach.
 
@@ -221,14 +222,16 @@ def vertical_tables(
         "classification", "regression", or "auto": see ``encode_labels``.
     label_column
         The column of labels, where there are several.
+    people
+        The ids to keep, as ``align_privately`` found them; by default all that every table has.
 
     Raises
     ------
     ConfigurationError
         If the arguments do not fit together.
     DataError
-        If nothing says which rows belong together, tables cannot be aligned, a label is missing, a
-        class does not occur in training, a party has no column, or one that is called like the
+        If nothing says which rows belong together, tables cannot be aligned, one lacks somebody of
+        ``people``, a label is missing, a class does not occur in training, a party has no column, or one that is called like the
         labels, or a column cannot be used.
 
     Examples
@@ -250,6 +253,8 @@ def vertical_tables(
         raise ConfigurationError(f"a party cannot be called {LABELS!r}; give it another name")
     if aligned and id is not None:
         raise ConfigurationError("say id=... or aligned=True, not both: either finds the rows")
+    if people is not None and id is None:
+        raise ConfigurationError("people are ids: say id=..., the column that they are in")
     given = keyed_tables(tables, id)
     answers, column = _label_table(labels, id, label_column)
     for party, table in given.items():
@@ -261,7 +266,7 @@ def vertical_tables(
         if not set(table.schema) - {id}:
             raise DataError(f"the table of {party!r} has no column but the id; leave it out")
     everyone = {**given, LABELS: answers}
-    found = _found(everyone, id, normalise, aligned)
+    found = _found(everyone, id, normalise, aligned, people)
     ids, rows = found.ids, found.rows
     chosen = SelectedRows(answers, rows[LABELS])
 
@@ -314,7 +319,11 @@ class _Found(NamedTuple):
 
 
 def _found(
-    tables: Mapping[str, Table], id: str | None, normalise: IdForm | None, aligned: bool
+    tables: Mapping[str, Table],
+    id: str | None,
+    normalise: IdForm | None,
+    aligned: bool,
+    people: pl.Series | None,
 ) -> _Found:
     if id is None:
         together = rows_together(tables, aligned)
@@ -322,6 +331,8 @@ def _found(
         return _Found(together.ids, together.rows, nobody, nobody, together.notes)
     names = [LABELS, *(name for name in tables if name != LABELS)]  # whose people are counted first
     found = align_ids({name: checked_ids(name, tables[name], id, normalise) for name in names})
+    if people is not None:
+        found = only(found, people)
     return _Found(found.ids.alias(id), found.rows, found.left_out, found.absent, found.notes)
 
 

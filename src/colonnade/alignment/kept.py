@@ -1,0 +1,172 @@
+"""What an organisation keeps of an alignment: a file of its own, with the ids that are in all.
+
+The order of the ids is that of their rows: numbers by size, text by its bytes. So it is the same
+at every organisation, and that of an alignment with all ids in one place. A file holds ids in the
+clear, its own organisation's, and is for nobody else. Its digest is that of the ids: two
+organisations that have the same one are about the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import polars as pl
+
+from colonnade.errors import DataError
+from colonnade.faults import explained
+from colonnade.layout import check_names
+from colonnade.outputs import SIGNATURE, replacing
+
+__all__ = ["Kept", "alignment_file", "read_alignment", "write_alignment"]
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What came of an alignment at one organisation.
+
+    Parameters
+    ----------
+    organisation
+        Whose it is.
+    everybody
+        Who aligned, the label holder last.
+    id
+        The column of ids.
+    form
+        The form in which ids were compared, as ``repr(IdForm(...))``; empty as they are written.
+    rows
+        For each table of the organisation its number of rows.
+    ids
+        The ids that are in all tables, in order: int64 or text.
+    absent
+        At the label holder, for each party, how many of the label holder's ids it lacks; else
+        empty.
+    learned
+        Who learned what by the alignment.
+    """
+
+    organisation: str
+    everybody: tuple[str, ...]
+    id: str
+    form: str
+    rows: Mapping[str, int]
+    ids: pl.Series
+    absent: Mapping[str, int] = field(default_factory=dict)
+    learned: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """For each table, how many of its rows are of people whom some other table lacks."""
+        return {table: rows - len(self.ids) for table, rows in self.rows.items()}
+
+    @property
+    def digest(self) -> str:
+        """What tells these ids, in this order, from any others."""
+        told = json.dumps([str(self.ids.dtype), self.ids.to_list()])
+        return hashlib.sha256(told.encode()).hexdigest()
+
+
+def alignment_file(organisation: str) -> str:
+    """Return the name of an organisation's file."""
+    return f"{organisation}.json"
+
+
+def write_alignment(kept: Kept, folder: Path) -> Path:
+    """Write an organisation's file into a folder, and return its path.
+
+    Raises
+    ------
+    Unwritten
+        If the system refuses it.
+    """
+    values = {
+        "alignment": SIGNATURE,
+        "organisation": kept.organisation,
+        "everybody": list(kept.everybody),
+        "learned": list(kept.learned),
+        "id": kept.id,
+        "form": kept.form,
+        "rows": dict(kept.rows),
+        "absent": dict(kept.absent),
+        "digest": kept.digest,
+        "ids": kept.ids.to_list(),
+    }
+    path = folder / alignment_file(kept.organisation)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            # One entry a line; so many ids in a line each would be as long again.
+            lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in values.items())
+            partial.write_text("{ " + ",\n  ".join(lines) + "\n}\n", encoding="utf-8")
+    return path
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    alignment: str
+    organisation: str
+    everybody: list[str]
+    learned: list[str]
+    id: str
+    form: str
+    rows: dict[str, _Count]
+    absent: dict[str, _Count]
+    digest: str
+    ids: list[int] | list[str]
+
+
+def read_alignment(folder: Path) -> dict[str, Kept]:
+    """Return what each organisation has kept whose file is in a folder, by its name.
+
+    Raises
+    ------
+    DataError
+        If there is none, one cannot be read or is damaged, or they are of different alignments.
+    """
+    found = {}
+    try:
+        paths = sorted(path for path in folder.glob("*.json") if path.is_file())
+        for path in paths:
+            kept = _kept(path)
+            found[kept.organisation] = kept
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read: {error.strerror}") from None
+    if not found:
+        raise DataError(f"{folder} holds no alignment; colonnade align writes one")
+    if len({(kept.digest, kept.id, kept.form, kept.everybody) for kept in found.values()}) > 1:
+        raise DataError(
+            f"the files in {folder} are of different alignments ({', '.join(found)}); align again"
+        )
+    return found
+
+
+def _kept(path: Path) -> Kept:
+    try:
+        read = msgspec.json.decode(path.read_bytes(), type=_File)
+        check_names([read.organisation])
+        dtype: Any = pl.String if read.ids and isinstance(read.ids[0], str) else pl.Int64
+        ids = pl.Series(read.id, read.ids, dtype=dtype)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        raise DataError(f"{path} is no alignment that colonnade align wrote: {error}") from None
+    except TypeError:
+        raise DataError(f"{path} holds an id beyond 64 bits; align again") from None
+    kept = Kept(
+        read.organisation,
+        tuple(read.everybody),
+        read.id,
+        read.form,
+        read.rows,
+        ids,
+        read.absent,
+        tuple(read.learned),
+    )
+    if kept.digest != read.digest:
+        raise DataError(f"{path} is damaged: its ids are not those that were written; align again")
+    return kept

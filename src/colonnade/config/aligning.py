@@ -1,0 +1,71 @@
+"""From a configuration to the organisations that align, each with what reads its own ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from colonnade.alignment import Organisation
+from colonnade.config.data import TableConfig, TablesConfig
+from colonnade.config.run import RunConfig
+from colonnade.errors import ConfigurationError
+from colonnade.roles.align import Meeting
+from colonnade.tables import IdForm
+from colonnade.tables.own_ids import OwnIds
+from colonnade.tables.together import LABELS
+
+__all__ = ["aligning"]
+
+
+def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
+    """Return what all agree on, and the organisations: the parties, then the label holder.
+
+    Nothing is read here: what reads an organisation's ids can be called in another process.
+
+    Raises
+    ------
+    ConfigurationError
+        If the data are no tables of organisations with a column of ids, or names do not fit.
+    """
+    data = config.data
+    if not isinstance(data, TablesConfig):
+        raise ConfigurationError(
+            f"data: {data.name} is in one place already; organisations align tables of their own: "
+            "data: {parties: ..., labels: ...}"
+        )
+    if data.id is None:
+        raise ConfigurationError("data.id: say which column says whom a row is about")
+    holder, folder, form = config.label_holder, data.place(), data.form()
+    of_holder: dict[str, TableConfig] = {}
+    if holder.holds is not None:
+        if holder.holds not in data.parties:
+            raise ConfigurationError(
+                f"label_holder.holds: there is no table {holder.holds!r}; "
+                f"there are {', '.join(data.parties)}"
+            )
+        of_holder[holder.holds] = data.parties[holder.holds]
+    tables = {
+        name: {name: party}
+        for name, party in data.parties.items()
+        if name not in (holder.holds, *data.leave_out)
+    }
+    if holder.name in tables:
+        raise ConfigurationError(
+            f"label_holder.name: {holder.name!r} is a party already; say label_holder: "
+            f"{{holds: {holder.name}}} if the labels are its own"
+        )
+    meeting = Meeting(tuple(tables), holder.name, "" if form is None else repr(form))
+    tables[holder.name] = of_holder | {LABELS: data.labels}
+    return meeting, [
+        Organisation(name, data.id, partial(_own_ids, name, own, data.id, form, folder))
+        for name, own in tables.items()
+    ]
+
+
+def _own_ids(
+    name: str, tables: Mapping[str, TableConfig], id: str, form: IdForm | None, folder: Path | None
+) -> OwnIds:
+    """Read the ids of one organisation, and no other column of its tables."""
+    read = {table: section.read(id, [], folder) for table, section in tables.items()}
+    return OwnIds(name, read, id, form)
