@@ -46,6 +46,7 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/masks.py
 	$(BIN)/python benchmarks/fields.py
 	$(BIN)/python benchmarks/coded_rounds.py
+	$(BIN)/python benchmarks/alignment.py
 
 siege: .venv/installed-for-tests
 	$(BIN)/python benchmarks/siege

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from colonnade.alignment import Kept
 from colonnade.config.listing import Listed
 from colonnade.datasets import DatasetInfo
 from colonnade.experiments import Experiment
@@ -20,12 +21,37 @@ from colonnade.planning import MemoryUse, Plan
 from colonnade.reports import epsilon_facts, human_bytes, human_seconds
 from colonnade.telling import plain
 
-__all__ = ["datasets_table", "experiments_table", "partners_table", "parts_table", "plan_tables"]
+__all__ = [
+    "alignment_table",
+    "datasets_table",
+    "experiments_table",
+    "partners_table",
+    "parts_table",
+    "plan_tables",
+]
 
 
 def plan_tables(plan: Plan) -> list[Table]:
     """Return what a run will cost: its traffic, its time, and the memory of each organisation."""
     return [_traffic(plan), _totals(plan), _memory(plan)]
+
+
+def alignment_table(found: Mapping[str, Kept]) -> Table:
+    """Return what came of an alignment at each organisation: a row for each of its tables."""
+    everybody = next(iter(found.values())).everybody
+    absent = found[everybody[-1]].absent
+    table = _table(
+        "Alignment", "organisation", "table", "rows", "in common", "left out", "lacks", text=2
+    )
+    for name in everybody:
+        kept = found[name]
+        for own, rows in kept.rows.items():
+            lacks = f"{absent[name]:,}" if name in absent else ""
+            counts = (f"{count:,}" for count in (rows, len(kept.ids), kept.left_out[own]))
+            table.add_row(escape(name), escape(own), *counts, lacks)
+    table.caption = f"lacks: of the ids of {escape(everybody[-1])}"
+    table.caption_justify = "left"
+    return table
 
 
 def _table(title: str, *columns: str, text: int = 1) -> Table:

@@ -3,7 +3,13 @@
 The roles are in ``roles/align.py``; what they blind ids with is in ``secure/blinding.py``.
 """
 
-from colonnade.alignment.kept import Kept, alignment_file, read_alignment, write_alignment
+from colonnade.alignment.kept import (
+    Kept,
+    alignment_file,
+    check_folder,
+    read_alignment,
+    write_alignment,
+)
 from colonnade.alignment.private import Organisation, align_apart, align_here, align_privately
 from colonnade.alignment.statement import who_learns_what
 
@@ -14,6 +20,7 @@ __all__ = [
     "align_here",
     "align_privately",
     "alignment_file",
+    "check_folder",
     "read_alignment",
     "who_learns_what",
     "write_alignment",

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import polars as pl
 
-from colonnade.errors import DataError
+from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.layout import check_names
-from colonnade.outputs import SIGNATURE, replacing
+from colonnade.outputs import ALIGNMENT, SIGNATURE, check_outputs, replacing
 
-__all__ = ["Kept", "alignment_file", "read_alignment", "write_alignment"]
+__all__ = ["Kept", "alignment_file", "check_folder", "read_alignment", "write_alignment"]
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Id = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | str
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,21 @@ def alignment_file(organisation: str) -> str:
     return f"{organisation}.json"
 
 
+def check_folder(folder: Path, everybody: Sequence[str]) -> None:
+    """Raise ``ConfigurationError`` where these organisations' files cannot be written.
+
+    A folder that holds files of an alignment of others is refused: one is of one alignment.
+    """
+    own = [alignment_file(name) for name in everybody]
+    check_outputs(folder, dict.fromkeys(own, ALIGNMENT))
+    others = sorted(path.name for path in folder.glob("*.json") if path.name not in own)
+    if others:
+        raise ConfigurationError(
+            f"{folder} holds {', '.join(others)}, of none of {', '.join(map(repr, everybody))}; "
+            "choose another folder, or move it away"
+        )
+
+
 def write_alignment(kept: Kept, folder: Path) -> Path:
     """Write an organisation's file into a folder, and return its path.
 
@@ -119,7 +135,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     rows: dict[str, _Count]
     absent: dict[str, _Count]
     digest: str
-    ids: list[int] | list[str]
+    ids: list[_Id]
 
 
 def read_alignment(folder: Path) -> dict[str, Kept]:
@@ -151,12 +167,12 @@ def _kept(path: Path) -> Kept:
     try:
         read = msgspec.json.decode(path.read_bytes(), type=_File)
         check_names([read.organisation])
-        dtype: Any = pl.String if read.ids and isinstance(read.ids[0], str) else pl.Int64
-        ids = pl.Series(read.id, read.ids, dtype=dtype)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+    except (msgspec.MsgspecError, ConfigurationError, RecursionError) as error:
         raise DataError(f"{path} is no alignment that colonnade align wrote: {error}") from None
-    except TypeError:
-        raise DataError(f"{path} holds an id beyond 64 bits; align again") from None
+    kinds = {type(value) for value in read.ids}
+    if len(kinds) > 1:
+        raise DataError(f"{path} holds ids that are whole numbers and ids that are text")
+    ids = pl.Series(read.id, read.ids, dtype=pl.String if str in kinds else pl.Int64)
     kept = Kept(
         read.organisation,
         tuple(read.everybody),

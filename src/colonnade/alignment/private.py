@@ -197,13 +197,16 @@ def _assignment(
     heard: Callable[[Values], object] | None = None,
 ) -> Assignment:
     done: dict[str, int] = {}
+    to_do: dict[str, int] = {}
 
     def on_report(values: Values) -> None:
         if heard is not None:
             heard(values)
         if told is not None and "ids" in values:
-            done[str(values["organisation"])] = int(values["ids"])
-            told(sum(done.values()), int(values["of"]) * len(meeting.everybody))
+            who = str(values["organisation"])
+            done[who], to_do[who] = int(values["ids"]), int(values["of"])
+            if len(to_do) == len(meeting.everybody):
+                told(sum(done.values()), sum(to_do.values()))
 
     return Assignment(on_report=on_report, limits=meeting.limits())
 

@@ -15,26 +15,25 @@ def who_learns_what(meeting: Meeting) -> tuple[str, ...]:
     >>> for sentence in who_learns_what(Meeting(("bank",), "insurer"))[:2]:
     ...     print(sentence)
     everybody learns how many ids each organisation has, and whether they are whole numbers or text
-    everybody learns which of its own ids are in all tables, and so who of the others' they are
+    everybody learns which of its own ids are in all tables
     """
     holder, shuffler = meeting.label_holder, meeting.shuffler
     told = [
         "everybody learns how many ids each organisation has, and whether they are whole numbers "
         "or text",
-        "everybody learns which of its own ids are in all tables, and so who of the others' they "
-        "are",
+        "everybody learns which of its own ids are in all tables",
     ]
     if len(meeting.parties) > 1:
         told += [
-            f"{holder!r} learns how many ids any of the organisations have in common, and of those "
+            f"{holder!r} learns how many ids any of the organisations have in common, but of those "
             "that are not in all tables not which",
-            f"if {holder!r} and a party put together what they have, they learn which other "
-            f"organisations have each id of this party; with {shuffler!r} also which have each id "
-            f"of {holder!r}",
+            f"if {holder!r} and a party put together what they have, they learn who has each id of "
+            f"this party, and with {shuffler!r} who has each id of {holder!r}; parties without the "
+            "label holder learn nothing together",
         ]
     return (
         *told,
-        "of ids that are not in all tables nobody learns more, where all follow the protocol",
+        "nothing else is learned of ids that are not in all tables, where all follow the protocol",
         "who brings ids that it only guesses learns which of them are in all tables: no guess can "
         "be told from a row",
     )

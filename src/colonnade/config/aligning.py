@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from colonnade.alignment import Organisation
+from colonnade.alignment import Organisation, align_apart, align_here, write_alignment
 from colonnade.config.data import TableConfig, TablesConfig
 from colonnade.config.run import RunConfig
+from colonnade.drivers import Processes
 from colonnade.errors import ConfigurationError
 from colonnade.roles.align import Meeting
 from colonnade.tables import IdForm
 from colonnade.tables.own_ids import OwnIds
 from colonnade.tables.together import LABELS
 
-__all__ = ["aligning"]
+__all__ = ["aligning", "carry_out"]
 
 
 def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
@@ -45,7 +46,7 @@ def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
                 f"there are {', '.join(data.parties)}"
             )
         of_holder[holder.holds] = data.parties[holder.holds]
-    tables = {
+    tables: dict[str, dict[str, TableConfig]] = {
         name: {name: party}
         for name, party in data.parties.items()
         if name not in (holder.holds, *data.leave_out)
@@ -61,6 +62,40 @@ def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
         Organisation(name, data.id, partial(_own_ids, name, own, data.id, form, folder))
         for name, own in tables.items()
     ]
+
+
+def carry_out(
+    config: RunConfig,
+    meeting: Meeting,
+    organisations: Sequence[Organisation],
+    folder: Path,
+    told: Callable[[int, int], None],
+) -> None:
+    """Align, and write what each organisation keeps into its file in a folder.
+
+    Parameters
+    ----------
+    config
+        Whose driver plays the roles; with ``driver: processes`` each organisation's ids are read
+        in its own process alone, which writes its file.
+    meeting, organisations
+        What ``aligning`` returned.
+    folder
+        Where files go.
+    told
+        Called with how many ids have been blinded, and how many will be.
+
+    Raises
+    ------
+    DataError
+        If an organisation's ids cannot be used, or none is in all tables.
+    """
+    if config.driver == "processes":
+        driver, keep = Processes(config.network.queue), partial(write_alignment, folder=folder)
+        align_apart(meeting, organisations, driver, keep, told=told)
+        return
+    for kept in align_here(meeting, organisations, config.build_driver(), told=told).values():
+        write_alignment(kept, folder)
 
 
 def _own_ids(

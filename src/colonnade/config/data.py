@@ -469,8 +469,8 @@ class TablesConfig(DataSection):
     )
     alignment: Path | None = Field(
         None,
-        description="the folder that `colonnade align` wrote, of whose ids rows are taken; needs an "
-        "id; relative to this file's own folder",
+        description="the folder that `colonnade align` wrote: rows are of the ids in it; relative "
+        "to this file's own folder",
     )
     parties: dict[Name, PartyTableConfig] = Field(min_length=1)
     labels: LabelTableConfig

@@ -6,21 +6,22 @@ say nothing under a key that is not known.
 
 1. Everybody tells everybody how many ids it has.
 2. Everybody brings its ids into an order that it alone knows, blinds them, and they go from one to
-   the next until all have blinded them: those of a party round the other parties and to the label
-   holder last, those of the label holder along all parties. The last of these, the *shuffler*,
-   brings them into an order that it alone knows before the label holder has them back.
+   the next until all have blinded them. Those of a party go round the other parties and back to
+   itself, veiled besides, and unveiled to the label holder. Those of the label holder go along all
+   parties; the last of these, the *shuffler*, brings them into an order that it alone knows before
+   the label holder has them back.
 3. The label holder, and nobody else, now has every table under all keys. It finds which points are
    in all of them, and tells every party which of its ids these are, by a bit each, in the order in
    which the party sent them. Its own it asks the shuffler for, who puts the bits into their order.
 4. Everybody sorts the ids in common by what they are: the same order everywhere.
 
-No party ever has two tables under the same keys: those of others come to it under the keys of all
-who had them before, and no two have come by the same ones. Only the label holder can compare, and
-none of its own ids: the shuffler stands between. So it learns how many ids any of the
-organisations have in common, and which of its own are in all; a party learns the latter alone.
-This is the protocol of Vaidya and Clifton ("Secure set intersection cardinality", 2005) with one
-who compares, and bits that go back. It holds against organisations that follow it; see
-``docs/align.md`` for what several of them, or a liar, would learn besides.
+No party can compare anything: another's ids come to it under a veil, or the label holder's key,
+under which there is no other table, however many parties put together what they have. Only the
+label holder compares, and none of its own ids: the shuffler stands between. So it learns how many
+ids any of the organisations have in common, and which of its own are in all; a party learns the
+latter alone. This is the protocol of Vaidya and Clifton ("Secure set intersection cardinality",
+2005) with one who compares, veils, and bits that go back. It holds against organisations that
+follow it; ``docs/align.md`` says what the label holder with others, or a liar, would learn besides.
 
 Ids travel a *piece* at a time, and nobody is more than two pieces ahead of the label holder, which
 sends one of its own only when it has had one of everybody's. So few wait anywhere; what grows with
@@ -255,6 +256,11 @@ class _Aligning(ABC):
         self.counts = {name: counts[name] for name in self._meeting.everybody}
 
     @property
+    def _to_do(self) -> int:
+        """How many ids are to be blinded, or unveiled, here."""
+        return sum(self.counts.values())
+
+    @property
     def _pieces(self) -> range:
         """The numbers of all pieces, as many as whoever has most ids needs."""
         return range(self._pieces_of(max(self.counts.values())))
@@ -272,31 +278,35 @@ class _Aligning(ABC):
         everybody = self._meeting.everybody
         return number * len(everybody) + everybody.index(whose)
 
-    async def _own(self, number: int, receiver: str) -> None:
+    async def _own(
+        self, blind: Callable[[Sequence[str]], bytes], number: int, receiver: str
+    ) -> None:
         """Blind a piece of one's own ids, and send it on its way."""
         places = self._sent[self._piece(self.name, number)]
-        body = await self._work(lambda: self._blinding.blind(self.ids.texts(places)), len(places))
+        body = await self._work(lambda: blind(self.ids.texts(places)), len(places))
         await Send(receiver, "blinded", 0, body, _SETUP, self._part(self.name, number))
 
-    async def _others(self, whose: str, number: int, sender: str) -> bytes:
-        """Receive a piece of another's ids, and return it blinded again."""
+    async def _multiplied(
+        self, by: Callable[[bytes], bytes], whose: str, number: int, sender: str
+    ) -> bytes:
+        """Receive a piece of somebody's blinded ids, and return what becomes of it."""
         part = self._part(whose, number)
         got = await Receive(Expect("blinded", 0, (sender,), _SETUP, part=part))
         piece = self._piece(whose, number)
         points = read_points(got.only.body, piece.stop - piece.start, sender)
 
-        def again() -> bytes:
+        def function() -> bytes:
             with reading(sender, 0):
-                return self._blinding.again(points)
+                return by(points)
 
-        return await self._work(again, piece.stop - piece.start)
+        return await self._work(function, piece.stop - piece.start)
 
     async def _work(self, function: Callable[[], bytes], count: int) -> bytes:
         if not count:
             return b""
         body = await Work("encode", function, 0, _SETUP, rows=count)
         self._done += count
-        await Report({"ids": self._done, "of": sum(self.counts.values())})
+        await Report({"ids": self._done, "of": self._to_do})
         return body
 
     async def _tell_marks(
@@ -358,33 +368,42 @@ class AlignParty(_Aligning):
     async def _align(self, source: Source) -> NDArray[np.bool_]:
         holder, held = self._meeting.label_holder, bytearray()
         for number in self._pieces:
-            await self._own(number, self._next_of(self.name))
-            for whose in self._before:
-                points = await self._others(whose, number, self._meeting.parties[self._index - 1])
-                part = self._part(whose, number)
-                await Send(self._next_of(whose), "blinded", 0, points, _SETUP, part)
+            if self._alone:
+                await self._own(self._blinding.blind, number, holder)
+            else:
+                await self._go_round(number)
             held += await self._of_the_holder(number)
         if self.name == self._meeting.shuffler:
             await self._shuffle(held, source)
         return await self._hear_marks(holder, "common", self.name)
 
     @property
-    def _before(self) -> list[str]:
-        """The other parties, from the one before this one on backwards."""
-        parties = self._meeting.parties
-        return [parties[self._index - hop] for hop in range(1, len(parties))]
+    def _to_do(self) -> int:
+        return super()._to_do + (0 if self._alone else len(self.ids))
 
-    def _next_of(self, whose: str) -> str:
-        """Return to whom somebody's ids go from here: to the label holder when they are round."""
-        parties = self._meeting.parties
-        onward = parties[(self._index + 1) % len(parties)]
-        return self._meeting.label_holder if onward == whose else onward
+    @property
+    def _alone(self) -> bool:
+        """Whether there is no other party, so that ids pass through no hands on their way."""
+        return len(self._meeting.parties) == 1
+
+    async def _go_round(self, number: int) -> None:
+        """Blind a piece of each party's ids, and send one's own to the label holder."""
+        parties, again = self._meeting.parties, self._blinding.again
+        before, onward = parties[self._index - 1], parties[(self._index + 1) % len(parties)]
+        await self._own(self._blinding.veiled, number, onward)
+        for hop in range(1, len(parties)):
+            whose = parties[self._index - hop]
+            points = await self._multiplied(again, whose, number, before)
+            await Send(onward, "blinded", 0, points, _SETUP, self._part(whose, number))
+        points = await self._multiplied(self._blinding.unveiled, self.name, number, before)
+        part = self._part(self.name, number)
+        await Send(self._meeting.label_holder, "blinded", 0, points, _SETUP, part)
 
     async def _of_the_holder(self, number: int) -> bytes:
         """Blind a piece of the label holder's ids, and pass it on; the last party keeps it."""
         holder, parties = self._meeting.label_holder, self._meeting.parties
         sender = parties[self._index - 1] if self._index else holder
-        points = await self._others(holder, number, sender)
+        points = await self._multiplied(self._blinding.again, holder, number, sender)
         if self.name == self._meeting.shuffler:
             return points
         onward = parties[self._index + 1]
@@ -442,9 +461,9 @@ class AlignLabelHolder(_Aligning):
         parties, shuffler = self._meeting.parties, self._meeting.shuffler
         tables = [np.empty((count, VALUE_BYTES), np.uint8) for count in self.counts.values()]
         for number in self._pieces:
-            await self._own(number, parties[0])
+            await self._own(self._blinding.blind, number, parties[0])
             for place, party in enumerate(parties):
-                points = await self._others(party, number, parties[place - 1])
+                points = await self._multiplied(self._blinding.again, party, number, party)
                 tables[place][self._piece(party, number)] = _values(points)
         for number in range(self._pieces_of(len(self.ids))):
             part, piece = self._part(self.name, number), self._piece(self.name, number)

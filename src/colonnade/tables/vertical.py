@@ -231,8 +231,8 @@ def vertical_tables(
         If the arguments do not fit together.
     DataError
         If nothing says which rows belong together, tables cannot be aligned, one lacks somebody of
-        ``people``, a label is missing, a class does not occur in training, a party has no column, or one that is called like the
-        labels, or a column cannot be used.
+        ``people``, a label is missing, a class does not occur in training, a party has no column,
+        or one that is called like the labels, or a column cannot be used.
 
     Examples
     --------
