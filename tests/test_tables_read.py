@@ -434,62 +434,6 @@ def test_without_sqlalchemy(monkeypatch: pytest.MonkeyPatch) -> None:
         read_database("sqlite:///people.db", table="people")
 
 
-@pytest.mark.skipif(
-    "COLONNADE_POSTGRES" not in os.environ,
-    reason="COLONNADE_POSTGRES names no PostgreSQL database to write to",
-)
-def test_postgresql() -> None:
-    import sqlalchemy
-
-    address = os.environ["COLONNADE_POSTGRES"]
-    engine = sqlalchemy.create_engine(
-        address.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
-    )
-    try:
-        with engine.connect() as connection:
-            run = connection.exec_driver_sql
-            run('drop schema if exists "Colonnade test" cascade')
-            run('create schema "Colonnade test"')
-            run('create sequence "Colonnade test".counter')
-            name = '"Colonnade test"."People"'
-            run(
-                f'create table {name} (id uuid, "Age" numeric(5, 1), n bigint, born date, '
-                "member boolean, city text)"
-            )
-            run(
-                f"insert into {name} values (gen_random_uuid(), 41.5, 3, '1980-01-02', true, "
-                "'Rome'), (gen_random_uuid(), null, null, null, null, null)"
-            )
-        source = "Colonnade test.People"
-        frame = read_table(address, table=source, id="id")
-        assert frame.schema == {
-            "id": pl.String,
-            "Age": pl.Float64,
-            "n": pl.Int64,
-            "born": pl.Date,
-            "member": pl.Boolean,
-            "city": pl.String,
-        }
-        assert frame["Age"].to_list() == [41.5, None]
-        assert read_table(address, table=source, columns=["Age"]).columns == ["Age"]
-        assert "did you mean 'Age'?" in refusal(address, table=source, columns=["age"])
-        assert "has no table" in refusal(address, table="Colonnade test.people")
-        text = f"select city::text, '%s :x 12:30' as t from {name} where city like '%o%'"
-        assert read_table(address, query=text).rows() == [("Rome", "%s :x 12:30")]
-        assert "cannot be read" in refusal(address, query=f"delete from {name} returning id")
-        counting = """select nextval('"Colonnade test".counter')"""
-        assert "in a read-only transaction" in refusal(address, query=counting)
-        assert read_table(address, table=source).height == 2
-        absent = address.rpartition("/")[0] + "/no_such_database"
-        assert "does not exist" in refusal(absent, table="people")
-        many = "select i, i * 0.5::float8 as x from generate_series(1, 20000) as i"
-        assert read_table(address, query=many)["x"].sum() == 20_000 * 20_001 / 4
-    finally:
-        with engine.connect() as connection:
-            connection.exec_driver_sql('drop schema if exists "Colonnade test" cascade')
-        engine.dispose()
-
-
 # --- frames -------------------------------------------------------------------------------------
 
 

@@ -3,20 +3,18 @@
 Names of tables and columns are quoted by SQLAlchemy, never pasted into a statement. Databases are
 opened for reading only, and a query may do nothing else. SQLite asks an authoriser about each thing
 that a statement is about to do: where a file is read-only, ``vacuum into`` and ``attach`` still
-write others. PostgreSQL is asked for a cursor over one select, in a read-only transaction. Other
-databases and drivers have neither, so there are tables and views of theirs, and no queries. A URL
-may hold a password, so no message repeats a URL.
+write others. Of PostgreSQL tells ``postgresql``. Other databases and drivers have neither, so there
+are tables and views of theirs, and no queries. A URL may hold a password, so no message repeats a
+URL.
 """
 
 from __future__ import annotations
 
-import datetime
 import re
 import sqlite3
-import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +23,8 @@ from urllib.parse import quote
 import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables import postgresql
+from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, listed
 from colonnade.tables.urls import Option, misplaced, settings_in
 from colonnade.telling import shown
@@ -36,13 +36,11 @@ __all__ = ["read_database"]
 
 _ROWS = 2**13  # fetched at a time, since Python's objects take several times a column's memory
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
-_CONNECT_SECONDS = 10
 _MOST_STEPS = 10**11  # of SQLite's machine in a query, which may not end: over half an hour
 _COUNTED = 10**6  # at a time
 _INTERRUPTED = "interrupted"  # what SQLite says then
 
-_PSYCOPG = "postgresql+psycopg"  # whose cursors take one select alone
-_HELD_TO_READING = ("sqlite", _PSYCOPG)
+_HELD_TO_READING = ("sqlite", postgresql.DRIVER)
 
 _READING = (
     sqlite3.SQLITE_SELECT,
@@ -88,10 +86,12 @@ def read_database(
     ------
     ConfigurationError
         If SQLAlchemy or a driver is missing, the URL is none, not one of query and table is given,
-        or there is a query for a database that cannot be held to reading.
+        or there is a query for a database that cannot be held to reading, or from an account that
+        may write the server's files.
     DataError
         If the database cannot be reached or is locked, there is no such table or column, a query
-        fails or does anything but read, there are no rows, or a column mixes kinds of values.
+        fails or does anything but read, there are no rows, or a column mixes kinds of values or
+        holds lists or the like.
     """
     if (query is None) == (table is None):
         raise ConfigurationError(
@@ -120,31 +120,43 @@ def read_database(
             f"not those of {parsed.drivername!r}: name a table or a view"
         )
     where = _described(parsed)
-    with _connected(parsed, where, limited=query is not None) as connection:
+    with _connected(parsed, where, query=query is not None) as connection:
         if table is not None:
             statement = _selection(sql, connection, where, table, id, columns)
             result = connection.execute(statement)
         else:
             # Verbatim: neither colons nor percent signs in it stand for a parameter.
             result = connection.execution_options(no_parameters=True).exec_driver_sql(str(query))
-        if not result.returns_rows:
-            raise DataError(f"the query to {where} returns no table; expected a select")
-        names = [str(name) for name in result.keys()]  # noqa: SIM118 - keys() is no mapping's
-        what = (
-            f"table {table!r} of {where}" if query is None else f"what the query to {where} found"
-        )
-        check_named_once(what, names)
-        wanted = list(columns or [*([id] if id else []), *(name for name in names if name != id)])
-        check_present(what, wanted, names)
-        gathered = {name: _Gathered(name, what) for name in wanted}
-        for rows in result.partitions(_ROWS):
-            values = list(zip(*rows, strict=True))
-            for name, place in ((name, names.index(name)) for name in wanted):
-                gathered[name].add(values[place])
+        with result:
+            if not result.returns_rows:
+                raise DataError(f"the query to {where} returns no table; expected a select")
+            names = [str(name) for name in result.keys()]  # noqa: SIM118 - keys() is no mapping's
+            what = (
+                f"table {table!r} of {where}"
+                if query is None
+                else f"what the query to {where} found"
+            )
+            check_named_once(what, names)
+            wanted = list(
+                columns or [*([id] if id else []), *(name for name in names if name != id)]
+            )
+            check_present(what, wanted, names)
+            padded = _padded(result, names)
+            gathered = {name: Gathered(name, what, name in padded) for name in wanted}
+            for rows in result.partitions(_ROWS):
+                values = list(zip(*rows, strict=True))
+                for name, place in ((name, names.index(name)) for name in wanted):
+                    gathered[name].add(values[place])
     frame = pl.DataFrame([gathered[name].series() for name in wanted])
     if frame.is_empty():
         raise DataError(f"{what} has no rows")
     return frame
+
+
+def _padded(result: Any, names: Sequence[str]) -> set[str]:
+    """Return the columns whose texts are filled up with blanks."""
+    kinds = [description[1] for description in result.cursor.description]
+    return {name for name, kind in zip(names, kinds, strict=True) if kind == postgresql.PADDED}
 
 
 def _refuse_no_text(given: Mapping[str, Sequence[str | None]]) -> None:
@@ -188,11 +200,10 @@ def _selection(
     if not inspector.has_table(name) and "." in table:
         schema, _, name = table.partition(".")
     if not inspector.has_table(name, schema=schema):
-        found = [*inspector.get_table_names(), *inspector.get_view_names()]
-        raise DataError(
-            f"{where} has no table {table!r}" + (f"; it has {listed(found)}" if found else "")
-        )
-    there = [column["name"] for column in inspector.get_columns(name, schema=schema)]
+        raise DataError(f"{where} has no table {table!r}{_instead(inspector, table)}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of types that SQLAlchemy does not know
+        there = [column["name"] for column in inspector.get_columns(name, schema=schema)]
     wanted = columns or [*([id] if id else []), *(other for other in there if other != id)]
     check_present(f"table {table!r} of {where}", wanted, there)
 
@@ -207,13 +218,26 @@ def _selection(
     return sql.select(*source.columns)
 
 
+def _instead(inspector: Any, table: str) -> str:
+    """Return the end of a sentence: where there is such a table, else which ones there are."""
+    others = [
+        f"{schema}.{table}"
+        for schema in inspector.get_schema_names()
+        if schema != inspector.default_schema_name and inspector.has_table(table, schema=schema)
+    ]
+    if others:
+        return f"; did you mean {listed(others)}?"
+    found = [*inspector.get_table_names(), *inspector.get_view_names()]
+    return f"; it has {listed(found)}" if found else ""
+
+
 @contextmanager
-def _connected(url: URL, where: str, limited: bool) -> Iterator[Connection]:
+def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
     """Connect for reading; what the driver complains about becomes one sentence."""
     from sqlalchemy import exc
 
     try:
-        engine = _engine(url, limited)
+        engine = _engine(url, query)
     except (exc.NoSuchModuleError, ImportError, exc.ArgumentError):
         raise ConfigurationError(
             f"no driver for {url.drivername!r} databases is installed; "
@@ -221,27 +245,35 @@ def _connected(url: URL, where: str, limited: bool) -> Iterator[Connection]:
         ) from None
     try:
         with engine.connect() as connection:
+            if _driver(url) == postgresql.DRIVER:
+                postgresql.prepare(connection, where, query)
             yield connection.execution_options(stream_results=True, max_row_buffer=_ROWS)
-    except (exc.SQLAlchemyError, sqlite3.Error) as error:
-        reason = _reason(error, url)
-        if url.get_backend_name() == "sqlite" and reason == _INTERRUPTED:
-            raise DataError(
-                f"the query to {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if "
-                "it has an end, store what it finds in a table, and name that"
-            ) from None
-        if "database is locked" in reason:
-            raise DataError(
-                f"{where} is locked by another program that writes to it; "
-                "try again when that has finished"
-            ) from None
-        if url.get_backend_name() == "sqlite" and _DENIED.search(reason):
-            raise DataError(
-                f"the query to {where} does more than read; expected a select"
-            ) from None
+    except (exc.SQLAlchemyError, sqlite3.Error, UnicodeError) as error:
         # Not from the error: its text, or that of its causes, could show what is secret.
-        raise DataError(f"{where} cannot be read: {reason}") from None
+        raise DataError(_sentence(error, url, where, query)) from None
     finally:
         engine.dispose()
+
+
+def _sentence(error: Exception, url: URL, where: str, query: bool) -> str:
+    """Return what a driver complains about."""
+    reason = _reason(error, url)
+    if url.get_backend_name() != "sqlite":
+        state = getattr(getattr(error, "orig", None), "sqlstate", None)
+        return postgresql.explained(state, where, reason, query)
+    if reason == _INTERRUPTED:
+        return (
+            f"the query to {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if it "
+            "has an end, store what it finds in a table, and name that"
+        )
+    if "database is locked" in reason:
+        return (
+            f"{where} is locked by another program that writes to it; try again when that has "
+            "finished"
+        )
+    if _DENIED.search(reason):
+        return f"the query to {where} does more than read; expected a select"
+    return f"{where} cannot be read: {reason}"
 
 
 def _engine(url: URL, limited: bool) -> Engine:
@@ -266,11 +298,11 @@ def _engine(url: URL, limited: bool) -> Engine:
     url = url.set(drivername=_driver(url))
     if url.get_backend_name() != "postgresql":
         return create_engine(url, poolclass=NullPool)
-    waits = {"connect_timeout": _CONNECT_SECONDS} if url.drivername == _PSYCOPG else {}
+    is_ours = url.drivername == postgresql.DRIVER
     return create_engine(
         url,
         poolclass=NullPool,
-        connect_args=waits,
+        connect_args=postgresql.wanted(url.query) if is_ours else {},
         execution_options={"postgresql_readonly": True},
     )
 
@@ -278,7 +310,7 @@ def _engine(url: URL, limited: bool) -> Engine:
 def _driver(url: URL) -> str:
     """Return which dialect and driver a URL means; of SQLite and PostgreSQL, those used here."""
     if url.drivername in ("postgresql", "postgres"):
-        return _PSYCOPG
+        return postgresql.DRIVER
     return "sqlite" if url.get_backend_name() == "sqlite" else url.drivername
 
 
@@ -307,8 +339,12 @@ def _described(url: URL) -> str:
     """Return what to call a database: nothing of user, password or options."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    place = f"{url.host or 'localhost'}" + (f":{url.port}" if url.port else "")
-    return f"the database {shown(url.database)} at {place}"
+    place = f"{url.host}" + (f":{url.port}" if url.port else "")
+    if not url.host:
+        hosts = url.query.get("host", "localhost")
+        place = hosts if isinstance(hosts, str) else ", ".join(hosts)
+    name = f"the database {shown(url.database)}" if url.database else "the database"
+    return f"{name} at {place}"
 
 
 def _reason(error: Exception, url: URL) -> str:
@@ -324,71 +360,3 @@ def _reason(error: Exception, url: URL) -> str:
         if secret:
             reason = reason.replace(secret, "***")
     return reason
-
-
-_KINDS: dict[type, pl.DataType] = {
-    bool: pl.Boolean(),
-    int: pl.Int64(),
-    float: pl.Float64(),
-    Decimal: pl.Float64(),
-    str: pl.String(),
-    uuid.UUID: pl.String(),
-    datetime.date: pl.Date(),
-}
-
-
-class _Gathered:
-    """A column that arrives in parts, whose kind is known when all have come."""
-
-    def __init__(self, name: str, what: str) -> None:
-        self._name = name
-        self._what = what
-        self._parts: list[pl.Series] = []
-        self._first: dict[str, tuple[int, Any]] = {}  # the first row of each kind of value
-        self._count = 0
-
-    def add(self, values: Sequence[Any]) -> None:
-        """Take the values of some more rows."""
-        kinds = set(map(type, values)) - {type(None)}
-        for kind in kinds:
-            family = "number" if kind in (int, float, Decimal) else kind.__name__
-            if family not in self._first:
-                row = next(i for i, value in enumerate(values) if type(value) is kind)
-                self._first[family] = (self._count + row, values[row])
-        if len(self._first) > 1:
-            (row, value), (other_row, other) = sorted(self._first.values(), key=lambda at: at[0])[
-                :2
-            ]
-            raise DataError(
-                f"column {self._name!r} of {self._what} holds {value!r} in row {row} and "
-                f"{other!r} in row {other_row}; cast it to one type in a query"
-            )
-        self._count += len(values)
-        self._parts.append(self._series(values, kinds))
-
-    def series(self) -> pl.Series:
-        """Return all that came."""
-        if not self._parts:
-            return pl.Series(self._name, [], dtype=pl.Null)
-        kinds = {part.dtype for part in self._parts} - {pl.Null()}
-        if kinds == {pl.Int64(), pl.Float64()}:
-            kinds = {pl.Float64()}
-        if len(kinds) == 1:
-            kind = kinds.pop()
-            self._parts = [part.cast(kind) for part in self._parts]
-        return pl.concat(self._parts, how="vertical")
-
-    def _series(self, values: Sequence[Any], kinds: set[type]) -> pl.Series:
-        if kinds == {Decimal} or (len(kinds) > 1 and kinds <= {int, float, Decimal}):
-            values = [None if value is None else float(value) for value in values]
-            kinds = {float}
-        if kinds == {uuid.UUID}:
-            values = [None if value is None else str(value) for value in values]
-        kind = _KINDS.get(next(iter(kinds))) if kinds else pl.Null()
-        try:
-            return pl.Series(self._name, values, dtype=kind, strict=True)
-        except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
-            raise DataError(
-                f"column {self._name!r} of {self._what} holds values that cannot be used: "
-                f"{str(error).splitlines()[0]}; cast it in a query"
-            ) from error

@@ -1,0 +1,146 @@
+"""A column of a database, which arrives in parts as Python's values."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import uuid
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from colonnade.errors import DataError
+from colonnade.telling import first_line, shown
+
+__all__ = ["Gathered"]
+
+_NUMBERS = {int, float, Decimal}
+_AS_TEXT = {
+    uuid.UUID,
+    *(ipaddress.IPv4Address, ipaddress.IPv4Interface, ipaddress.IPv4Network),
+    *(ipaddress.IPv6Address, ipaddress.IPv6Interface, ipaddress.IPv6Network),
+}
+_KINDS: dict[type, pl.DataType] = {
+    bool: pl.Boolean(),
+    int: pl.Int64(),
+    float: pl.Float64(),
+    str: pl.String(),
+    bytes: pl.Binary(),
+    datetime.date: pl.Date(),
+    datetime.datetime: pl.Datetime("us"),
+    datetime.time: pl.Time(),
+    datetime.timedelta: pl.Duration("us"),
+}
+
+
+class Gathered:
+    """A column that arrives in parts, whose kind is known when all have come.
+
+    Decimals without a fraction are whole numbers, as their text would be in a file, where 64 bits
+    hold them. A time with a zone is that of UTC. Addresses and UUIDs are text.
+
+    Parameters
+    ----------
+    name, what
+        The column, and what it is of, for messages.
+    padded
+        Whether text is filled up with blanks that mean nothing.
+
+    Raises
+    ------
+    DataError
+        If values are of several kinds, or of one that is no cell of a table's, such as a list.
+
+    Examples
+    --------
+    >>> visits = Gathered("visits", "table 'people'")
+    >>> visits.add([3, None])
+    >>> visits.add([Decimal("2.5")])
+    >>> visits.series().to_list()
+    [3.0, None, 2.5]
+    """
+
+    def __init__(self, name: str, what: str, padded: bool = False) -> None:
+        self._name = name
+        self._what = what
+        self._padded = padded
+        self._parts: list[pl.Series] = []
+        self._first: dict[str, tuple[int, Any]] = {}  # the first row of each kind of value
+        self._count = 0
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Take the values of some more rows."""
+        kinds = set(map(type, values)) - {type(None)}
+        for kind in kinds:
+            family = "number" if kind in _NUMBERS else kind.__name__
+            family = "text" if kind in _AS_TEXT else family
+            if family not in self._first:
+                row = next(i for i, value in enumerate(values) if type(value) is kind)
+                self._first[family] = (self._count + row, values[row])
+        if len(self._first) > 1:
+            (row, value), (other_row, other) = sorted(self._first.values(), key=lambda at: at[0])[
+                :2
+            ]
+            raise DataError(
+                f"{self._column} holds {shown(value)} in row {row} and {shown(other)} in row "
+                f"{other_row}; cast it to one type in a query"
+            )
+        if kinds and not kinds <= {*_KINDS, *_NUMBERS, *_AS_TEXT}:
+            row, value = next(iter(self._first.values()))
+            raise DataError(
+                f"{self._column} holds {shown(value)} in row {row}, a {type(value).__name__}, "
+                "which is no number, text, truth value or date; cast it in a query, or name the "
+                "columns to read without it"
+            )
+        self._count += len(values)
+        self._parts.append(self._series(values, kinds))
+
+    def series(self) -> pl.Series:
+        """Return all that came."""
+        if not self._parts:
+            return pl.Series(self._name, [], dtype=pl.Null)
+        kinds = {part.dtype for part in self._parts} - {pl.Null()}
+        if kinds == {pl.Int64(), pl.Float64()}:
+            kinds = {pl.Float64()}
+        if len(kinds) == 1:
+            kind = kinds.pop()
+            self._parts = [part.cast(kind) for part in self._parts]
+        return pl.concat(self._parts, how="vertical")
+
+    @property
+    def _column(self) -> str:
+        return f"column {self._name!r} of {self._what}"
+
+    def _series(self, values: Sequence[Any], kinds: set[type]) -> pl.Series:
+        if kinds & _AS_TEXT:
+            values, kinds = _each(str, values), {str}
+        elif Decimal in kinds or len(kinds) > 1:
+            whole = float not in kinds and all(map(_is_whole, values))
+            values, kinds = _each(int if whole else float, values), {int if whole else float}
+        elif self._padded:
+            values = _each(lambda text: text.rstrip(" "), values)
+        kind = _KINDS[next(iter(kinds))] if kinds else pl.Null()
+        if kinds == {datetime.datetime} and any(value and value.tzinfo for value in values):
+            values = _each(lambda when: when.astimezone(datetime.UTC), values)
+            kind = pl.Datetime("us", "UTC")
+        try:
+            return pl.Series(self._name, values, dtype=kind, strict=True)
+        except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
+            raise DataError(
+                f"{self._column} holds values that cannot be used: {first_line(error)}; cast it in "
+                "a query"
+            ) from error
+
+
+def _each(made: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    return [None if value is None else made(value) for value in values]
+
+
+def _is_whole(value: int | Decimal | None) -> bool:
+    """Return whether nothing is lost where this becomes a whole number of 64 bits."""
+    if not isinstance(value, Decimal):
+        return True
+    exponent = value.as_tuple().exponent
+    return isinstance(exponent, int) and exponent >= 0 and -(2**63) <= value < 2**63
