@@ -478,6 +478,17 @@ class TablesConfig(DataSection):
     split: SplitConfig = SplitConfig()
 
     @pydantic.model_validator(mode="after")
+    def _is_in_order(self) -> TablesConfig:
+        sources = {f"parties.{name}": party for name, party in self.parties.items()}
+        for place, source in (sources | {"labels": self.labels}).items():
+            if self.aligned and source.table is not None:
+                raise ValueError(
+                    f"{place} is a table of a database, whose rows have no order, so aligned: true "
+                    "says nothing; name the id, or give a query with order by"
+                )
+        return self
+
+    @pydantic.model_validator(mode="after")
     def _aligned_by_ids(self) -> TablesConfig:
         if self.alignment is not None and self.id is None:
             raise ValueError("alignment is of ids; say id: and the column that they are in")
