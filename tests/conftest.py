@@ -6,10 +6,14 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
+
+from postgres import NoServer, Server, running
 
 pytest.register_assert_rewrite("colonnade.testing")
 
@@ -33,6 +37,19 @@ def pytest_collection_finish() -> None:
 def one_thread() -> None:
     """Compute in one thread: two wait for each other where a machine is busy with other things."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL of this process's own, with the databases ``crm`` and ``sealed``."""
+    pytest.importorskip("psycopg")
+    with ExitStack() as held:
+        try:
+            server = held.enter_context(running())
+        except NoServer as error:
+            pytest.skip(str(error))
+        server.run("create database crm", "create database sealed", database="postgres")
+        yield server
 
 
 @pytest.fixture
