@@ -14,7 +14,7 @@ import re
 import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,7 @@ _TELLING_PRAGMAS = {
     *("function_list", "index_info", "index_list", "index_xinfo", "table_info", "table_list"),
     *("table_xinfo",),
 }
+_UNWRITTEN = re.compile(r"readonly database|unable to open database file")
 _DENIED = re.compile(r"not authorized|authorization denied|access to .* is prohibited")
 
 
@@ -271,9 +272,28 @@ def _sentence(error: Exception, url: URL, where: str, query: bool) -> str:
             f"{where} is locked by another program that writes to it; try again when that has "
             "finished"
         )
-    if _DENIED.search(reason):
+    if (waits := _waits_for_a_writer(Path(str(url.database)))) and _UNWRITTEN.search(reason):
+        return f"{where} cannot be read as it is: {waits}"
+    if _DENIED.search(reason) or (query and _UNWRITTEN.search(reason)):
         return f"the query to {where} does more than read; expected a select"
     return f"{where} cannot be read: {reason}"
+
+
+def _waits_for_a_writer(path: Path) -> str | None:
+    """Return why a file of SQLite's cannot be read by who may not write, and what to do."""
+    if Path(f"{path}-journal").exists():
+        return (
+            "a program that wrote to it was stopped in the midst of it, as the journal beside it "
+            "tells; open it with that program once"
+        )
+    with suppress(OSError), path.open("rb") as file:
+        if file.read(20)[18:] == b"\x02\x02":  # the file format's versions for writing and reading
+            return (
+                "it has a write-ahead log, for which a reader, too, writes files beside it; give "
+                "the right to do so in its folder, or say pragma journal_mode = delete where it is "
+                "written"
+            )
+    return None
 
 
 def _engine(url: URL, limited: bool) -> Engine:

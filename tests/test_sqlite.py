@@ -1,0 +1,225 @@
+"""SQLite's files as other programs leave them: in use, locked, logged ahead, damaged."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from colonnade.errors import DataError
+from colonnade.tables import read_table
+
+ROWS = [(1, "Rome"), (2, "Oslo")]
+
+
+def refusal(path: Path, **kwargs: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        read_table(f"sqlite:///{path}", **kwargs)
+    message = str(caught.value)
+    assert message.count("\n") == 0
+    return message
+
+
+def rows_of(path: Path) -> list[Any]:
+    return read_table(f"sqlite:///{path}", table="towns").rows()
+
+
+@contextmanager
+def database(path: Path, *statements: str) -> Iterator[sqlite3.Connection]:
+    """Open a database of towns that commits each statement."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("create table towns (id integer, town text)")
+        connection.executemany("insert into towns values (?, ?)", ROWS)
+        yield connection
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Be somebody whom the permissions of files bind."""
+    whom = os.geteuid()
+    if whom == 0:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(whom)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that all may enter, and only its owner may write to."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_write_ahead_log_that_is_in_use(tmp_path: Path) -> None:
+    """What was committed is read, also where it is in the log alone; nobody waits for anybody."""
+    path = tmp_path / "towns.db"
+    with database(path, "pragma journal_mode = wal") as writer:
+        writer.execute("begin immediate")
+        writer.execute("insert into towns values (3, 'Bern')")
+        before = path.read_bytes()
+        assert rows_of(path) == ROWS
+        writer.execute("commit")
+        assert rows_of(path) == [*ROWS, (3, "Bern")]
+        assert path.read_bytes() == before
+
+
+def test_a_write_ahead_log_that_a_killed_writer_left(tmp_path: Path) -> None:
+    path, left = tmp_path / "towns.db", tmp_path / "left.db"
+    with database(path, "pragma journal_mode = wal"):
+        shutil.copy(path, left)
+        shutil.copy(f"{path}-wal", f"{left}-wal")
+    before = left.read_bytes()
+    assert rows_of(left) == ROWS
+    assert left.read_bytes() == before
+
+
+def test_a_journal_that_a_killed_writer_left(tmp_path: Path) -> None:
+    """Half of what it wrote is in the file; who only reads cannot take it back."""
+    path, left = tmp_path / "towns.db", tmp_path / "left.db"
+    with database(path, "pragma cache_size = 1") as writer:
+        writer.executemany("insert into towns values (?, ?)", [(i, "x" * 500) for i in range(99)])
+        writer.execute("begin")
+        writer.execute("update towns set town = 'y' || town")
+        for end in ("", "-journal"):
+            shutil.copy(f"{path}{end}", f"{left}{end}")
+        writer.execute("rollback")
+    before = left.read_bytes()
+    for asked in ({"table": "towns"}, {"query": "select * from towns"}):
+        message = refusal(left, **asked)
+        assert "a program that wrote to it was stopped in the midst of it" in message
+    assert left.read_bytes() == before
+    with closing(sqlite3.connect(left)) as program:
+        program.execute("select * from towns").fetchall()
+    assert len(rows_of(left)) == 101
+
+
+def test_a_file_that_may_only_be_read(open_folder: Path) -> None:
+    path, ahead = open_folder / "towns.db", open_folder / "ahead.db"
+    with database(path), database(ahead, "pragma journal_mode = wal"):
+        pass
+    for each in (path, ahead):
+        each.chmod(0o444)
+    open_folder.chmod(0o555)
+    assert rows_of(path) == ROWS  # and what this needs is imported
+    with unprivileged():
+        assert rows_of(path) == ROWS
+        assert read_table(f"sqlite:///{path}", query="select * from towns").rows() == ROWS
+        message = refusal(ahead, table="towns")
+    assert "it has a write-ahead log, for which a reader, too, writes files beside it" in message
+    path.chmod(0)
+    with unprivileged():
+        assert "unable to open database file" in refusal(path, table="towns")
+
+
+@pytest.mark.parametrize("locked", ["immediate", "exclusive"])
+def test_a_writer_keeps_readers_out_at_the_end_alone(tmp_path: Path, locked: str) -> None:
+    path = tmp_path / "towns.db"
+    with database(path) as writer:
+        writer.execute(f"begin {locked}")
+        writer.execute("insert into towns values (3, 'Bern')")
+        if locked == "immediate":
+            assert rows_of(path) == ROWS
+        else:
+            assert "is locked by another program that writes to it" in refusal(path, table="towns")
+        writer.execute("commit")
+        assert len(rows_of(path)) == 3
+
+
+def test_a_query_that_writes_in_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    before = path.read_bytes()
+    for query in (
+        "with x as (select 3) insert into towns select *, 'x' from x returning id",
+        "with x as (select 3) update towns set town = 'x' returning id",
+        "with x as (select 3) delete from towns returning id",
+    ):
+        assert "does more than read; expected a select" in refusal(path, query=query)
+    assert path.read_bytes() == before
+
+
+def test_types(tmp_path: Path) -> None:
+    """A column's declared type binds nobody, so values say what it holds."""
+    path = tmp_path / "types.db"
+    with database(path) as made:
+        made.execute(
+            "create table t (a integer, b text, c blob, d boolean, e date, f decimal(5, 2), "
+            "g real, h, n)"
+        )
+        made.execute(
+            f"insert into t values ({2**63 - 1}, 'é😀', x'00ff', true, '2020-01-31', 1.5, 9e999, "
+            "7, null)"
+        )
+        made.execute(f"insert into t values (-{2**63}, '', null, false, null, 2, 0.1, 2.5, null)")
+        made.execute("create table s (a integer, b as (a * 2), c as (a * 3) stored)")
+        made.execute("insert into s (a) values (2)")
+        made.execute("create table keyed (id integer primary key, x) without rowid")
+        made.execute("insert into keyed values (5, 6)")
+        made.execute(f"create view v as select count(*) as n, {2**63} as big from towns")
+    frame = read_table(f"sqlite:///{path}", table="t")
+    assert frame.to_dict(as_series=False) == {
+        "a": [2**63 - 1, -(2**63)],
+        "b": ["é😀", ""],
+        "c": [b"\x00\xff", None],
+        "d": [1, 0],
+        "e": ["2020-01-31", None],
+        "f": [1.5, 2.0],
+        "g": [math.inf, 0.1],
+        "h": [7.0, 2.5],
+        "n": [None, None],
+    }
+    assert frame.schema["a"] == pl.Int64
+    assert frame.schema["f"] == frame.schema["h"] == pl.Float64
+    assert read_table(f"sqlite:///{path}", table="s").rows() == [(2, 4, 6)]
+    assert read_table(f"sqlite:///{path}", table="keyed").rows() == [(5, 6)]
+    assert read_table(f"sqlite:///{path}", table="v").rows() == [(2, 2.0**63)]
+
+
+def test_views_of_what_is_gone(tmp_path: Path) -> None:
+    with database(tmp_path / "towns.db") as made:
+        made.execute("create view gone as select * from nosuch")
+    assert "no such table: main.nosuch" in refusal(tmp_path / "towns.db", table="gone")
+
+
+def test_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "towns.db"
+    with database(path, "pragma encoding = 'UTF-16'") as made:
+        made.execute("insert into towns values (3, 'Zürich 😀')")
+    assert rows_of(path)[2] == (3, "Zürich 😀")
+    other = tmp_path / "other.db"
+    with database(other) as made:
+        made.execute("insert into towns values (3, cast(x'5afc' as text))")
+    assert "Could not decode to UTF-8 column 'town'" in refusal(other, table="towns")
+    query = "select cast(town as blob) as town from towns where id = 3"
+    assert read_table(f"sqlite:///{other}", query=query)["town"].to_list() == [b"Z\xfc"]
+
+
+def test_damage(tmp_path: Path) -> None:
+    path = tmp_path / "towns.db"
+    with database(path) as made:
+        made.executemany("insert into towns values (?, ?)", [(i, "x" * 500) for i in range(99)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20_000])
+    assert "database disk image is malformed" in refusal(path, table="towns")
+    path.write_bytes(whole[:12_288] + b"\xff" * 12_288 + whole[24_576:])
+    assert "database disk image is malformed" in refusal(path, table="towns")
+    path.write_bytes(b"")
+    assert "has no table 'towns'" in refusal(path, table="towns")
