@@ -47,7 +47,7 @@ def read_table(
     source
         A file (.csv, .tsv, either also with .gz, or .parquet) or the URL of a database: SQLite, or
         PostgreSQL and what else SQLAlchemy has a driver for. Needs ``pip install
-        'colonnade[sql]'``.
+        'colonnade[sql]'``. A database has no order of rows but that of a query's ``order by``.
     id
         The column of ids; it comes first. In a text file, ids that are not all written as plain
         whole numbers stay text: "007" does not become 7.
@@ -56,7 +56,8 @@ def read_table(
     query, table
         Of a database: the query to run, or the table or view to read, such as "people" or
         "crm.people". A query itself says which columns are read; ``columns`` picks from them;
-        to SQLite, one may take 10^11 of its steps, more than half an hour.
+        to SQLite, one may take 10^11 of its steps, more than half an hour. Of PostgreSQL no query
+        comes from an account that may write the server's files, as a superuser may.
     missing
         What a text file writes for a missing value, such as "unknown". An empty cell always is one;
         so are NA, N/A, n/a, #N/A, NaN, nan, NULL, Null and null where all other cells of the column
