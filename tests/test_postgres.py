@@ -418,10 +418,10 @@ def test_another_server_is_written_to_by_no_account_that_may_not(crm: Server, an
             pytest.skip("PostgreSQL has no dblink here")
         connection.execute("create extension if not exists dblink")
     there = f"host=127.0.0.1 port={crm.port} dbname=crm user=ann password=''{ANN[1]}''"
-    for table, message in (("people", "permission denied for table people"), ("a.b", "a.b")):
+    for table in ("people", "a.b"):
         write = f'insert into "{table}" (id) values (1)'
-        query = f"select dblink_exec('{there.replace(chr(39) * 2, chr(39) * 2)}', '{write}')"
-        assert message in refusal(ann, query=query)
+        message = refusal(ann, query=f"select dblink_exec('{there}', '{write}')")
+        assert f"permission denied for table {table}" in message
     with crm.connect() as connection:
         assert connection.execute("select count(*) from people").fetchone() == (2,)
 
