@@ -5,21 +5,16 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import re
-import sys
-import sysconfig
-from abc import ABCMeta
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
-from dis import get_instructions
-from enum import Enum, EnumMeta
-from functools import lru_cache, partial, partialmethod
+from enum import Enum
+from functools import lru_cache, partial
 from types import (
     BuiltinFunctionType,
     CodeType,
     FunctionType,
     MethodType,
     ModuleType,
-    SimpleNamespace,
 )
 from typing import Any
 
@@ -27,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from colonnade.functions_told import made_with, written_in
 from colonnade.models import Learner
 
 __all__ = ["content_of", "described", "device_told", "unsaved"]
@@ -84,6 +80,7 @@ def content_of(value: object) -> str:
 
 
 _PLAIN = (int, float, complex, str, range, slice, type(None), type(...))
+_CONTAINERS = (list, tuple, dict, set, frozenset)
 _SHORT = 400  # characters; of what is longer a digest stands in what it is a part of
 _LONG = 1000  # values of a list that are not told one by one, if all are plain
 _DEEP = 100  # levels; what is deeper is told by its type
@@ -165,13 +162,13 @@ class _Teller:
             case MethodType():
                 return f"{inside(value.__self__)}.{value.__name__}"
             case FunctionType():
-                made_with = _made_with(value)
-                return f"{_name(value)}{inside(made_with) if made_with else ''}"
+                inner = made_with(value)
+                return f"{_name(value)}{inside(inner) if inner else ''}"
             case CodeType():
                 # Local names and line numbers are left out, as they change no result.
                 return inside([_digest(value.co_code), value.co_names, value.co_consts])
             case type():
-                written = _written(value)
+                written = written_in(value)
                 return f"{_name(value)}{inside(written) if written else ''}"
             case BuiltinFunctionType():
                 bound = value.__self__
@@ -298,161 +295,6 @@ def unsaved(module: nn.Module) -> dict[str, str]:
             if place not in saved and not (isinstance(value, Tensor) and not value.is_leaf):
                 held[place] = content_of(value)
     return held
-
-
-def _made_with(function: FunctionType) -> dict[str, Any]:
-    """Return what a function's name does not say of it."""
-    stored = _stored(function)
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    held = {
-        "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()],
-        "closure": {name: _held(cell) for name, cell in cells if name not in stored},
-        "attributes": {k: v for k, v in vars(function).items() if k not in stored},
-        "code": [],
-        "globals": {},
-    }
-    if function.__name__ == "<lambda>" or _is_own(function):
-        held["code"] = [function.__code__]
-        held["globals"] = _globals(function)
-    return {name: each for name, each in held.items() if each}
-
-
-def _written(kind: type) -> list[object]:
-    """Return what somebody may edit in a class: nothing of one that was installed."""
-    if not _may_be_edited(kind.__module__, _file_of(kind.__module__)):
-        return []
-    told: dict[str, object] = {}
-    for name, value in vars(kind).items():
-        if isinstance(value, partialmethod):
-            value = partial(value.func, *value.args, **value.keywords)
-        elif not isinstance(value, partial):
-            for inner in ("fget", "__func__", "func"):  # of properties, static methods, cached ones
-                value = getattr(value, inner, value)
-        # Python keeps notes of its own in classes, some of them only later.
-        is_kept = name.startswith(("__", "_abc_", "_member", "_value")) or name in _OF_ENUMS
-        if isinstance(value, FunctionType) or not (is_kept or isinstance(value, ModuleType)):
-            told[name] = value
-    meta = [] if type(kind) in (type, ABCMeta, EnumMeta) else [type(kind)]
-    return [told, *meta, list(kind.__bases__)]
-
-
-_OF_ENUMS = {"_generate_next_value_", "_new_member_", "_unhashable_values_", "_use_args_"}
-
-
-def _file_of(module: str) -> str | None:
-    """Return the file of a module; None of one that is built in, nothing where it has none."""
-    if module in sys.builtin_module_names:
-        return None
-    return getattr(sys.modules.get(module), "__file__", None) or ""
-
-
-_CONTAINERS = (list, tuple, dict, set, frozenset)
-_LOOKS_UP = {"getattr", "vars", "__dict__"}
-_CHANGES = {"add", "append", "appendleft", "clear", "extend", "insert", "pop", "popleft"}
-_CHANGES |= {"setdefault", "update"}
-
-
-def _globals(function: FunctionType) -> dict[str, object]:
-    """Return the globals that a function reads; of an object what the function may look up of it.
-
-    What it may itself change, such as a list in which it notes losses, is left out: that has grown
-    when a run goes on, and the run is the same.
-    """
-    names = {*_names(function.__code__)}
-    stored = _stored(function)
-    read: dict[str, object] = {}
-    for name in names & function.__globals__.keys() - stored:
-        value = function.__globals__[name]
-        if value is None or hasattr(value, "__next__"):  # which is another with each call
-            continue
-        if isinstance(value, ModuleType):
-            read |= {f"{name}.{key}": own for key, own in _looked_up(value, names).items()}
-            continue
-        if hasattr(value, "__dict__") and not callable(value) and _is_copied_plainly(type(value)):
-            value = [type(value), _attributes(value, names, stored)]
-        read[name] = value
-    return read
-
-
-def _attributes(value: object, names: Set[str], stored: Set[str]) -> dict[str, object]:
-    """Return of an object what a function may look up of it, itself or by the object's methods."""
-    own = {key: each for key, each in vars(value).items() if key not in stored}
-    if names & _LOOKS_UP:
-        return own
-    known = set(names)
-    for kind in type(value).__mro__:
-        for key in names & vars(kind).keys():
-            method = getattr(vars(kind)[key], "fget", None) or vars(kind)[key]
-            if isinstance(method, FunctionType):
-                known |= {*_names(method.__code__)}
-    return {key: each for key, each in own.items() if key in known}
-
-
-def _stored(function: FunctionType) -> set[str]:
-    """Return the names of what a function may itself change: of others, or in what they hold."""
-    stored: set[str] = set()
-    codes = [function.__code__]
-    for code in codes:
-        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
-        last: list[Any] = []
-        for step in get_instructions(code):
-            if step.opname in ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"):
-                stored.add(step.argval)
-            if step.opname in ("LOAD_METHOD", "LOAD_ATTR") and step.argval in _CHANGES:
-                stored.update(each.argval for each in last[-1:])  # as of NOTED.append(...)
-                if len(last) > 2 and last[-1].opname == "BINARY_SUBSCR":  # NOTED["a"].append(...)
-                    stored.add(last[-3].argval)
-            if step.opname in ("STORE_SUBSCR", "COPY") and len(last) > 1:
-                stored.add(last[-2].argval)  # as of SEEN["n"] = ...
-            last = [*last, step][-3:]
-    return {name for name in stored if isinstance(name, str)}
-
-
-def _looked_up(module: ModuleType, names: Set[str]) -> dict[str, object]:
-    """Return what a function may look up in a module of its author's; modules in it are left."""
-    file = getattr(module, "__file__", None) or _file_of(module.__name__)
-    if not _may_be_edited(module.__name__, file):
-        return {}
-    found = {key: own for key, own in vars(module).items() if key in names}
-    return {key: own for key, own in found.items() if not isinstance(own, ModuleType)}
-
-
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-
-
-def _is_copied_plainly(kind: type) -> bool:
-    """Whether an object is copied by its attributes alone."""
-    if kind is SimpleNamespace:
-        return True
-    ways = ("__reduce_ex__", "__reduce__", "__getstate__")
-    return all(getattr(kind, way, None) is getattr(object, way, None) for way in ways)
-
-
-def _is_own(function: FunctionType) -> bool:
-    """Whether a function is of a file that somebody may edit."""
-    return _may_be_edited(function.__module__ or "", function.__code__.co_filename)
-
-
-def _may_be_edited(module: str, file: str | None) -> bool:
-    """Whether what is of a module and file was not installed; None is of no file, as built in."""
-    if file is None or module.partition(".")[0] == __name__.partition(".")[0]:
-        return False
-    return not file.startswith(_INSTALLED)
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """Return the names that a function's code looks up, that of functions in it included."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
-def _held(cell: Any) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it holds nothing yet
-        return None
 
 
 def _name(value: Any) -> str:

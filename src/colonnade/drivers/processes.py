@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing.process import BaseProcess
-from pickle import PicklingError
 from typing import Any
 
 import msgspec
@@ -348,7 +347,7 @@ def _explained(name: str) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or error
         raise RoleFailed(f"the process of {name!r} cannot be started: {why}") from error
-    except (AttributeError, TypeError, PicklingError) as error:
+    except Exception as error:  # whatever refuses to be written down for another process
         raise ConfigurationError(
             f"{name!r} cannot be handed to a process of its own ({first_line(error)}): models, "
             "losses and optimisers must be importable by name, as no lambda or local class is; or "
