@@ -347,7 +347,7 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch, what):
     with pytest.raises(RoleFailed, match="the process of 'a' cannot be started: Too many open"):
         Processes().run(pair(nothing), Assignment())
     if what == "socketpair":  # what multiprocessing had opened for a fork it does not close
-        assert open_files() == before
+        assert open_files() <= before
 
 
 def test_what_cannot_be_handed_to_a_process_is_told(monkeypatch):
