@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from colonnade.functions_told import made_with, written_in
+from colonnade.functions_told import is_ours, made_with, written_in
 from colonnade.models import Learner
 
 __all__ = ["content_of", "described", "device_told", "unsaved"]
@@ -127,7 +127,7 @@ class _Teller:
         inside = self._part
         if is_dataclass(value) and not isinstance(value, (type, nn.Module)):
             named = {e.name: getattr(value, e.name, None) for e in fields(value)}
-            if _is_ours(type(value)):
+            if is_ours(type(value).__module__):
                 named = {e.name: named[e.name] for e in fields(value) if e.compare}
             else:  # what it computes of its fields is an attribute
                 named |= getattr(value, "__dict__", {})
@@ -199,10 +199,6 @@ def _without_more(value: Any) -> object:
     return kinds[0](value)
 
 
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
-
-
 def _tensor(values: Tensor) -> str:
     told = f"{values.dtype}{list(values.shape)}"
     if values.layout is not torch.strided:
@@ -233,6 +229,11 @@ def _counts(name: str, module: nn.Module) -> bool:
     return name not in _TORCHS and not (author.startswith("torch.") and name.startswith("_"))
 
 
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    """Return a module's own attributes, as far as they are its author's."""
+    return {key: own for key, own in vars(module).items() if _counts(key, module)}
+
+
 _TORCHS = vars(nn.Module()).keys() - {"training"}
 """What torch keeps in every module: parameters, buffers, parts and hooks, told apart."""
 
@@ -258,7 +259,7 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
                 weights += [key, own, own.requires_grad, _hooks(own, _HOOKS_OF_WEIGHTS)]
             else:
                 weights += [key, "as", place]
-        attributes = {key: own for key, own in vars(part).items() if _counts(key, part)}
+        attributes = _attributes(part)
         code = part.code if isinstance(part, torch.fx.GraphModule) else None
         buffers = dict(part.named_buffers(recurse=False))
         held = [type(part), attributes, weights, buffers, _hooks(part, _HOOKS), code]
@@ -287,9 +288,8 @@ def unsaved(module: nn.Module) -> dict[str, str]:
     held: dict[str, str] = {}
     saved = module.state_dict().keys()
     for name, part in module.named_modules():
-        own = {key: value for key, value in vars(part).items() if _counts(key, part)}
+        own = _attributes(part) | dict(part.named_buffers(recurse=False))
         own.pop("training", None)
-        own |= dict(part.named_buffers(recurse=False))
         for key, value in own.items():
             place = f"{name}.{key}" if name else key
             if place not in saved and not (isinstance(value, Tensor) and not value.is_leaf):

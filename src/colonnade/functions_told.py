@@ -18,7 +18,7 @@ from functools import partial, partialmethod
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = ["made_with", "written_in"]
+__all__ = ["is_ours", "made_with", "written_in"]
 
 
 def made_with(function: FunctionType) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def made_with(function: FunctionType) -> dict[str, Any]:
     }
     if function.__name__ == "<lambda>" or _is_own(function):
         held["code"] = [function.__code__]
-        held["globals"] = _globals(function)
+        held["globals"] = _globals(function, stored)
     return {name: each for name, each in held.items() if each}
 
 
@@ -72,10 +72,9 @@ _CHANGES = {"add", "append", "appendleft", "clear", "extend", "insert", "pop", "
 _CHANGES |= {"setdefault", "update"}
 
 
-def _globals(function: FunctionType) -> dict[str, object]:
+def _globals(function: FunctionType, stored: Set[str]) -> dict[str, object]:
     """Return the globals that a function reads; of an object what the function may look up."""
     names = {*_names(function.__code__)}
-    stored = _stored(function)
     read: dict[str, object] = {}
     for name in names & function.__globals__.keys() - stored:
         value = function.__globals__[name]
@@ -149,9 +148,18 @@ def _is_own(function: FunctionType) -> bool:
     return _may_be_edited(function.__module__ or "", function.__code__.co_filename)
 
 
+def is_ours(module: str) -> bool:
+    """Whether a module is Colonnade's, by its name.
+
+    >>> is_ours("colonnade.models"), is_ours("torch.nn")
+    (True, False)
+    """
+    return module.partition(".")[0] == __name__.partition(".")[0]
+
+
 def _may_be_edited(module: str, file: str | None) -> bool:
     """Whether what is of a module and file was not installed; None is of no file, as built in."""
-    if file is None or module.partition(".")[0] == __name__.partition(".")[0]:
+    if file is None or is_ours(module):
         return False
     return not file.startswith(_INSTALLED)
 

@@ -517,6 +517,9 @@ class TablesConfig(DataSection):
                     f"there is no party {name!r}; there are {', '.join(parties)}"
                 )
             parties[name] = parties[name].at(str(source))
+        return self._tables(parties)
+
+    def _tables(self, parties: Mapping[str, PartyTableConfig]) -> dict[str, Any]:
         folder = self.place()
         return {name: party.read(self.id, party.columns, folder) for name, party in parties.items()}
 
@@ -555,11 +558,8 @@ class TablesConfig(DataSection):
         return next(iter(kept.values())).ids
 
     def _load(self) -> VerticalTables:
-        folder = self.place()
         people = self._people()
-        tables: dict[str, Any] = {
-            name: party.read(self.id, party.columns, folder) for name, party in self.parties.items()
-        }
+        tables = self._tables(self.parties)
         if self.id is None and not self.aligned:
             column = likely_id({name: as_table(table) for name, table in tables.items()})
             looks = f"id: {column}, which looks like it" if column else "id: and its column"
@@ -567,7 +567,7 @@ class TablesConfig(DataSection):
                 "data: nothing says which rows of the tables are the same person; say "
                 f"{looks}, or aligned: true if the rows are in one order already"
             )
-        answers = self.labels.read(self.id, [self.labels.column], folder)
+        answers = self.labels.read(self.id, [self.labels.column], self.place())
         return vertical_tables(
             tables,
             answers,

@@ -42,7 +42,7 @@ def play(
     parent: socket.socket,
     threads: int,
     backlog: int,
-    strangers: Sequence[socket.socket],
+    strangers: Sequence[socket.socket | FramedSocket],
 ) -> None:
     """Be the process of a role.
 

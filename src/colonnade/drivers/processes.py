@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing.process import BaseProcess
@@ -194,30 +194,24 @@ class _Parent:
     def _start(self) -> None:
         sockets: dict[str, dict[str, socket.socket]] = {name: {} for name in self.roles}
         children: dict[str, socket.socket] = {}
-        try:
+        with ExitStack() as theirs:  # the ends of the children, who have them when they are started
             for one, other in combinations(self.roles, 2):
                 if other in self.roles[one].peers or one in self.roles[other].peers:
-                    sockets[one][other], sockets[other][one] = connected_pair()
-            mine = []
+                    sockets[one][other], sockets[other][one] = map(
+                        theirs.enter_context, connected_pair()
+                    )
             for name in self.roles:
                 with _explained(name):
-                    own, children[name] = socket.socketpair()
-                own.settimeout(_PATIENCE)
-                self.lines[name] = control_line(own)
-                mine.append(own)
-            self._start_processes(sockets, children, mine)
-        finally:
-            for end in (
-                *children.values(),
-                *(e for ends in sockets.values() for e in ends.values()),
-            ):
-                end.close()
+                    mine, children[name] = socket.socketpair()
+                theirs.enter_context(children[name])
+                mine.settimeout(_PATIENCE)
+                self.lines[name] = control_line(mine)
+            self._start_processes(sockets, children)
 
     def _start_processes(
         self,
         sockets: Mapping[str, Mapping[str, socket.socket]],
         children: Mapping[str, socket.socket],
-        mine: Sequence[socket.socket],
     ) -> None:
         usual = _context(self.assignment.threads)
         theirs = [*children.values(), *(end for ends in sockets.values() for end in ends.values())]
@@ -225,7 +219,8 @@ class _Parent:
             is_elsewhere = isinstance(task.role, Elsewhere)
             context, inherits = _spawning() if is_elsewhere else usual
             own = {children[name], *sockets[name].values()}
-            strangers = [*mine, *(e for e in theirs if e not in own)] if inherits else []
+            others = (end for end in theirs if end not in own)
+            strangers = [*self.lines.values(), *others] if inherits else []
             process = context.Process(
                 target=play,
                 args=(

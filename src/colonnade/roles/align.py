@@ -278,22 +278,30 @@ class _Aligning(ABC):
         everybody = self._meeting.everybody
         return number * len(everybody) + everybody.index(whose)
 
+    async def _tell(self, receiver: str, kind: str, whose: str, number: int, body: bytes) -> None:
+        """Send what is told of a piece of somebody's ids."""
+        await Send(receiver, kind, 0, body, _SETUP, self._part(whose, number))
+
+    async def _hear(self, sender: str, kind: str, whose: str, number: int) -> bytes:
+        """Return what is told of a piece of somebody's ids."""
+        part = self._part(whose, number)
+        return (await Receive(Expect(kind, 0, (sender,), _SETUP, part=part))).only.body
+
     async def _own(
         self, blind: Callable[[Sequence[str]], bytes], number: int, receiver: str
     ) -> None:
         """Blind a piece of one's own ids, and send it on its way."""
         places = self._sent[self._piece(self.name, number)]
         body = await self._work(lambda: blind(self.ids.texts(places)), len(places))
-        await Send(receiver, "blinded", 0, body, _SETUP, self._part(self.name, number))
+        await self._tell(receiver, "blinded", self.name, number, body)
 
     async def _multiplied(
         self, by: Callable[[bytes], bytes], whose: str, number: int, sender: str
     ) -> bytes:
         """Receive a piece of somebody's blinded ids, and return what becomes of it."""
-        part = self._part(whose, number)
-        got = await Receive(Expect("blinded", 0, (sender,), _SETUP, part=part))
+        body = await self._hear(sender, "blinded", whose, number)
         piece = self._piece(whose, number)
-        points = read_points(got.only.body, piece.stop - piece.start, sender)
+        points = read_points(body, piece.stop - piece.start, sender)
 
         def function() -> bytes:
             with reading(sender, 0):
@@ -315,16 +323,15 @@ class _Aligning(ABC):
         """Tell which ids of an organisation are in common, a piece at a time."""
         for number in range(self._pieces_of(self.counts[whose])):
             body = told_marks(marks[self._piece(whose, number)])
-            await Send(receiver, kind, 0, body, _SETUP, self._part(whose, number))
+            await self._tell(receiver, kind, whose, number, body)
 
     async def _hear_marks(self, sender: str, kind: str, whose: str) -> NDArray[np.bool_]:
         """Return which ids of an organisation are in common."""
         heard = []
         for number in range(self._pieces_of(self.counts[whose])):
-            part = self._part(whose, number)
-            got = await Receive(Expect(kind, 0, (sender,), _SETUP, part=part))
+            body = await self._hear(sender, kind, whose, number)
             piece = self._piece(whose, number)
-            heard.append(read_marks(got.only.body, piece.stop - piece.start, sender))
+            heard.append(read_marks(body, piece.stop - piece.start, sender))
         return np.concatenate(heard)
 
 
@@ -394,10 +401,9 @@ class AlignParty(_Aligning):
         for hop in range(1, len(parties)):
             whose = parties[self._index - hop]
             points = await self._multiplied(again, whose, number, before)
-            await Send(onward, "blinded", 0, points, _SETUP, self._part(whose, number))
+            await self._tell(onward, "blinded", whose, number, points)
         points = await self._multiplied(self._blinding.unveiled, self.name, number, before)
-        part = self._part(self.name, number)
-        await Send(self._meeting.label_holder, "blinded", 0, points, _SETUP, part)
+        await self._tell(self._meeting.label_holder, "blinded", self.name, number, points)
 
     async def _of_the_holder(self, number: int) -> bytes:
         """Blind a piece of the label holder's ids, and pass it on; the last party keeps it."""
@@ -407,7 +413,7 @@ class AlignParty(_Aligning):
         if self.name == self._meeting.shuffler:
             return points
         onward = parties[self._index + 1]
-        await Send(onward, "blinded", 0, points, _SETUP, self._part(holder, number))
+        await self._tell(onward, "blinded", holder, number, points)
         return b""
 
     async def _shuffle(self, held: bytearray, source: Source) -> None:
@@ -416,11 +422,9 @@ class AlignParty(_Aligning):
         points = np.frombuffer(held, np.uint8).reshape(-1, POINT_BYTES)
         order = shuffle(len(points), source.keystream("order of the label holder's ids"))
         for number in range(self._pieces_of(len(points))):
-            part = self._part(holder, number)
-            got = await Receive(Expect("next", 0, (holder,), _SETUP, part=part))
-            read_points(got.only.body, 0, holder)
+            read_points(await self._hear(holder, "next", holder, number), 0, holder)
             body = points[order[self._piece(holder, number)]].tobytes()
-            await Send(holder, "shuffled", 0, body, _SETUP, part)
+            await self._tell(holder, "shuffled", holder, number, body)
         marks = np.empty(len(points), dtype=bool)
         marks[order] = await self._hear_marks(holder, "common_shuffled", holder)
         await self._tell_marks(holder, "common", holder, marks)
@@ -466,11 +470,10 @@ class AlignLabelHolder(_Aligning):
                 points = await self._multiplied(self._blinding.again, party, number, party)
                 tables[place][self._piece(party, number)] = _values(points)
         for number in range(self._pieces_of(len(self.ids))):
-            part, piece = self._part(self.name, number), self._piece(self.name, number)
-            await Send(shuffler, "next", 0, b"", _SETUP, part)
-            got = await Receive(Expect("shuffled", 0, (shuffler,), _SETUP, part=part))
-            body = read_points(got.only.body, piece.stop - piece.start, shuffler)
-            tables[-1][piece] = _values(body)
+            piece = self._piece(self.name, number)
+            await self._tell(shuffler, "next", self.name, number, b"")
+            body = await self._hear(shuffler, "shuffled", self.name, number)
+            tables[-1][piece] = _values(read_points(body, piece.stop - piece.start, shuffler))
         found = await Work("decode", partial(in_all, tables), 0, _SETUP, rows=len(self.ids))
         if found.twice is not None:
             whose = self._meeting.everybody[found.twice]
