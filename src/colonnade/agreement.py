@@ -83,6 +83,15 @@ class Composition(Protocol):
         ...
 
     @property
+    def timed(self) -> bool:
+        """Whether what is learned depends on time."""
+        ...
+
+    def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
+        """Return who learns what."""
+        ...
+
+    @property
     def fusion(self) -> Fusion:
         """How embeddings become the top model's input."""
         ...

@@ -60,6 +60,8 @@ __all__ = [
     "VerticalData",
     "WideAndDeepBottom",
     "assemble",
+    "label_holder_of",
+    "party_of",
 ]
 
 
@@ -509,28 +511,16 @@ def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
         )
     others = [name for name in data.features if own is None or name != own]
     check_names([*others, b.label_holder])
-    how: dict[str, Any] = {"scheduler": b.scheduler, "device": b.device}
-    if b.optimiser is not None:
-        how["optimiser"] = b.optimiser
-    bottoms = {name: _bottom(name, data, b) for name in data.features}
-    parties = [
-        Party(name, columns, bottoms[name], transformer=data.transformers.get(name), **how)
-        for name, columns in data.features.items()
-        if name != own
-    ]
+    everybody = {
+        name: party_of(name, features, data.transformers.get(name), b)
+        for name, features in data.features.items()
+    }
+    parties = [party for name, party in everybody.items() if name != own]
     # In party order, the label holder's own last: as the top model will see them.
-    order = [party.name for party in parties] + ([own] if own is not None else [])
-    widths = [embedding_width(name, bottoms[name], data.features[name]) for name in order]
-    truth = data.labels[torch.from_numpy(data.train)]
-    holder = LabelHolder(
-        b.label_holder,
-        data.labels,
-        _top(b, b.fusion.width(widths), truth),
-        b.objective.loss(truth),
-        features=None if own is None else data.features[own],
-        bottom=None if own is None else bottoms[own],
-        transformer=None if own is None else data.transformers.get(own),
-        **how,
+    last = [] if own is None else [everybody[own]]
+    widths = [embedding_width(p.name, p.bottom, p.features) for p in (*parties, *last)]
+    holder = label_holder_of(
+        data.labels, data.train, widths, None if own is None else everybody[own], b
     )
     return Federation(
         parties,
@@ -545,7 +535,69 @@ def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
     )
 
 
-def _bottom(name: str, data: VerticalData, blueprint: Blueprint) -> nn.Module:
+def party_of(
+    name: str, features: Features, transformer: Transformer | None, blueprint: Blueprint
+) -> Party:
+    """Return the organisation that has a part of the data, with its bottom model.
+
+    Raises
+    ------
+    ConfigurationError
+        If the model cannot be made for these features.
+    """
+    bottom = _bottom(name, features, transformer, blueprint)
+    return Party(name, features, bottom, transformer=transformer, **_how(blueprint))
+
+
+def label_holder_of(
+    labels: Tensor,
+    train_rows: NDArray[Any],
+    widths: Sequence[int],
+    own: Party | None,
+    blueprint: Blueprint,
+) -> LabelHolder:
+    """Return the label holder, with its models.
+
+    Parameters
+    ----------
+    labels
+        Of all rows.
+    train_rows
+        Of whose labels loss and top model may know.
+    widths
+        Of everybody's embeddings, in party order, its own last.
+    own
+        Its own part of the data, if it has one.
+    blueprint
+        What its models shall be.
+
+    Raises
+    ------
+    ConfigurationError
+        If the top model cannot be made.
+    """
+    truth = labels[torch.from_numpy(train_rows)]
+    return LabelHolder(
+        blueprint.label_holder,
+        labels,
+        _top(blueprint, blueprint.fusion.width(list(widths)), truth),
+        blueprint.objective.loss(truth),
+        features=None if own is None else own.features,
+        bottom=None if own is None else own.bottom,
+        transformer=None if own is None else own.transformer,
+        **_how(blueprint),
+    )
+
+
+def _how(blueprint: Blueprint) -> dict[str, Any]:
+    """Return what every organisation trains with."""
+    how: dict[str, Any] = {"scheduler": blueprint.scheduler, "device": blueprint.device}
+    return how if blueprint.optimiser is None else how | {"optimiser": blueprint.optimiser}
+
+
+def _bottom(
+    name: str, features: Features, transformer: Transformer | None, blueprint: Blueprint
+) -> nn.Module:
     wanted = blueprint.bottoms.get(name, blueprint.bottom)
     if isinstance(wanted, nn.Module):
         return wanted
@@ -556,10 +608,9 @@ def _bottom(name: str, data: VerticalData, blueprint: Blueprint) -> nn.Module:
             "makes modules take ModuleBottom(function, name, settings)"
         )
     # Its own transformer knows how many categories a column of codes has.
-    cardinalities = getattr(data.transformers.get(name), "cardinalities", ())
+    cardinalities = getattr(transformer, "cardinalities", ())
     # The label holder's own part starts as its own name says, not the part's.
     owner = blueprint.label_holder if name == blueprint.holds else name
-    features = data.features[name]
     make = lambda: wanted.bottom(features, cardinalities)  # noqa: E731
     return _seeded(f"the bottom model of {name!r}", blueprint.seed, owner, "bottom", make)
 

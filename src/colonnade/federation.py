@@ -11,7 +11,6 @@ import copy
 import hashlib
 import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -20,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from colonnade import __version__
 from colonnade.agreement import Agreement, HolderRole, HolderSeat, PartyRole, PartySeat, Shared
 from colonnade.checkpoints import Checkpoint
 from colonnade.checks import (
@@ -42,12 +39,6 @@ from colonnade.checks import (
     notes_of_unsaved,
 )
 from colonnade.descriptions import content_of, described, device_told
-from colonnade.disclosures import (
-    Disclosure,
-    privacy_statement,
-    privacy_warnings,
-    promise_warnings,
-)
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.labelling import LabelForm
@@ -68,21 +59,14 @@ from colonnade.models import (
     terms_of,
     tried,
 )
-from colonnade.networks_told import network_told
 from colonnade.organisations import LabelHolder, Party, check_everybody
 from colonnade.prediction import Predictor
 from colonnade.reports import draw_run, write_page
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
-from colonnade.summaries import (
-    history_frame,
-    others_history_frame,
-    rounding_errors,
-    summarise,
-)
+from colonnade.runs_told import Circumstances, run_told
 from colonnade.telling import first_line
 from colonnade.training import Training, Watcher
-from colonnade.uplinks.account import most_told
 
 __all__ = ["Federation"]
 
@@ -356,76 +340,30 @@ class Federation:
         config: Mapping[str, Any],
         folder: RunFolder | None,
     ) -> Run:
-        holder, training = self.label_holder.name, agreement.training
-        history, others = history_frame(record, holder), others_history_frame(record, holder)
-        watched = "validation" if len(self.validation_rows) else "test"
-        disclosures = method.disclosures(agreement.layout)
-        network = driver.network
-        parties = agreement.layout.parties
-        # The label holder's account is told first: it counts where parties tell as much.
-        loss = self._spent([roles[holder], *roles.values()], "spent")
-        of_labels = self._spent([roles[holder]], "spent_of_labels")
-        summary = summarise(
+        holder = self.label_holder.name
+        history, others, summary = run_told(
             record,
-            history,
-            holder,
-            method=method.name,
-            metric=f"{watched}_{self.metrics[0].name}",
-            greater_is_better=self.metrics[0].greater_is_better,
-            clock=driver.clock,
-            privacy=privacy_statement((*disclosures, _ALIGNMENT)),
-            late_is_lost=method.uplink.what_time_decides is None,
-            warnings=[
-                *privacy_warnings(disclosures),
-                *promise_warnings(loss, of_labels),
-                *self.warnings,
-                *self._notes_of_models(method),
-                *agreement.notes(),
-                *_uncounted(record),
-                *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
-            ],
-            details={
-                "parties": list(self.widths),
-                "label_holder": holder,
-                **rounding_errors(others),
-                **self.headcount(),
-                "epochs": training.epochs,
-                "batch_size": training.batch_size,
-                "stopped_early": record.completed and record.round < agreement.batches.rounds,
-                "privacy_loss": loss,
-                "privacy_loss_of_labels": of_labels,
-                "seed": training.seed,
-                "driver": driver.label,
-                "devices": self._devices(),
-                "network": None if network is None else network_told(network, parties, holder),
-                "versions": {"colonnade": __version__, "torch": torch.__version__},
-            },
+            agreement,
+            roles[holder],
+            self.metrics,
+            driver,
+            Circumstances(
+                self._devices(), self.people, [*self.warnings, *self._notes_of_models(method)]
+            ),
+            [roles[party.name] for party in self.parties],
         )
-        best_round: int | None = getattr(roles[holder], "best_round", None)
-        if best_round is not None:
-            # The model that counts, which a min_delta may tell from the one with the best value.
-            chosen = history.filter(pl.col("round") == best_round)
-            value = chosen[summary["metric"]][0]
-            best = value if value is not None and math.isfinite(value) else None
-            summary |= {"best": best, "best_round": best_round}
         models = {
             name: {part: learner.module for part, learner in _learners(role).items()}
             for name, role in roles.items()
         }
         path = None if folder is None else folder.path
-        predictor = self.predictor(method, training.seed, models)
+        predictor = self.predictor(method, agreement.training.seed, models)
         return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
 
     def _devices(self) -> dict[str, str]:
         """Return where each organisation's models compute, in words."""
         told = {party.name: device_told(party.device) for party in self.parties}
         return told | {self.label_holder.name: device_told(self.label_holder.device)}
-
-    @staticmethod
-    def _spent(roles: Sequence[object], by: str) -> dict[str, Any] | None:
-        """Return what accounts say was spent, of uplink or defence; None where none is kept."""
-        asked = (getattr(role, by, None) for role in roles)
-        return most_told([told() for told in asked if callable(told)]) or None
 
     def headcount(self) -> dict[str, Any]:
         """Return how many rows there are of each kind, and which people were left out."""
@@ -624,15 +562,6 @@ class Federation:
         self._check_metrics(output)
 
 
-_ALIGNMENT = Disclosure("alignment", "rows were aligned before training; not protected here")
-
-
-_UNREPEATABLE = (
-    "in this method time decides what is learned, and time was measured: another run, or this one "
-    "resumed, ends with other bits; modelled costs on a virtual clock repeat, and so does a Replay"
-)
-
-
 def _cast(agreement: Agreement, seats: Mapping[str, _Seat]) -> dict[str, PartyRole | HolderRole]:
     """Return a role for every seat."""
     exchange = agreement.method.exchange
@@ -648,14 +577,6 @@ def _learners(role: PartyRole | HolderRole) -> dict[str, Learner]:
     """Return the models that a role trains, by which part of the whole they are."""
     parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
     return {part: learner for part, learner in parts.items() if learner is not None}
-
-
-def _uncounted(record: RunRecord) -> list[str]:
-    return [
-        f"not all that {name} sent before a crash could be counted, as its file in departures/ was "
-        "moved away or cut off: bytes_lost and bytes_framed may be too small"
-        for name in record.uncounted
-    ]
 
 
 def _blank(features: Features) -> Features:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import pydantic
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
@@ -30,7 +30,7 @@ from colonnade.planning import Plan, plan
 from colonnade.runs import Run
 from colonnade.training import EarlyStopping, Training, Watcher
 
-__all__ = ["RunConfig"]
+__all__ = ["RunConfig", "TrainingConfig", "blueprint_of"]
 
 
 class EarlyStoppingConfig(Section):
@@ -85,6 +85,56 @@ class TrainingConfig(Section):
             rule = EarlyStoppingConfig() if validation_rows else None
         stopping = rule and EarlyStopping(**rule.model_dump())
         return Training(**self.model_dump() | {"early_stopping": stopping})
+
+
+class _Described(Protocol):
+    """What a configuration says of models and how they learn, whatever the data."""
+
+    @property
+    def model(self) -> ModelConfig: ...
+    @property
+    def objective(self) -> ObjectiveConfig: ...
+    @property
+    def optimiser(self) -> OptimiserConfig: ...
+    @property
+    def label_holder(self) -> LabelHolderConfig: ...
+    @property
+    def method(self) -> Any: ...
+    @property
+    def training(self) -> TrainingConfig: ...
+
+
+def blueprint_of(
+    said: _Described, classes: int | None, train_rows: int, left_out: Collection[str] = ()
+) -> Blueprint:
+    """Return what models a configuration describes.
+
+    Parameters
+    ----------
+    said
+        The configuration.
+    classes
+        How many there are; None for numbers.
+    train_rows
+        How many rows are trained on.
+    left_out
+        Parties that are described and do not take part.
+    """
+    bottom, bottoms = said.model.bottom_models()
+    epochs = said.training.build().epochs_for(train_rows)
+    return Blueprint(
+        said.objective.build(classes),
+        said.label_holder.name,
+        said.label_holder.holds,
+        bottom,
+        {name: own for name, own in bottoms.items() if name not in left_out},
+        said.model.top.build(),
+        said.method.build().fusion,
+        said.optimiser.build(),
+        said.optimiser.build_scheduler(epochs),
+        said.model.device,
+        said.training.seed,
+    )
 
 
 class RunConfig(Section):
@@ -143,22 +193,8 @@ class RunConfig(Section):
         data = self.data.load() if data is None else data
         holder, classes = self.label_holder, data.classes
         self._check_names(set(data.features) - {holder.holds} | {holder.name})
-        bottom, bottoms = self.model.bottom_models()
-        epochs = self.training.build().epochs_for(len(data.train))
-        blueprint = Blueprint(
-            self.objective.build(len(classes) if isinstance(classes, tuple) else classes),
-            holder.name,
-            holder.holds,
-            bottom,
-            {name: own for name, own in bottoms.items() if name not in self.data.leave_out},
-            self.model.top.build(),
-            self.method.build().fusion,
-            self.optimiser.build(),
-            self.optimiser.build_scheduler(epochs),
-            self.model.device,
-            self.training.seed,
-        )
-        return assemble(data, blueprint)
+        many = len(classes) if isinstance(classes, tuple) else classes
+        return assemble(data, blueprint_of(self, many, len(data.train), self.data.leave_out))
 
     def without(self, party: str | None, seed: int) -> RunConfig:
         """Return this run without a party (None: with everybody), from another seed."""

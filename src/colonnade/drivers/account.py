@@ -62,6 +62,9 @@ class Account:
         Whether messages left that no checkpoint and no file of departures knows of.
     fingerprint
         What a role that goes on from it must share, where the role told.
+    discarded
+        What came to the role too late, by (sender, sequence), where it keeps its own checkpoints:
+        whoever kept the senders' rows would enter it there.
     """
 
     sequence: int = 0
@@ -77,6 +80,7 @@ class Account:
     departed: Mark = field(default_factory=Mark)
     uncounted: bool = False
     fingerprint: str | None = None
+    discarded: set[tuple[str, int]] = field(default_factory=set)
 
     def belong(self, role: Role) -> None:
         """Enter of which role this is.
@@ -144,6 +148,7 @@ class Account:
             "departed": list(self.departed),
             "uncounted": self.uncounted,
             "fingerprint": self.fingerprint,
+            "discarded": sorted(map(list, self.discarded)),
         }
 
     @classmethod
@@ -168,4 +173,5 @@ class Account:
             departed=Mark(departed) if isinstance(departed, int) else Mark(*departed),
             uncounted=data.get("uncounted", False),
             fingerprint=data.get("fingerprint"),
+            discarded={(sender, sequence) for sender, sequence in data.get("discarded", [])},
         )

@@ -10,14 +10,12 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
-import queue
 import selectors
 import signal
 import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -25,14 +23,15 @@ from typing import Any
 import torch
 
 from colonnade.drivers import control
+from colonnade.drivers.failures import failed, failure
 from colonnade.drivers.framed import FramedSocket, control_line
 from colonnade.drivers.player import Parcel, Player, Task
-from colonnade.errors import Aborted, ColonnadeError, RemoteProtocolError, RoleFailed
+from colonnade.drivers.writers import Writers
+from colonnade.errors import Aborted, RemoteProtocolError
 
 __all__ = ["SocketTransport", "play"]
 
 _HEADROOM = 256  # bytes of a frame besides its body, at most
-_MOST_TOLD = 100_000  # characters of an error
 _PR_SET_PDEATHSIG = 1  # of Linux: the signal that comes when the parent ends
 
 
@@ -75,7 +74,7 @@ def play(
         pass
     except BaseException as error:
         with suppress(OSError):
-            transport.tell(_failed(error))
+            transport.tell(failed(error))
     # Threads may be blocked in a socket that only the end of the process will close.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -103,15 +102,13 @@ class SocketTransport:
         self._peers = {name: FramedSocket(end, limit) for name, end in peers.items()}
         self._parent = control_line(parent)
         self._telling = threading.Lock()  # a long message is written in pieces
-        self._queues: dict[str, queue.Queue[Parcel | None]] = {
-            name: queue.Queue(maxsize=backlog) for name in peers
-        }
-        self._writers: list[threading.Thread] = []
+        self._backlog = backlog
 
     def start(self, player: Player) -> None:
         """Hand to ``player`` what comes, and send what it sends, from now on."""
         self._player = player
-        self._writers = [_start(self._write, name) for name in self._peers]
+        self._writers = Writers(self._peers, self._backlog, self._write, player.fail)
+        self._writers.start()
         _start(self._read)
 
     # The role's thread
@@ -123,14 +120,11 @@ class SocketTransport:
 
     def send(self, receiver: str, parcel: Parcel) -> None:
         """Take a message that is to be sent; wait while too many are waiting."""
-        self._queues[receiver].put(parcel)
+        self._writers.put(receiver, parcel)
 
     def flush(self) -> None:
         """Wait until all that was sent is with the operating system."""
-        for pending in self._queues.values():
-            pending.put(None)
-        for writer in self._writers:
-            writer.join()
+        self._writers.finish()
 
     def tell(self, message: control.FromPlayer) -> None:
         """Tell the gatekeeper something; any thread may."""
@@ -144,21 +138,10 @@ class SocketTransport:
 
     # The other threads
 
-    def _write(self, peer: str) -> None:
-        connection, pending = self._peers[peer], self._queues[peer]
-        try:
-            while (parcel := pending.get()) is not None:
-                self._player.leaving(parcel)
-                connection.send(parcel.header, parcel.body)
-            return
-        except ConnectionError:
-            pass  # the peer's process ended: the parent knows why, and will tell
-        except ColonnadeError as error:
-            self._player.fail(error)
-        except Exception as error:  # such as a lack of memory or of buffers
-            self._player.fail(_failure(f"messages to {peer!r} cannot be sent", error))
-        while pending.get() is not None:
-            pass  # so that the role, which has not heard of it yet, is not held up
+    def _write(self, peer: str, parcel: Parcel) -> None:
+        self._player.leaving(parcel)
+        # Where the peer's process ended the parent knows why, and will tell.
+        self._peers[peer].send(parcel.header, parcel.body)
 
     def _read(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -173,7 +156,7 @@ class SocketTransport:
             except (EOFError, ConnectionError):
                 os._exit(1)  # the parent is gone, and with it the run
             except Exception as error:
-                self._player.fail(_failure("messages cannot be received", error))
+                self._player.fail(failure("messages cannot be received", error))
 
     def _hear(self, selector: selectors.BaseSelector) -> None:
         for frame in self._parent.receive():
@@ -197,7 +180,7 @@ class SocketTransport:
             self._player.fail(error)
         except Exception as error:
             selector.unregister(connection)
-            self._player.fail(_failure(f"messages of {name!r} cannot be received", error))
+            self._player.fail(failure(f"messages of {name!r} cannot be received", error))
 
     def _frames(self, name: str) -> list[bytes]:
         try:
@@ -229,26 +212,3 @@ def _follow(parent: int | None) -> None:
     while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)
-
-
-def _failed(error: BaseException) -> control.Failed:
-    """Return what the gatekeeper is told of an error, whatever a user's may say of itself."""
-    try:
-        message, trace = str(error), "".join(traceback.format_exception(error))
-    except Exception:
-        message, trace = "it cannot say what it is", ""
-    return control.Failed(type(error).__name__, *map(_printable, (message, trace)))
-
-
-def _printable(text: str) -> str:
-    """Return text that is UTF-8 and not endless."""
-    if len(text) > _MOST_TOLD:
-        text = f"{text[: _MOST_TOLD // 2]} [...] {text[-_MOST_TOLD // 2 :]}"
-    return text.encode(errors="backslashreplace").decode()
-
-
-def _failure(what: str, error: Exception) -> RoleFailed:
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    failure = RoleFailed(f"{what}: {said}")
-    failure.__cause__ = error
-    return failure

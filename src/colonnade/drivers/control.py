@@ -40,7 +40,11 @@ Decisions = list[bool | tuple[tuple[str, int], ...]]
 
 
 class Begin(msgspec.Struct, tag=True):
-    """Every role is there: play, from this reading of the machine-wide clock, in nanoseconds."""
+    """Every role is there: play, from this reading of the player's clock, in nanoseconds.
+
+    Between computers, whose clocks differ, it is how long the run had taken, as a negative number,
+    and each transport adds its own clock.
+    """
 
     origin: int
 

@@ -379,19 +379,24 @@ class Outbox:
 
 
 def lost_before(
-    assignment: Assignment, names: Iterable[str], accounts: Mapping[str, Account]
+    assignment: Assignment,
+    names: Iterable[str],
+    accounts: Mapping[str, Account],
+    receivers: Iterable[str] | None = None,
 ) -> Iterator[Entry]:
     """Return what each role had sent that the checkpoint to go on from does not know of.
 
-    Where that may not be all of it, the role's account says so from now on.
+    Where that may not be all of it, the role's account says so from now on. They may have sent to
+    ``receivers``, by default to each other.
     """
     if assignment.departures is None:
         return
     names = list(names)
+    known = names if receivers is None else list(receivers)
     for name in names:
         account = accounts.get(name) or Account()
         entries, is_all = lost_since(
-            assignment.departures, name, account.departed, account.sequence, names
+            assignment.departures, name, account.departed, account.sequence, known
         )
         account.uncounted = account.uncounted or not is_all
         yield from entries

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +25,7 @@ from colonnade.drivers.account import Account
 from colonnade.drivers.cut import saved_state
 from colonnade.drivers.driver import Outbox, agreements, identities, perform
 from colonnade.drivers.elsewhere import Elsewhere
+from colonnade.drivers.keeping import Keeper
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
     Arrivals,
@@ -43,7 +45,7 @@ from colonnade.effects import (
 from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.journals import Journal
-from colonnade.ledger import Ledger
+from colonnade.ledger import Entry, Ledger
 from colonnade.wire import Message, decode_frame
 
 __all__ = ["Parcel", "Player", "Task", "Transport"]
@@ -115,7 +117,10 @@ class Task:
     limits
         What is accepted of the others.
     saves
-        Whether the run writes checkpoints.
+        Whether the run writes checkpoints, for which the role's state is told.
+    keeper
+        Writes the role's own checkpoints, where they are its organisation's alone: then its state
+        is told to nobody.
     journals, departures
         Folders; None keeps what is committed in memory, and does not note what leaves.
     """
@@ -130,6 +135,14 @@ class Task:
     saves: bool
     journals: Path | None
     departures: Path | None
+    keeper: Keeper | None = None
+
+
+def _batched(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
+    """Yield lists of so many entries, and one of the rest."""
+    rest = iter(entries)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 class _Stopped(Exception):
@@ -152,7 +165,7 @@ class Player:
         self.transport = transport
         self.is_elsewhere = isinstance(task.role, Elsewhere)
         self.role = task.role.role() if isinstance(task.role, Elsewhere) else task.role
-        if task.saves or task.account.fingerprint is not None:
+        if task.saves or task.keeper or task.account.fingerprint is not None:
             task.account.belong(self.role)
         if task.state is not None:
             self.role.load_state_dict(decode_state(task.state))
@@ -168,7 +181,8 @@ class Player:
         # Everything below is shared with the transport's threads, under ``changed``.
         self.changed = threading.Condition()
         self.mailbox = Mailbox(self.account.closed, task.limits)
-        self.discarded: list[tuple[str, int]] = []  # by sender and sequence; not yet told
+        # By sender and sequence; not yet told, or not to a gatekeeper that was not there then.
+        self.discarded = sorted(self.account.discarded)
         for message, arrival in task.mail:
             self._put(message, arrival)
         self.received = dict.fromkeys(transport.peers, 0)
@@ -203,16 +217,21 @@ class Player:
             self.transport.tell(control.Cast(agreed))
         self.transport.tell(control.Waiting())
         self._wait(lambda: self.origin is not None, "the others to be there")
+        if self.task.keeper is not None:
+            for entries in _batched(self.task.keeper.ledger, _TOLD):
+                self.transport.tell(control.Recorded(entries))
         finished = self._step()
         self.transport.flush()
         self.journal.close()
         self._complete_account()
-        saves = self.task.saves or not self.is_elsewhere
+        if finished and self.task.keeper is not None:
+            self._keep(self.task.keeper, self.role.round, [])
+        tells = self.task.keeper is None and (self.task.saves or not self.is_elsewhere)
         self.transport.tell(
             control.Played(
                 finished,
                 self.role.round,
-                saved_state(self.role) if saves else b"",
+                saved_state(self.role) if tells else b"",
                 self.account.as_json(),
                 self._new_entries(),
                 self.decisions,
@@ -338,7 +357,7 @@ class Player:
 
     def _boundary(self, round: int) -> None:
         if len(self.ledger) > _TOLD:
-            self.transport.tell(control.Recorded(self._new_entries()))
+            self._tell_entries()
         self.transport.tell(control.Reached(round, self.sent, self.outbox.sent_bytes))
         while round >= self.gate:
             self._wait(
@@ -348,27 +367,37 @@ class Player:
             if self.stop:
                 raise _Stopped
             if self.save is not None:
-                self._save(self.save)
+                self._save(round, self.save)
 
-    def _save(self, expected: dict[str, int]) -> None:
+    def _save(self, round: int, expected: dict[str, int]) -> None:
         self.save = None
         self._await_all(expected, "what was sent before the boundary")
         self._complete_account()
-        state, mail = b"", list[tuple[Message, int]]()
-        if self.task.saves:
-            state = saved_state(self.role)
-            with self.changed:
-                mail = list(self.mailbox)
+        state, mail, account = b"", list[tuple[Message, int]](), dict[str, Any]()
+        if self.task.keeper is not None:
+            self._keep(self.task.keeper, round, self._mail())
+        elif self.task.saves:
+            state, mail, account = saved_state(self.role), self._mail(), self.account.as_json()
+        entries, discards = self._new_entries(), self._new_discards()
         self.transport.tell(
-            control.Saved(
-                state,
-                self.account.as_json(),
-                mail,
-                self._new_entries(),
-                self._new_discards(),
-                time.process_time(),
-            ),
+            control.Saved(state, account, mail, entries, discards, time.process_time())
         )
+
+    def _keep(self, keeper: Keeper, round: int, mail: list[tuple[Message, int]]) -> None:
+        """Write the role's own checkpoint, with all that was sent before."""
+        self._tell_entries()
+        with self.changed:
+            self.account.discarded |= set(self.discarded)
+        keeper.keep(round, saved_state(self.role), self.account, mail)
+
+    def _mail(self) -> list[tuple[Message, int]]:
+        with self.changed:
+            return list(self.mailbox)
+
+    def _tell_entries(self) -> None:
+        """Tell what was sent and is not told yet."""
+        if entries := self._new_entries():
+            self.transport.tell(control.Recorded(entries))
 
     def _complete_account(self) -> None:
         self.account.sequence = self.outbox.sequence
@@ -376,7 +405,10 @@ class Player:
         self.account.departed = self.departures.mark()
 
     def _new_entries(self) -> list[Any]:
-        return self.ledger.drain()
+        entries = self.ledger.drain()
+        if self.task.keeper is not None:
+            self.task.keeper.enter(entries)
+        return entries
 
     def _new_discards(self) -> list[tuple[str, int]]:
         with self.changed:

@@ -15,7 +15,7 @@ from colonnade.tables.labels import EncodedLabels, encode_labels
 from colonnade.tables.read import read_table
 from colonnade.tables.splitting import HashSplit, IdSplit, LastRows, RowSplit, Splitting
 from colonnade.tables.stored import StoredTable
-from colonnade.tables.vertical import VerticalTables, vertical_tables
+from colonnade.tables.vertical import OwnTables, VerticalTables, own_tables, vertical_tables
 
 if TYPE_CHECKING:
     from colonnade.tables.transformer import TableTransformer
@@ -28,6 +28,7 @@ __all__ = [
     "IdForm",
     "IdSplit",
     "LastRows",
+    "OwnTables",
     "RowSplit",
     "Splitting",
     "StoredTable",
@@ -37,6 +38,7 @@ __all__ = [
     "as_frame",
     "encode_labels",
     "fitted",
+    "own_tables",
     "read_table",
     "vertical_tables",
 ]

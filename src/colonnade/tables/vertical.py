@@ -17,7 +17,7 @@ from colonnade.tables.align import align_ids, checked_ids, only
 from colonnade.tables.fitted import FittedTransformer, fitted_and_notes
 from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.id_form import IdForm
-from colonnade.tables.labels import Task, encode_labels
+from colonnade.tables.labels import EncodedLabels, Task, encode_labels
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
@@ -26,7 +26,7 @@ from colonnade.tables.splitting import HashSplit, Splitting
 from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table, keyed, keyed_tables
 from colonnade.tables.together import LABELS, rows_together
 
-__all__ = ["VerticalTables", "vertical_tables"]
+__all__ = ["OwnTables", "VerticalTables", "own_tables", "vertical_tables"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,27 +257,152 @@ def vertical_tables(
         raise ConfigurationError("people are ids: say id=..., the column that they are in")
     given = keyed_tables(tables, id)
     answers, column = _label_table(labels, id, label_column)
-    for party, table in given.items():
-        if column in table.schema:
-            raise DataError(
-                f"the table of {party!r} has the column {column!r}, which is what is to be "
-                "predicted; drop it from the table"
-            )
-        if not set(table.schema) - {id}:
-            raise DataError(f"the table of {party!r} has no column but the id; leave it out")
+    _check_columns(given, id, column)
     everyone = {**given, LABELS: answers}
     found = _found(everyone, id, normalise, aligned, people)
-    ids, rows = found.ids, found.rows
-    chosen = SelectedRows(answers, rows[LABELS])
-
-    def place(row: int) -> str:
-        return f"row {chosen.number(row)}" + ("" if ids is None else f" (id {ids[row]!r})")
-
-    encoded = encode_labels(chosen.column(column), task, place=place)
-    people = pl.Series(range(len(rows[LABELS]))) if ids is None else ids
+    encoded = _encoded(answers, column, found, task)
+    people = pl.Series(range(len(found.rows[LABELS]))) if found.ids is None else found.ids
     train, validation, test = (split or HashSplit()).rows(people)
     if encoded.classes is not None:
         _check_classes(encoded.values, encoded.classes, train)
+    made = _features(given, id, found.rows, train, transformers)
+    notes = (*found.notes, *_of_classes(encoded.classes), *made.notes)
+    tell(notes)
+    return VerticalTables(
+        ids=found.ids,
+        features=made.features,
+        labels=encoded.values,
+        classes=encoded.classes,
+        train=train,
+        validation=validation,
+        test=test,
+        transformers=made.transformers,
+        columns=made.columns,
+        left_out={name: found.left_out[name] for name in everyone},
+        absent={party: found.absent[party] for party in given},
+        id=id,
+        normalise=normalise,
+        aligned=aligned,
+        warnings=notes,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTables:
+    """What one organisation makes of its own tables, where all know who the people are.
+
+    Parameters
+    ----------
+    ids
+        Who the rows are about.
+    features
+        For every table, what its transformer made of its columns.
+    transformers
+        For every table its transformer, fitted on the training rows.
+    labels
+        Classes, int64 ``[N]``, or numbers, float32 ``[N]``; None at whoever has none.
+    classes
+        The label that each class stands for, sorted; None for numbers, and without labels.
+    train, validation, test
+        Row numbers, int64, the same at everybody who has these ids.
+    warnings
+        What should be known of the tables, as ``DataWarning`` has told it.
+    """
+
+    ids: pl.Series
+    features: dict[str, Features]
+    transformers: dict[str, FittedTransformer]
+    labels: Tensor | None
+    classes: tuple[Any, ...] | None
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+    warnings: tuple[str, ...]
+
+
+def own_tables(
+    tables: Mapping[str, Any],
+    labels: Any,
+    people: pl.Series,
+    *,
+    id: str,
+    normalise: IdForm | None = None,
+    split: Splitting | None = None,
+    transformers: Any = None,
+    task: Task = "auto",
+    label_column: str | None = None,
+) -> OwnTables:
+    """Return what ``vertical_tables`` makes of the tables of one organisation, by these alone.
+
+    Parameters
+    ----------
+    tables
+        Its tables, none where it has labels alone.
+    labels
+        Its table of labels; None at whoever has none.
+    people
+        The ids that all organisations have, in order, as ``align_privately`` found them.
+    id, normalise, split, transformers, task, label_column
+        See ``vertical_tables``.
+
+    Raises
+    ------
+    ConfigurationError, DataError
+        As ``vertical_tables`` does.
+
+    Examples
+    --------
+    >>> bank = pl.DataFrame({"id": range(100), "income": [i % 7 for i in range(100)]})
+    >>> own = own_tables({"bank": bank}, None, pl.Series(range(50, 100)), id="id")
+    >>> own.features["bank"].shape, len(own.train), own.labels
+    (torch.Size([50, 1]), 36, None)
+    """
+    given, answers, column = keyed_tables(tables, id), None, None
+    if labels is not None:
+        answers, column = _label_table(labels, id, label_column)
+    _check_columns(given, id, column)
+    everyone = given if answers is None else {LABELS: answers, **given}
+    found = _found(everyone, id, normalise, aligned=False, people=people)
+    train, validation, test = (split or HashSplit()).rows(people)
+    values, classes = None, None
+    if answers is not None and column is not None:
+        encoded = _encoded(answers, column, found, task)
+        values, classes = encoded.values, encoded.classes
+        if classes is not None:
+            _check_classes(values, classes, train)
+    made = _features(given, id, found.rows, train, transformers)
+    notes = (*found.notes, *_of_classes(classes), *made.notes)
+    tell(notes)
+    return OwnTables(
+        people,
+        made.features,
+        made.transformers,
+        values,
+        classes,
+        train,
+        validation,
+        test,
+        notes,
+    )
+
+
+class _Features(NamedTuple):
+    """What transformers made of tables, by party."""
+
+    features: dict[str, Features]
+    transformers: dict[str, FittedTransformer]
+    columns: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...]
+
+
+def _features(
+    given: Mapping[str, Table],
+    id: str | None,
+    rows: Mapping[str, NDArray[np.int64]],
+    train: NDArray[np.int64],
+    transformers: Any,
+) -> _Features:
+    """Fit everybody's transformer on the training rows, and make the features of all rows."""
     own = _transformer_of_each(transformers, tuple(given))
     columns = {
         party: tuple(name for name in table.schema if name != id) for party, table in given.items()
@@ -286,26 +411,31 @@ def vertical_tables(
     taught = {party: fitted_and_notes(own[party], kept[party], train, party) for party in given}
     learned = {party: transformer for party, (transformer, _) in taught.items()}
     made = {party: learned[party].features_and_notes(kept[party]) for party in given}
-    of_columns = (note for _, told in (*taught.values(), *made.values()) for note in told)
-    notes = (*found.notes, *_of_classes(encoded.classes), *of_columns)
-    tell(notes)
-    return VerticalTables(
-        ids=ids,
-        features={party: features for party, (features, _) in made.items()},
-        labels=encoded.values,
-        classes=encoded.classes,
-        train=train,
-        validation=validation,
-        test=test,
-        transformers=learned,
-        columns=columns,
-        left_out={name: found.left_out[name] for name in everyone},
-        absent={party: found.absent[party] for party in given},
-        id=id,
-        normalise=normalise,
-        aligned=aligned,
-        warnings=notes,
+    notes = tuple(note for _, told in (*taught.values(), *made.values()) for note in told)
+    return _Features(
+        {party: features for party, (features, _) in made.items()}, learned, columns, notes
     )
+
+
+def _encoded(answers: Table, column: str, found: _Found, task: Task) -> EncodedLabels:
+    """Return the labels of the people who were found."""
+    chosen, ids = SelectedRows(answers, found.rows[LABELS]), found.ids
+
+    def place(row: int) -> str:
+        return f"row {chosen.number(row)}" + ("" if ids is None else f" (id {ids[row]!r})")
+
+    return encode_labels(chosen.column(column), task, place=place)
+
+
+def _check_columns(given: Mapping[str, Table], id: str | None, column: str | None) -> None:
+    for party, table in given.items():
+        if column in table.schema:
+            raise DataError(
+                f"the table of {party!r} has the column {column!r}, which is what is to be "
+                "predicted; drop it from the table"
+            )
+        if not set(table.schema) - {id}:
+            raise DataError(f"the table of {party!r} has no column but the id; leave it out")
 
 
 class _Found(NamedTuple):
@@ -329,7 +459,8 @@ def _found(
         together = rows_together(tables, aligned)
         nobody = dict.fromkeys(tables, 0)
         return _Found(together.ids, together.rows, nobody, nobody, together.notes)
-    names = [LABELS, *(name for name in tables if name != LABELS)]  # whose people are counted first
+    first = [LABELS] if LABELS in tables else []  # whose people are counted first
+    names = [*first, *(name for name in tables if name != LABELS)]
     found = align_ids({name: checked_ids(name, tables[name], id, normalise) for name in names})
     if people is not None:
         found = only(found, people)

@@ -1,0 +1,319 @@
+"""Frames in order, and once, over what loses, repeats and reorders.
+
+A frame travels as *chunks*, numbered from 0 for each peer. What has come is acknowledged by the
+number that is awaited next, with each chunk that goes the other way, or by itself where none does.
+A chunk of which nothing was heard in time is sent again. A receiver keeps what comes too early, and
+drops what it has, so frames come out whole, in their order, and once. How much is under way to a
+peer is bounded, and so is what is kept of one; a length is looked at before anything of it is
+kept.
+
+Each datagram is ``kind (1) | number (8) | awaited (8) | left (4) | bytes``, big endian: the kind is
+a chunk or an acknowledgement alone, ``number`` the chunk's, ``awaited`` the next chunk that its
+sender awaits, and ``left`` what is left of the frame, this chunk included.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from colonnade.errors import RemoteProtocolError
+
+__all__ = ["Courier", "Post"]
+
+CHUNK = 2**20  # bytes of a frame that travel in one datagram, at most
+_UNDER_WAY = 2**23  # bytes under way to a peer, of which it has not told that they came
+_HEADER = struct.Struct("!BQQI")
+_CHUNK, _ACKNOWLEDGEMENT = 1, 2
+_SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
+_OVERHEAD = 256  # bytes that keeping a chunk takes besides its own, about
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0  # seconds until a chunk is sent again
+
+
+class Post(Protocol):
+    """Carries datagrams, as well as it can: each may be lost, repeated, or come late."""
+
+    def __call__(self, peer: str, datagram: bytes) -> None:
+        """Send a datagram to a peer; any thread may."""
+        ...
+
+
+@dataclass
+class _Chunk:
+    """One that is under way: what is left of its frame, and when it was sent how often."""
+
+    left: int
+    data: bytes
+    sent: float
+    times: int = 1
+
+
+@dataclass
+class _Outbound:
+    """What goes to a peer. ``changed`` guards it."""
+
+    number: int = 0
+    chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
+    size: int = 0  # bytes of them
+    heard: float = 0.0  # when something of it was last acknowledged, or began to be awaited
+    wait: float = _FIRST_WAIT
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+
+@dataclass
+class _Inbound:
+    """What comes of a peer. ``taking`` guards it, and keeps frames in order."""
+
+    limit: int
+    awaited: int = 0
+    early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    parts: list[bytes] = field(default_factory=list)
+    left: int = 0  # of the frame whose parts these are
+    told: int = 0  # what was last told to be awaited
+    taking: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def early_bytes(self) -> int:
+        return sum(_OVERHEAD + len(data) for _, data in self.early.values())
+
+
+class Courier:
+    """Brings frames to peers and hands over theirs.
+
+    Parameters
+    ----------
+    post
+        Carries datagrams to a peer.
+    deliver
+        Takes a frame of a peer; it is called from the threads that call ``receive``, of one peer in
+        the order in which frames were sent, and must not wait for what is sent here.
+    lose
+        Is told, once, of a peer of whom nothing was heard for so long that it is given up.
+    patience
+        After how many seconds that is.
+
+    Notes
+    -----
+    Of whom it does not know yet it takes nothing: what they send comes again.
+
+    Examples
+    --------
+    Two that are connected by nothing but calls:
+
+    >>> def pair():
+    ...     at = {}
+    ...     def end(own, other):
+    ...         post = lambda peer, datagram: at[other].receive(own, datagram)
+    ...         courier = Courier(post, lambda _, frame: print(own, "got", frame), print)
+    ...         courier.admit(other, limit=100)
+    ...         return courier
+    ...     at |= {"bank": end("bank", "shop"), "shop": end("shop", "bank")}
+    ...     return at
+    >>> pair()["bank"].send("shop", b"hello")
+    shop got b'hello'
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        deliver: Callable[[str, bytes], None],
+        lose: Callable[[str], None],
+        patience: float = 120.0,
+    ) -> None:
+        self._post, self._deliver, self._lose, self._patience = post, deliver, lose, patience
+        self._outbound: dict[str, _Outbound] = {}
+        self._inbound: dict[str, _Inbound] = {}
+        self._lost: set[str] = set()
+        self._closed = threading.Event()
+        self._due = threading.Event()  # something is under way, or to be acknowledged
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    def admit(self, peer: str, limit: int) -> None:
+        """Know a peer from now on, of whom frames of so many bytes are accepted."""
+        self._outbound[peer] = _Outbound()
+        self._inbound[peer] = _Inbound(limit)
+
+    def start(self) -> None:
+        """Acknowledge, and send again what is not acknowledged, from now on."""
+        self._keeper.start()
+
+    def close(self) -> None:
+        """Stop; what is still under way may come or not."""
+        self._closed.set()
+        self._due.set()
+
+    def send(self, peer: str, *parts: bytes) -> None:
+        """Send a frame that is put together of ``parts``; wait while too much is under way.
+
+        Raises
+        ------
+        ConnectionError
+            If the peer was given up.
+        """
+        frame = b"".join(parts)
+        out = self._outbound[peer]
+        for start in range(0, max(len(frame), 1), CHUNK):
+            chunk = _Chunk(len(frame) - start, frame[start : start + CHUNK], time.monotonic())
+            with out.changed:
+                while out.chunks and out.size + len(chunk.data) > _UNDER_WAY:
+                    if self._is_over(peer):
+                        break
+                    out.changed.wait()
+                if self._is_over(peer):
+                    raise ConnectionError(f"nothing is heard of {peer!r} any more")
+                chunk.sent = time.monotonic()
+                if not out.chunks:
+                    out.heard = chunk.sent
+                number, out.number = out.number, out.number + 1
+                out.chunks[number] = chunk
+                out.size += len(chunk.data)
+            self._due.set()
+            self._send_chunk(peer, number, chunk)
+
+    def flush(self, seconds: float | None = None) -> bool:
+        """Wait until all that was sent has come, or its receiver was given up; return whether."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for peer, out in self._outbound.items():
+            with out.changed:
+                while out.chunks and not self._is_over(peer):
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    out.changed.wait(left)
+        return not any(out.chunks for out in self._outbound.values())
+
+    def receive(self, peer: str, datagram: bytes) -> None:
+        """Take a datagram that came of a peer; any thread may.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it is none that a courier sends.
+        """
+        if self._closed.is_set() or peer not in self._inbound:
+            return
+        if len(datagram) < _HEADER.size:
+            raise RemoteProtocolError(f"from {peer!r}: {len(datagram)} bytes are no datagram")
+        kind, number, awaited, left = _HEADER.unpack_from(datagram)
+        if kind not in (_CHUNK, _ACKNOWLEDGEMENT):
+            raise RemoteProtocolError(f"from {peer!r}: a datagram of kind {kind}")
+        self._acknowledged(peer, awaited)
+        if kind == _CHUNK:
+            self._take(peer, number, left, bytes(memoryview(datagram)[_HEADER.size :]))
+
+    # What goes out
+
+    def _is_over(self, peer: str) -> bool:
+        return peer in self._lost or self._closed.is_set()
+
+    def _send_chunk(self, peer: str, number: int, chunk: _Chunk) -> None:
+        inbound = self._inbound[peer]
+        inbound.told = inbound.awaited
+        header = _HEADER.pack(_CHUNK, number, inbound.told, chunk.left)
+        self._post(peer, header + chunk.data)
+
+    def _acknowledge(self, peer: str) -> None:
+        inbound = self._inbound[peer]
+        inbound.told = inbound.awaited
+        self._post(peer, _HEADER.pack(_ACKNOWLEDGEMENT, 0, inbound.told, 0))
+
+    def _acknowledged(self, peer: str, awaited: int) -> None:
+        out, now = self._outbound[peer], time.monotonic()
+        with out.changed:
+            if awaited > out.number:
+                raise RemoteProtocolError(
+                    f"from {peer!r}: it awaits chunk {awaited}, of {out.number} that were sent"
+                )
+            arrived = [number for number in out.chunks if number < awaited]
+            for number in arrived:
+                chunk = out.chunks.pop(number)
+                out.size -= len(chunk.data)
+                if chunk.times == 1:  # of one that was repeated, nobody knows which has come
+                    took = now - chunk.sent
+                    out.wait = min(max(_FIRST_WAIT, 4 * took), _LONGEST_WAIT)
+            if arrived:
+                out.heard = now
+                out.changed.notify_all()
+
+    # What comes in
+
+    def _take(self, peer: str, number: int, left: int, data: bytes) -> None:
+        inbound = self._inbound[peer]
+        with inbound.taking:
+            is_next = number == inbound.awaited
+            if is_next:
+                self._add(peer, inbound, left, data)
+                while inbound.awaited in inbound.early:
+                    self._add(peer, inbound, *inbound.early.pop(inbound.awaited))
+            elif number > inbound.awaited and inbound.early_bytes + len(data) <= 2 * _UNDER_WAY:
+                inbound.early.setdefault(number, (left, data))
+            is_urgent = not is_next or inbound.awaited - inbound.told >= 4
+        if is_urgent:  # it has something twice, or lacks something, or waits with much
+            self._acknowledge(peer)
+        else:
+            self._due.set()
+
+    def _add(self, peer: str, inbound: _Inbound, left: int, data: bytes) -> None:
+        if not inbound.left:
+            if left > inbound.limit:
+                raise RemoteProtocolError(
+                    f"from {peer!r}: a frame of {left} bytes; at most {inbound.limit} are accepted"
+                )
+            inbound.left = left
+        if left != inbound.left or len(data) != min(left, CHUNK):
+            raise RemoteProtocolError(
+                f"from {peer!r}: a chunk of {len(data)} bytes with {left} left of its frame, "
+                f"where {inbound.left} are"
+            )
+        inbound.parts.append(data)
+        inbound.left -= len(data)
+        inbound.awaited += 1
+        if not inbound.left:
+            frame = inbound.parts[0] if len(inbound.parts) == 1 else b"".join(inbound.parts)
+            inbound.parts = []
+            self._deliver(peer, frame)
+
+    # What is done in time
+
+    def _keep(self) -> None:
+        while not self._closed.is_set():
+            if not self._look():
+                self._due.clear()
+                if not self._look():  # nothing came in between
+                    self._due.wait()
+            self._closed.wait(_SOON)
+
+    def _look(self) -> bool:
+        """Acknowledge, send again, give up; return whether anything may be due soon."""
+        is_due = False
+        for peer, out in [*self._outbound.items()]:
+            if peer in self._lost:
+                continue
+            inbound, now = self._inbound[peer], time.monotonic()
+            if inbound.told != inbound.awaited:
+                self._acknowledge(peer)
+            with out.changed:
+                late = {
+                    number: chunk
+                    for number, chunk in out.chunks.items()
+                    if now - chunk.sent > out.wait
+                }
+                is_due = is_due or bool(out.chunks)
+                gone = bool(out.chunks) and now - out.heard > self._patience
+                if late and not gone:
+                    out.wait = min(2 * out.wait, _LONGEST_WAIT)
+                    for chunk in late.values():
+                        chunk.sent, chunk.times = now, chunk.times + 1
+                if gone:
+                    self._lost.add(peer)
+                    out.changed.notify_all()
+            if gone:
+                self._lose(peer)
+                continue
+            for number, chunk in late.items():
+                self._send_chunk(peer, number, chunk)
+        return is_due

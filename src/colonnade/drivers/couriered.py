@@ -1,0 +1,170 @@
+"""A transport by courier: a player's messages and words over whatever carries datagrams.
+
+The gatekeeper is a peer like the others, under a name that no organisation has. It is spoken with
+before there is a player, too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from colonnade.drivers import control
+from colonnade.drivers.courier import Courier, Post
+from colonnade.drivers.player import Parcel, Player
+from colonnade.drivers.writers import Writers
+from colonnade.errors import Aborted, RemoteProtocolError
+
+__all__ = ["GATEKEEPER", "CourierTransport"]
+
+GATEKEEPER = ""
+_HEADROOM = 256  # bytes of a frame besides its body, at most
+_LONGEST = 2**28  # bytes of what a gatekeeper tells
+_MOST_WAITING = 4096  # messages of peers that have heard of the beginning before
+_LINGER = 5.0  # seconds in which the last words may be acknowledged
+
+
+class CourierTransport:
+    """Carries a player's messages by a ``Courier``, and its words to the gatekeeper.
+
+    Parameters
+    ----------
+    post
+        Carries datagrams to a peer, or to ``GATEKEEPER``.
+    hear, fail
+        Take what the gatekeeper tells, and what goes wrong, while there is no player.
+    patience
+        After how many seconds without a word somebody is given up.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        hear: Callable[[bytes], None],
+        fail: Callable[[Exception], None],
+        patience: float = 120.0,
+    ) -> None:
+        self._courier = Courier(post, self._deliver, self._lose, patience)
+        self._courier.admit(GATEKEEPER, _LONGEST)
+        self._hear, self._fail_alone = hear, fail
+        self._player: Player | None = None
+        self._words = Writers([GATEKEEPER], 0, self._courier.send, self._fail)
+        self._writers = Writers[Parcel]((), 0, self._write, self._fail)
+        self._peers: tuple[str, ...] = ()
+        self._bytes: dict[str, int] = {}
+        self._beginning = threading.Lock()
+        self._waiting: list[tuple[str, bytes]] | None = []  # what peers sent before the beginning
+        self._limit = 0
+        self._courier.start()
+        self._words.start()
+
+    def say(self, words: bytes) -> None:
+        """Send the gatekeeper something, before there is a player."""
+        self._words.put(GATEKEEPER, words)
+
+    def admit(self, peers: Collection[str], body: int, backlog: int = 64) -> None:
+        """Know the peers, whose bodies have so many bytes at most; so many messages may wait."""
+        self._peers = tuple(peers)
+        self._limit = body + _HEADROOM
+        self._bytes = dict.fromkeys(self._peers, 0)
+        self._writers = Writers(self._peers, backlog, self._write, self._fail)
+
+    def start(self, player: Player) -> None:
+        """Hand to ``player`` what comes, and send what it sends, from now on."""
+        self._player = player
+        self._writers.start()
+        for peer in self._peers:
+            self._courier.admit(peer, self._limit)
+
+    def receive(self, peer: str, datagram: bytes) -> None:
+        """Take a datagram that came of a peer, as whoever carries them knows it; any thread may."""
+        try:
+            self._courier.receive(peer, datagram)
+        except Exception as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        """End, when the last words have come, or nobody seems to hear them."""
+        self._words.finish()
+        self._courier.flush(_LINGER)
+        self._courier.close()
+
+    # What a player asks of its transport
+
+    @property
+    def peers(self) -> Collection[str]:
+        """The names of the roles that it can send to."""
+        return self._peers
+
+    def send(self, receiver: str, parcel: Parcel) -> None:
+        """Take a message that is to be sent; wait while too many are waiting."""
+        self._writers.put(receiver, parcel)
+
+    def flush(self) -> None:
+        """Wait until all messages have come to their receivers."""
+        self._writers.finish()
+        self._courier.flush()
+
+    def tell(self, message: control.FromPlayer) -> None:
+        """Tell the gatekeeper something; any thread may."""
+        self._words.put(GATEKEEPER, control.encode(message))
+
+    def bytes_received(self) -> Mapping[str, int]:
+        """Return the bytes of the frames that came of each peer, without what carried them."""
+        return dict(self._bytes)
+
+    # What others do
+
+    def _write(self, peer: str, parcel: Parcel) -> None:
+        assert self._player is not None
+        self._player.leaving(parcel)
+        self._courier.send(peer, parcel.header, parcel.body)
+
+    def _deliver(self, peer: str, frame: bytes) -> None:
+        if peer == GATEKEEPER:
+            self._obey(frame)
+            return
+        with self._beginning:
+            if self._waiting is not None:
+                if len(self._waiting) >= _MOST_WAITING:
+                    raise RemoteProtocolError(f"{peer!r} sends before the run has begun")
+                self._waiting.append((peer, frame))
+                return
+        self._accept(peer, frame)
+
+    def _obey(self, frame: bytes) -> None:
+        if self._player is None:
+            self._hear(frame)
+            return
+        try:
+            message = control.from_gatekeeper(frame)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(f"the gatekeeper told what cannot be read: {error}") from None
+        if not isinstance(message, control.Begin):
+            self._player.obey(message)
+            return
+        self._player.obey(control.Begin(time.monotonic_ns() + message.origin))
+        with self._beginning:
+            for peer, early in self._waiting or ():
+                self._accept(peer, early)
+            self._waiting = None
+
+    def _accept(self, peer: str, frame: bytes) -> None:
+        assert self._player is not None
+        self._bytes[peer] += len(frame)
+        self._player.accept(peer, frame)
+
+    def _lose(self, peer: str) -> None:
+        if peer == GATEKEEPER:
+            self._fail(Aborted("nothing is heard of the server any more"))
+        elif self._player is not None:
+            self._player.lose(peer)
+
+    def _fail(self, error: Exception) -> None:
+        if self._player is None:
+            self._fail_alone(error)
+        else:
+            self._player.fail(error)
