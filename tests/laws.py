@@ -57,7 +57,7 @@ FLOORS = [
     "planning assembly alignment partners progress convergence audits",
     "estimators",
     "config",
-    "experiments",
+    "experiments deployment",
     "demo audit_subjects console cli testing",
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}

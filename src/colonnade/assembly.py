@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from colonnade import defaults
 from colonnade.checks import embedding_width
+from colonnade.drivers.driver import drawing
 from colonnade.errors import ColonnadeError, ConfigurationError
 from colonnade.federation import Federation
 from colonnade.layout import check_names
@@ -640,7 +641,7 @@ def _seeded(
     whose: str, seed: int, name: str, part: str, make: Callable[[], nn.Module]
 ) -> nn.Module:
     """Make a module whose start depends on the seed and its place alone."""
-    with torch.random.fork_rng(devices=[]):
+    with drawing(), torch.random.fork_rng(devices=[]):
         key = StreamKey(seed, name, f"initialisation/{part}", 0)
         torch.manual_seed(key.torch_seed())
         try:

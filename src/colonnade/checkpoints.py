@@ -15,7 +15,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from errno import ENOENT
 from pathlib import Path
@@ -306,13 +306,17 @@ class CheckpointStore:
                 shutil.rmtree(old)
 
     def latest(self, check: Callable[[Checkpoint], None] = _anything) -> Checkpoint | None:
-        """Return the newest complete checkpoint, or None when there is none.
+        """Return the newest complete checkpoint, or None when there is none; see ``held``."""
+        return next(self.held(check), None)
+
+    def held(self, check: Callable[[Checkpoint], None] = _anything) -> Iterator[Checkpoint]:
+        """Yield the complete checkpoints, the newest first.
 
         Parameters
         ----------
         check
             Raises ``CheckpointError`` where files elsewhere that a checkpoint needs, as of a
-            surrogate table, are not whole. The one before is then returned.
+            surrogate table, are not whole. It is then passed over.
 
         Raises
         ------
@@ -322,6 +326,7 @@ class CheckpointStore:
         """
         damaged: list[str] = []
         refused: list[CheckpointError] = []
+        there = False
         for folder in reversed(self._folders()):
             manifest = _manifest(folder)
             if manifest is None:
@@ -353,15 +358,15 @@ class CheckpointStore:
             except CheckpointError as error:
                 refused.append(error)
             else:
-                return checkpoint
-        if refused:
+                there = True
+                yield checkpoint
+        if refused and not there:
             raise refused[0]
-        if damaged:
+        if damaged and not there:
             raise CheckpointError(
                 f"no checkpoint in {self.folder} is whole ({', '.join(damaged)} damaged); "
                 "start the run again in a new folder"
             )
-        return None
 
     def go_back_to(self, checkpoint: Checkpoint) -> None:
         """Remove newer checkpoints: to go on from this one leaves them without what they need.

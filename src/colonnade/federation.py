@@ -233,7 +233,7 @@ class Federation:
             )
         self.check(method)
         agreement = self.agreement(method, training)
-        _warm_up(agreement)
+        agreement.warm_up()
         batches = agreement.batches
         seats = self._seats(agreement)
         roles = _cast(agreement, seats)
@@ -584,9 +584,3 @@ def _blank(features: Features) -> Features:
     if isinstance(features, Tensor):
         return features.new_zeros((2, *features.shape[1:]))
     return {name: values.new_zeros((2, *values.shape[1:])) for name, values in features.items()}
-
-
-def _warm_up(agreement: Agreement) -> None:
-    """Let every flow encode a little, so that no measured work compiles a kernel."""
-    for format, width in dict.fromkeys((flow.format, flow.width) for flow in agreement.flows()):
-        format.warm_up(width)

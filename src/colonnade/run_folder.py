@@ -338,6 +338,17 @@ class RunFolder:
             summary = _sealed(run.summary, self.path)
             self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
+    def keep(self, ledger: Ledger) -> None:
+        """Write what one organisation has sent, where the whole run is known to nobody here.
+
+        Raises
+        ------
+        Unwritten
+            If it cannot be written.
+        """
+        with explained(self.path / "ledger.csv"), replacing(self.path / "ledger.csv") as partial:
+            ledger.write_csv(partial)
+
     @contextmanager
     def safeguarded(self, store: CheckpointStore) -> Iterator[None]:
         """Add to an ``Unwritten`` what of the run is safe, and how it goes on."""

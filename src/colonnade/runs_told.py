@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 import torch
 
 from colonnade import __version__
 from colonnade.agreement import Agreement
+from colonnade.channels import Network
 from colonnade.disclosures import (
     Disclosure,
     privacy_statement,
     privacy_warnings,
     promise_warnings,
 )
-from colonnade.drivers import Driver, RunRecord
+from colonnade.drivers import RunRecord
 from colonnade.effects import Role
 from colonnade.metrics import Metric
 from colonnade.networks_told import network_told
@@ -62,6 +63,19 @@ class Circumstances:
     aligned: str = _ALIGNED_OPENLY
 
 
+class HowRun(Protocol):
+    """How roles were run: what is told of a ``Driver``."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def clock(self) -> Mapping[str, str]: ...
+    @property
+    def network(self) -> Network | None: ...
+    @property
+    def repeats(self) -> bool: ...
+
+
 class Told(NamedTuple):
     """What is told of a run."""
 
@@ -75,7 +89,7 @@ def run_told(
     agreement: Agreement,
     holder: Role,
     metrics: Sequence[Metric],
-    driver: Driver,
+    driver: HowRun,
     circumstances: Circumstances,
     parties: Sequence[Role] = (),
 ) -> Told:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import pydantic
 from pydantic.fields import FieldInfo
@@ -16,12 +16,12 @@ from colonnade.config.choices import PLACEHOLDER, composition, schema_of, sectio
 from colonnade.config.data import as_data_section, holds_a_source
 from colonnade.config.registry import GROUPS, Group, Part, find
 from colonnade.config.run import RunConfig
-from colonnade.config.sections import Chosen, near
+from colonnade.config.sections import Chosen, Section, near
 from colonnade.errors import ConfigurationError
 from colonnade.telling import plain, short, shown
 from colonnade.yaml_text import MOST_CHARACTERS, MOST_LEVELS, MOST_VALUES, NOT_YAML, read_yaml
 
-__all__ = ["json_schema", "load_config", "override", "parse_config"]
+__all__ = ["json_schema", "load_config", "override", "parse_config", "parse_section", "read_file"]
 
 
 def json_schema() -> dict[str, Any]:
@@ -109,13 +109,25 @@ def parse_config(data: Any, source: str = "configuration") -> RunConfig:
 there are epochs, batch_size, seed, threads, evaluate_every, evaluation_rows, checkpoint_every, \
 schedule_every, early_stopping, secrets; 'epochs' is near
     """
-    if data is None:
-        data = {}
+    return parse_section(RunConfig, {} if data is None else data, source)
+
+
+Sections = TypeVar("Sections", bound=Section)
+
+
+def parse_section(of: type[Sections], data: Any, source: str) -> Sections:
+    """Validate a section of its own given as plain values; see ``parse_config``.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming ``source``, the path to the first wrong field, and what is wrong with it.
+    """
     _refuse_bombs(data, source)
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{source}: expected keys and values, found {shown(data)}")
     try:
-        return RunConfig.model_validate(data)
+        return of.model_validate(data)
     except pydantic.ValidationError as error:
         # An unknown key first: it is likely why another one is missing.
         first = min(error.errors(), key=lambda each: each["type"] != "unknown_key")
@@ -186,20 +198,7 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     ConfigurationError
         If the file is missing, is not YAML, or does not validate.
     """
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(MOST_CHARACTERS + 1)  # one too many is refused there
-        data = read_yaml(text)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} is not valid YAML (not text in UTF-8)") from None
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{path}: {error}") from None
-    except NOT_YAML as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" (line {where.line + 1})" if where else ""
-        raise ConfigurationError(f"{path} is not valid YAML{line}") from None
+    data = read_file(path)
     data = {} if data is None else data
     if isinstance(data, dict):
         data = override(beside(data, path.absolute().parent), overrides or [])
@@ -211,6 +210,30 @@ def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
                 "that docs/tables.md begins with"
             )
     return parse_config(data, str(path))
+
+
+def read_file(path: Path) -> Any:
+    """Return what a YAML file holds, as plain values.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file is missing, or is not YAML.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)  # one too many is refused there
+        return read_yaml(text)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not valid YAML (not text in UTF-8)") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    except NOT_YAML as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" (line {where.line + 1})" if where else ""
+        raise ConfigurationError(f"{path} is not valid YAML{line}") from None
 
 
 def beside(data: Any, folder: Path) -> Any:

@@ -26,6 +26,7 @@ from colonnade.config.world import CostConfig, NetworkConfig
 from colonnade.drivers import Driver, Processes, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
+from colonnade.objectives import Objective
 from colonnade.planning import Plan, plan
 from colonnade.runs import Run
 from colonnade.training import EarlyStopping, Training, Watcher
@@ -93,8 +94,6 @@ class _Described(Protocol):
     @property
     def model(self) -> ModelConfig: ...
     @property
-    def objective(self) -> ObjectiveConfig: ...
-    @property
     def optimiser(self) -> OptimiserConfig: ...
     @property
     def label_holder(self) -> LabelHolderConfig: ...
@@ -105,7 +104,7 @@ class _Described(Protocol):
 
 
 def blueprint_of(
-    said: _Described, classes: int | None, train_rows: int, left_out: Collection[str] = ()
+    said: _Described, objective: Objective, train_rows: int, left_out: Collection[str] = ()
 ) -> Blueprint:
     """Return what models a configuration describes.
 
@@ -113,8 +112,8 @@ def blueprint_of(
     ----------
     said
         The configuration.
-    classes
-        How many there are; None for numbers.
+    objective
+        What is predicted.
     train_rows
         How many rows are trained on.
     left_out
@@ -123,7 +122,7 @@ def blueprint_of(
     bottom, bottoms = said.model.bottom_models()
     epochs = said.training.build().epochs_for(train_rows)
     return Blueprint(
-        said.objective.build(classes),
+        objective,
         said.label_holder.name,
         said.label_holder.holds,
         bottom,
@@ -194,7 +193,8 @@ class RunConfig(Section):
         holder, classes = self.label_holder, data.classes
         self._check_names(set(data.features) - {holder.holds} | {holder.name})
         many = len(classes) if isinstance(classes, tuple) else classes
-        return assemble(data, blueprint_of(self, many, len(data.train), self.data.leave_out))
+        objective, left_out = self.objective.build(many), self.data.leave_out
+        return assemble(data, blueprint_of(self, objective, len(data.train), left_out))
 
     def without(self, party: str | None, seed: int) -> RunConfig:
         """Return this run without a party (None: with everybody), from another seed."""

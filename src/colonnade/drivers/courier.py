@@ -142,7 +142,10 @@ class Courier:
         self._keeper.start()
 
     def close(self) -> None:
-        """Stop; what is still under way may come or not."""
+        """Stop, when all that has come is acknowledged; what is under way may come or not."""
+        for peer, inbound in self._inbound.items():
+            if inbound.told != inbound.awaited:
+                self._acknowledge(peer)
         self._closed.set()
         self._due.set()
 

@@ -79,6 +79,10 @@ class CourierTransport:
         for peer in self._peers:
             self._courier.admit(peer, self._limit)
 
+    def release(self) -> None:
+        """Know that the player is done: what the gatekeeper tells is heard as before."""
+        self._player = None
+
     def receive(self, peer: str, datagram: bytes) -> None:
         """Take a datagram that came of a peer, as whoever carries them knows it; any thread may."""
         try:

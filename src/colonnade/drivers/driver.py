@@ -40,6 +40,7 @@ __all__ = [
     "Trace",
     "agreements",
     "check_roles",
+    "drawing",
     "identities",
     "lost_before",
     "nobody_goes_on",
@@ -77,6 +78,10 @@ class Assignment:
         Rounds between checkpoints; 0 for none but at an interruption and at the end.
     resume
         The checkpoint to go on from.
+    kept_apart
+        Whether each role keeps checkpoints of its own; ``store`` is then None.
+    begins_at
+        The round that roles go on from, where each has a checkpoint of its own.
     journals
         The folder of the organisations' journals, which a run shares with all that it is resumed
         by; None keeps what is committed in memory. One that holds less than when the checkpoint
@@ -102,6 +107,8 @@ class Assignment:
     store: CheckpointStore | None = None
     checkpoint_every: int = 0
     resume: Checkpoint | None = None
+    kept_apart: bool = False
+    begins_at: int = 0
     journals: Path | None = None
     departures: Path | None = None
     stop_before: int | None = None
@@ -113,7 +120,7 @@ class Assignment:
     @property
     def first_round(self) -> int:
         """The round that the roles start from."""
-        return self.resume.round if self.resume else 0
+        return self.resume.round if self.resume else self.begins_at
 
     @property
     def keeps(self) -> bool:
@@ -405,12 +412,19 @@ def lost_before(
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     """Seed torch for this piece of work, do it, and return its result and its CPU nanoseconds."""
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
-    with _drawing:
+    with drawing():
         return _performed(work, role, words)
 
 
 _drawing = threading.RLock()
 """Held while work is done, since what torch draws is drawn by all threads from one generator."""
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Keep other threads from torch's generator, which all of them share."""
+    with _drawing:
+        yield
 
 
 def _fresh_lock() -> None:

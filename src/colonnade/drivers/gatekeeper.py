@@ -25,7 +25,7 @@ from colonnade.drivers import control
 from colonnade.drivers.driver import Assignment, nobody_goes_on, refuse_disagreement
 from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed, Unwritten
 
-__all__ = ["Gatekeeper"]
+__all__ = ["Gatekeeper", "rebuilt"]
 
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
 _QUIET = 1.0  # seconds in which nothing is heard, after which the gatekeeper asks how it stands
@@ -74,6 +74,11 @@ class Gatekeeper:
         self._asked = 0  # the number of the last question
         self._standings: dict[str, control.Standing] = {}  # answers to it
         self._owing: set[str] = set()  # who has not answered the last one that it was asked
+
+    @property
+    def everybody_is_there(self) -> bool:
+        """Whether all have been told to play."""
+        return len(self._waiting) == len(self.names)
 
     @property
     def everybody_has_played(self) -> bool:
@@ -145,7 +150,7 @@ class Gatekeeper:
                 self._left.add(name)
                 self._owing.discard(name)
             case control.Failed():
-                raise _rebuilt(name, message)
+                raise rebuilt(name, message)
 
     def look_after(self) -> None:
         """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""
@@ -161,7 +166,8 @@ class Gatekeeper:
         """Return the next round after ``round`` at whose boundary something is planned."""
         every = self._assignment.checkpoint_every
         planned = []
-        if self._assignment.store is not None and every > 0:
+        saves = self._assignment.store is not None or self._assignment.kept_apart
+        if saves and every > 0:
             planned.append((round // every + 1) * every)
         stop = self._assignment.stop_before
         if stop is not None and stop >= round:
@@ -240,7 +246,7 @@ def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, 
     return {sender: counts[receiver] for sender, counts in sent.items() if receiver in counts}
 
 
-def _rebuilt(name: str, failed: control.Failed) -> Exception:
+def rebuilt(name: str, failed: control.Failed) -> Exception:
     """Return the error of a player as one of ours."""
     kind = getattr(errors, failed.error, None) if failed.error in errors.__all__ else None
     if kind is None:

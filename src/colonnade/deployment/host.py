@@ -1,0 +1,266 @@
+"""The server's part of a run: bring the sites together, keep the gate, and see them to the end.
+
+It knows no data, no model and no state; what it hears of the roles is how far they have come, what
+they report, and the sizes of what they sent. So a server that was killed has lost nothing: the
+sites tell all of it again to another.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from colonnade.deployment import meeting
+from colonnade.deployment.job import JobConfig
+from colonnade.drivers import Assignment, control
+from colonnade.drivers.courier import Courier, Post
+from colonnade.drivers.driver import Discarded, refuse_disagreement
+from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
+from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
+from colonnade.ledger import Ledger
+
+__all__ = ["Host"]
+
+_LONGEST = 2**28  # bytes of what a site tells
+_LOOK = 0.2  # seconds after which the host looks around, heard anything or not
+_LINGER = 5.0  # seconds in which the last words may be acknowledged
+
+_SAME = {  # what every site must bring alike, in words
+    "protocol": "versions of the protocol",
+    "version": "versions of colonnade",
+    "job": "jobs",
+    "people": "alignments: they are about other people, so align again",
+    "rows": "numbers of rows",
+}
+
+_Kind = TypeVar("_Kind", meeting.Brings, meeting.Held)
+
+
+def _nothing(*_: Any) -> None:
+    """Do nothing with what is reported."""
+
+
+class Host:
+    """Brings the sites of a job together.
+
+    Parameters
+    ----------
+    job
+        What all are told.
+    post
+        Carries datagrams to sites, by the names of their organisations.
+    aborted
+        Asked now and then: whether whoever runs this wants it to end.
+    on_round, on_report
+        Told how it goes; see ``Assignment``.
+    patience
+        After how many seconds without a word a site is given up.
+    """
+
+    def __init__(
+        self,
+        job: JobConfig,
+        post: Post,
+        aborted: Callable[[], bool] = lambda: False,
+        on_round: Callable[[str, int, int], None] = _nothing,
+        on_report: Callable[[Mapping[str, float | int | str]], None] = _nothing,
+        patience: float = 120.0,
+    ) -> None:
+        self.job = job
+        self._aborted, self._on_round, self._on_report = aborted, on_round, on_report
+        self._inbox: queue.Queue[tuple[str, bytes | Exception]] = queue.Queue()
+        self._courier = Courier(post, self._deliver, self._lose, patience)
+        for name in job.everybody:
+            self._courier.admit(name, _LONGEST)
+        self._courier.start()
+        self._ledger = Ledger()
+        self._discarded: list[Discarded] = []
+        self._played: dict[str, control.Played] = {}
+        self._cpu: dict[str, float] = {}
+        self._seconds = -time.monotonic()
+        self._done: set[str] = set()
+
+    def receive(self, name: str, datagram: bytes) -> None:
+        """Take a datagram of a site; any thread may."""
+        try:
+            self._courier.receive(name, datagram)
+        except Exception as error:
+            self._inbox.put((name, error))
+
+    def preside(self) -> None:
+        """See the run to its end.
+
+        Raises
+        ------
+        ColonnadeError
+            As which a site failed, or why the run cannot be; every site is told.
+        """
+        try:
+            self._watch(self._meet())
+        except BaseException as error:
+            self._tell_everybody(control.Abort(f"{type(error).__name__}: {error}"))
+            raise
+        finally:
+            self._courier.flush(_LINGER)
+            self._courier.close()
+
+    # Before anybody plays
+
+    def _meet(self) -> Gatekeeper:
+        brought = self._of_everybody(meeting.Brings)
+        self._refuse_strangers(brought)
+        names, holder = self.job.everybody, self.job.label_holder.name
+        widths = {n: width for n in names if (width := brought[n].width) is not None}
+        terms = {n: known for n in names if (known := brought[n].terms) is not None}
+        self._tell(holder, meeting.Everybody(widths, terms, None))
+        name, top = self._hear()
+        if name != holder or not isinstance(top, meeting.Top):
+            raise _out_of_turn(name, top)
+        self._tell_everybody(meeting.Everybody(widths, terms, top.parameters))
+        held = self._of_everybody(meeting.Held)
+        refuse_disagreement({name: each.agreed for name, each in held.items()})
+        common = set.intersection(*(set(each.rounds) for each in held.values()))
+        if not common and any(each.rounds for each in held.values()):
+            has = [name for name, each in held.items() if each.rounds]
+            raise ConfigurationError(
+                f"{' and '.join(map(repr, has))} would go on with the run {self.job.run!r}, and "
+                "the others have nothing of it, or of no common round; give the run another name"
+            )
+        first = max(common, default=None)
+        self._seconds -= max(each.seconds for each in held.values()) if common else 0.0
+        assignment = Assignment(
+            checkpoint_every=held[holder].every,
+            kept_apart=True,
+            begins_at=first or 0,
+            on_round=self._on_round,
+            on_report=self._on_report,
+        )
+        gatekeeper = Gatekeeper(names, assignment, self._tell, self._begin, _nothing)
+        self._tell_everybody(meeting.Go(first, gatekeeper.gate))
+        return gatekeeper
+
+    def _of_everybody(self, kind: type[_Kind]) -> dict[str, _Kind]:
+        """Return what every site tells, each one message of this kind."""
+        told: dict[str, _Kind] = {}
+        while len(told) < len(self.job.everybody):
+            name, message = self._hear()
+            if not isinstance(message, kind) or name in told:
+                raise _out_of_turn(name, message)
+            told[name] = message
+        return told
+
+    def _refuse_strangers(self, brought: Mapping[str, meeting.Brings]) -> None:
+        """Refuse sites that could not train together, in words."""
+        for field, what in _SAME.items():
+            found = {name: getattr(each, field) for name, each in brought.items()}
+            if len(set(found.values())) > 1:
+                told = ", ".join(f"{name!r} has {value}" for name, value in found.items())
+                raise ConfigurationError(f"the sites have different {what} ({told})")
+
+    # While they play
+
+    def _watch(self, gatekeeper: Gatekeeper) -> None:
+        while not gatekeeper.everybody_has_played:
+            self._heed(gatekeeper)
+        gatekeeper.let_leave()
+        while len(self._done) < len(self.job.everybody):
+            self._heed(gatekeeper)
+
+    def _heed(self, gatekeeper: Gatekeeper) -> None:
+        heard = self._wait_for(_LOOK)
+        if heard is not None:
+            name, message = heard
+            match message:
+                case meeting.Concluding():
+                    self._tell(name, self._end())
+                case meeting.Done():
+                    self._done.add(name)
+                case meeting.Brings() | meeting.Top() | meeting.Held():
+                    raise _out_of_turn(name, message)
+                case _:
+                    self._note(name, message)
+                    gatekeeper.heed(name, message)
+        if gatekeeper.everybody_is_there and not gatekeeper.everybody_has_left:
+            gatekeeper.look_after()
+
+    def _note(self, name: str, message: control.FromPlayer) -> None:
+        """Keep for the run's account what a player tells."""
+        match message:
+            case control.Recorded(entries):
+                self._enter(name, entries)
+                self._ledger.settle()
+            case control.Saved():
+                self._enter(name, message.entries)
+                self._discard(name, message.discarded)
+            case control.Played():
+                self._enter(name, message.entries)
+                self._played[name] = message
+            case control.Left(_, discarded, cpu_seconds):
+                self._discard(name, discarded)
+                self._cpu[name] = cpu_seconds
+
+    def _enter(self, name: str, entries: list[Any]) -> None:
+        for entry in entries:
+            if entry.sender != name:
+                raise RemoteProtocolError(f"{name!r} tells what {entry.sender!r} has sent")
+        self._ledger.extend(entries)
+
+    def _discard(self, receiver: str, messages: list[tuple[str, int]]) -> None:
+        for sender, sequence in messages:
+            self._ledger.discard(sender, sequence)
+            self._discarded.append((receiver, sender, sequence))
+
+    def _begin(self) -> control.Begin:
+        return control.Begin(-round((self._seconds + time.monotonic()) * 1e9))
+
+    def _end(self) -> meeting.End:
+        parts = {name: (p.finished, p.round, p.account) for name, p in self._played.items()}
+        seconds = self._seconds + time.monotonic()
+        return meeting.End(
+            parts, [*self._ledger], sorted(self._discarded), seconds, sum(self._cpu.values())
+        )
+
+    # Words
+
+    def _tell(self, name: str, message: meeting.FromServer | control.FromGatekeeper) -> None:
+        self._courier.send(name, meeting.encode(message))
+
+    def _tell_everybody(self, message: meeting.FromServer) -> None:
+        for name in self.job.everybody:
+            try:
+                self._tell(name, message)
+            except ConnectionError:
+                continue  # of whom nothing is heard nothing is to be hoped
+
+    def _hear(self) -> tuple[str, meeting.FromSite]:
+        """Return what a site tells next; raise what went wrong at one."""
+        while True:
+            heard = self._wait_for(_LOOK)
+            if heard is None:
+                continue
+            if isinstance(heard[1], control.Failed):
+                raise rebuilt(heard[0], heard[1])
+            return heard
+
+    def _wait_for(self, seconds: float) -> tuple[str, meeting.FromSite] | None:
+        if self._aborted():
+            raise Aborted("the run was stopped")
+        try:
+            name, frame = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if isinstance(frame, Exception):
+            raise frame
+        return name, meeting.from_site(frame, name)
+
+    def _deliver(self, name: str, frame: bytes) -> None:
+        self._inbox.put((name, frame))
+
+    def _lose(self, name: str) -> None:
+        self._inbox.put((name, RoleFailed(f"nothing is heard of {name!r} any more")))
+
+
+def _out_of_turn(name: str, message: object) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{name!r} told {type(message).__name__} out of turn")

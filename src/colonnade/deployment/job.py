@@ -1,0 +1,124 @@
+"""A job: what all organisations of a run are told, and nothing of where their data are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+import yaml
+from pydantic import Field
+
+from colonnade.config.choices import ours
+from colonnade.config.data import IdsConfig, SplitConfig, TablesConfig
+from colonnade.config.method import MethodConfig
+from colonnade.config.models import (
+    LabelHolderConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    OptimiserConfig,
+)
+from colonnade.config.parse import parse_section, read_file
+from colonnade.config.run import RunConfig, TrainingConfig
+from colonnade.config.sections import Name, Section
+from colonnade.errors import ConfigurationError
+from colonnade.layout import check_names
+from colonnade.tables import IdForm
+
+__all__ = ["JobConfig", "job_of", "load_job"]
+
+
+class RowsConfig(Section):
+    """Whom rows are about, and who of them is for what; the same at every organisation."""
+
+    id: str = Field(description="the column that says whom a row is about, in every table")
+    ids: IdsConfig | None = Field(
+        None, description="how ids are made alike that different hands have written"
+    )
+    split: SplitConfig = SplitConfig()
+    task: Literal["auto", "classification", "regression"] = "auto"
+
+    def form(self) -> IdForm | None:
+        """Return the form in which ids are compared; None as they are written."""
+        return None if self.ids is None else self.ids.build()
+
+
+class JobConfig(Section):
+    """What all organisations of a run are told."""
+
+    run: Name = Field(description="what every organisation calls the folder of the run")
+    parties: list[Name] = Field(min_length=1, description="in party order")
+    label_holder: LabelHolderConfig = LabelHolderConfig()
+    rows: RowsConfig
+    model: ModelConfig = ModelConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    method: MethodConfig = ours("methods", "svfl")
+    training: TrainingConfig = TrainingConfig()
+
+    @pydantic.model_validator(mode="after")
+    def _names_fit(self) -> JobConfig:
+        try:
+            check_names(self.everybody)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def everybody(self) -> list[str]:
+        """The names of all organisations, the label holder last."""
+        return [*self.parties, self.label_holder.name]
+
+    @property
+    def digest(self) -> str:
+        """What tells this job from another: organisations compare it before they begin."""
+        told = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+    def as_yaml(self) -> str:
+        """Return it as the text of a file."""
+        said = self.model_dump(mode="json")
+        return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+
+
+def job_of(config: RunConfig, run: str) -> JobConfig:
+    """Return the job that carries out the run that a configuration describes.
+
+    Sources of data stay behind: each organisation says for itself where its own are.
+
+    Raises
+    ------
+    ConfigurationError
+        If the data are not tables of organisations, with ids.
+    """
+    data = config.data
+    if not isinstance(data, TablesConfig) or data.id is None:
+        raise ConfigurationError(
+            "data: organisations train on tables of their own, whose rows are found by an id: "
+            "data: {id: ..., parties: ..., labels: ...}"
+        )
+    said = config.model_dump(mode="json")
+    holds = config.label_holder.holds
+    rows = {key: said["data"][key] for key in ("id", "ids", "split", "task")}
+    shared = ("label_holder", "model", "objective", "optimiser", "method", "training")
+    parties = [name for name in data.parties if name not in (holds, *data.leave_out)]
+    job = {"run": run, "parties": parties, "rows": rows} | {key: said[key] for key in shared}
+    return parse_section(JobConfig, job, "the job")
+
+
+def load_job(path: Path) -> JobConfig:
+    """Read a job.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file is missing, is not YAML, or is no job.
+    """
+    return parse_section(JobConfig, read_file(path), str(path))
+
+
+def as_plain(job: JobConfig) -> dict[str, Any]:
+    """Return a job as plain values, defaults included."""
+    return job.model_dump(mode="json")

@@ -1,0 +1,152 @@
+"""What a site and the gatekeeper tell each other before any role plays, and after the last.
+
+Each site says what it brings; when all have, each is told of all, and casts its role from the same
+agreement; each says which rounds it could go on from, and is told the newest that all hold. No
+value of a table is in any of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from colonnade.drivers import control
+from colonnade.errors import RemoteProtocolError
+from colonnade.ledger import Entry
+
+__all__ = [
+    "PROTOCOL",
+    "Brings",
+    "Concluding",
+    "Done",
+    "End",
+    "Everybody",
+    "FromServer",
+    "FromSite",
+    "Go",
+    "Held",
+    "Top",
+    "encode",
+    "from_server",
+    "from_site",
+]
+
+PROTOCOL = 1  # of these messages, and of those that roles send
+
+
+class Brings(msgspec.Struct, tag=True):
+    """What an organisation brings: how much of it, not what.
+
+    ``rows`` are of the people in the alignment, whose digest is ``people``; ``width`` is that of
+    its embeddings, None without columns; ``terms`` see ``Layout``.
+    """
+
+    protocol: int
+    version: str
+    job: str
+    rows: int
+    people: str
+    width: int | None
+    terms: int | None
+
+
+class Everybody(msgspec.Struct, tag=True):
+    """What all bring, by name, the label holder last; and how many parameters the top model has.
+
+    The label holder is asked for these first: then they are None.
+    """
+
+    widths: dict[str, int]
+    terms: dict[str, int]
+    parameters: int | None
+
+
+class Top(msgspec.Struct, tag=True):
+    """How many parameters the label holder's top model has."""
+
+    parameters: int
+
+
+class Held(msgspec.Struct, tag=True):
+    """From which agreement the role was cast, and the rounds that it could go on from.
+
+    ``seconds`` is how long the run had taken until the last of them, ``every`` after how many
+    rounds the agreement has checkpoints.
+    """
+
+    agreed: str
+    rounds: list[int]
+    seconds: float
+    every: int
+
+
+class Go(msgspec.Struct, tag=True):
+    """Go on from this round, None to begin, and do not enter that of the gate yet."""
+
+    round: int | None
+    gate: int
+
+
+class Concluding(msgspec.Struct, tag=True):
+    """The label holder's role has played, and it asks what came of the whole run."""
+
+
+class Done(msgspec.Struct, tag=True):
+    """The organisation has written its results."""
+
+
+class End(msgspec.Struct, tag=True):
+    """What came of the run, for the label holder: what was told of each role, and every message."""
+
+    parts: dict[str, tuple[bool, int, dict[str, Any]]]
+    entries: list[Entry]
+    discarded: list[tuple[str, str, int]]
+    seconds_wall: float
+    seconds_cpu: float
+
+
+FromSite = Brings | Top | Held | Concluding | Done | control.FromPlayer
+"""Also what its player tells, and that it failed, with or without one."""
+
+FromServer = Everybody | Go | End | control.Abort
+
+_encode = msgspec.msgpack.Encoder().encode
+_from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)
+_from_server: msgspec.msgpack.Decoder[FromServer] = msgspec.msgpack.Decoder(FromServer)
+
+
+def encode(message: FromSite | FromServer | control.FromGatekeeper) -> bytes:
+    """Return a message as bytes."""
+    return _encode(message)
+
+
+def from_site(data: bytes, name: str) -> FromSite:
+    """Return the message of a site.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If these bytes are none.
+    """
+    try:
+        return _from_site.decode(data)
+    except _UNREADABLE as error:
+        raise RemoteProtocolError(f"{name!r} told what cannot be read: {error}") from None
+
+
+def from_server(data: bytes) -> FromServer:
+    """Return the message of the gatekeeper.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If these bytes are none.
+    """
+    try:
+        return _from_server.decode(data)
+    except _UNREADABLE as error:
+        raise RemoteProtocolError(f"the server told what cannot be read: {error}") from None
+
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

@@ -1,0 +1,191 @@
+"""A site: where an organisation's own data and runs are, which nobody else is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic
+from pydantic import Field
+
+from colonnade.alignment import Kept, read_alignment
+from colonnade.assembly import Blueprint, label_holder_of, party_of
+from colonnade.checks import embedding_width
+from colonnade.config.data import LabelTableConfig, PartyTableConfig
+from colonnade.config.parse import parse_section, read_file
+from colonnade.config.run import blueprint_of
+from colonnade.config.sections import Name, Section
+from colonnade.deployment.job import JobConfig
+from colonnade.errors import ConfigurationError
+from colonnade.objectives import Regression
+from colonnade.organisations import LabelHolder, Party
+from colonnade.tables import OwnTables, own_tables
+
+__all__ = ["OwnPart", "SiteConfig", "load_site", "own_part"]
+
+
+class SiteConfig(Section):
+    """What an organisation keeps to itself: where its data are, and where runs are kept."""
+
+    organisation: Name = Field(description="its name in the runs that it takes part in")
+    table: PartyTableConfig | None = Field(
+        None, description="its columns; a label holder may have none"
+    )
+    labels: LabelTableConfig | None = Field(None, description="of the label holder: the labels")
+    alignment: Path = Field(
+        Path("aligned"), description="the folder with what it keeps of an alignment"
+    )
+    runs: Path = Field(Path("runs"), description="the folder in which runs are kept")
+    device: str | None = Field(
+        None, description="where its models compute, as torch names it; by default as the job says"
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _has_something(self) -> SiteConfig:
+        if self.table is None and self.labels is None:
+            raise ValueError("say table: or labels:, what the organisation brings")
+        return self
+
+
+def load_site(path: Path) -> SiteConfig:
+    """Read what an organisation keeps to itself; paths in it are relative to its own folder.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file is missing, is not YAML, or says something else.
+    """
+    site = parse_section(SiteConfig, read_file(path), str(path))
+    folder = path.absolute().parent
+    tables = {
+        name: table.model_copy(update={"source": table.where(folder)})
+        for name, table in (("table", site.table), ("labels", site.labels))
+        if table is not None
+    }
+    there = {"alignment": folder / site.alignment, "runs": folder / site.runs}
+    return site.model_copy(update={**tables, **there})
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPart:
+    """What an organisation brings to a run: its rows of the people whom all know, and models.
+
+    Parameters
+    ----------
+    job
+        What all are told.
+    name
+        The organisation.
+    kept
+        What it keeps of the alignment.
+    tables
+        Its rows.
+    party
+        Its columns and bottom model; None at a label holder that has labels alone.
+    blueprint
+        What models it makes.
+    """
+
+    job: JobConfig
+    name: str
+    kept: Kept
+    tables: OwnTables
+    party: Party | None
+    blueprint: Blueprint
+
+    @property
+    def is_label_holder(self) -> bool:
+        """Whether it has the labels."""
+        return self.name == self.job.label_holder.name
+
+    @property
+    def width(self) -> int | None:
+        """The width of its embeddings; None without columns."""
+        if self.party is None:
+            return None
+        return embedding_width(self.name, self.party.bottom, self.party.features)
+
+    def label_holder(self, widths: list[int]) -> LabelHolder:
+        """Return the label holder, where everybody's embeddings have these widths."""
+        assert self.tables.labels is not None
+        labels, train = self.tables.labels, self.tables.train
+        return label_holder_of(labels, train, widths, self.party, self.blueprint)
+
+
+def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
+    """Read what an organisation brings to a job.
+
+    Raises
+    ------
+    ConfigurationError
+        If the job is of others, or the site does not have what it takes.
+    DataError
+        If a table, or the alignment, cannot be read or used.
+    """
+    name, holder = site.organisation, job.label_holder
+    if name not in job.everybody:
+        raise ConfigurationError(
+            f"this site is of {name!r}, and the job is of {', '.join(job.everybody)}"
+        )
+    is_holder = name == holder.name
+    if is_holder != (site.labels is not None):
+        lacks = "has no labels" if is_holder else "has labels, and another is to have them"
+        raise ConfigurationError(f"{name!r} {lacks}: say labels: at {holder.name!r} alone")
+    part = holder.holds if is_holder else name
+    if (part is None) != (site.table is None):
+        has = "columns of its own, and the job knows of none" if site.table else "no columns"
+        raise ConfigurationError(f"{name!r} has {has}; say table: where the job counts on it")
+    kept = _kept(job, site)
+    tables = {} if part is None or site.table is None else {part: site.table}
+    own = own_tables(
+        {table: each.read(job.rows.id, each.columns, None) for table, each in tables.items()},
+        None if site.labels is None else _answers(job, site.labels),
+        kept.ids,
+        id=job.rows.id,
+        normalise=job.rows.form(),
+        split=job.rows.split.build(),
+        transformers={table: each.features.build() for table, each in tables.items()},
+        task=job.rows.task,
+        label_column=None if site.labels is None else site.labels.column,
+    )
+    # A party makes no top model, and so asks for no objective.
+    objective = Regression()
+    if is_holder:
+        objective = job.objective.build(None if own.classes is None else len(own.classes))  # type: ignore[assignment]  # either is one
+    blueprint = blueprint_of(_on_device(job, site), objective, len(own.train))
+    party = None
+    if part is not None:
+        party = party_of(part, own.features[part], own.transformers[part], blueprint)
+    return OwnPart(job, name, kept, own, party, blueprint)
+
+
+def _answers(job: JobConfig, labels: LabelTableConfig) -> Any:
+    return labels.read(job.rows.id, [labels.column], None)
+
+
+def _on_device(job: JobConfig, site: SiteConfig) -> JobConfig:
+    if site.device is None:
+        return job
+    return job.model_copy(update={"model": job.model.model_copy(update={"device": site.device})})
+
+
+def _kept(job: JobConfig, site: SiteConfig) -> Kept:
+    """Return what the site keeps of an alignment, which must be one of this job's ids."""
+    kept = read_alignment(site.alignment).get(site.organisation)
+    if kept is None:
+        raise ConfigurationError(
+            f"{site.alignment} holds no alignment of {site.organisation!r}; align first"
+        )
+    form = job.rows.form()
+    if (kept.id, kept.form) != (job.rows.id, "" if form is None else repr(form)):
+        raise ConfigurationError(
+            f"{site.alignment} is of ids in the column {kept.id!r} {kept.form}".rstrip()
+            + ", and the job's differ; align again"
+        )
+    if sorted(kept.everybody) != sorted(job.everybody):
+        raise ConfigurationError(
+            f"{site.alignment} is of {', '.join(kept.everybody)}, and the job of "
+            f"{', '.join(job.everybody)}; align again"
+        )
+    return kept

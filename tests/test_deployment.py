@@ -1,0 +1,158 @@
+"""Sites and their server, over datagrams that are lost, repeated and late: the simulator's run."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from colonnade.config import parse_config
+from colonnade.config.aligning import aligning, carry_out
+from colonnade.deployment.guest import Guest
+from colonnade.deployment.host import Host
+from colonnade.deployment.job import job_of
+from colonnade.deployment.site import load_site
+from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.errors import ColonnadeError
+from colonnade.export import load_part
+from colonnade.run_folder import load_run
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+class Mesh:
+    """Carries datagrams between threads, and loses, repeats and delays some of them."""
+
+    def __init__(self, badly=0.0):
+        self.ends = {}
+        self.random = random.Random(5)
+        self.badly = badly
+        self.late = []
+        self.lock = threading.Lock()
+
+    def post(self, own):
+        def post(peer, datagram):
+            end = self.ends.get(peer)
+            if end is None:
+                return
+            with self.lock:
+                fate, late = self.random.random(), self.late
+                if fate < self.badly:
+                    late.append((end, own, datagram))
+                    return
+                twice = fate < 2 * self.badly
+                waiting, self.late = (late, []) if twice else ([], late)
+            end.receive(own, datagram)
+            if twice:
+                end.receive(own, datagram)
+            for other, sender, held in waiting:
+                other.receive(sender, held)
+
+        return post
+
+
+def tables(folder: Path, rows: int = 120) -> dict[str, Path]:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(rows, 6)).round(3)
+    y = (x[:, 0] + x[:, 3] > 0).astype(int)
+    ids = np.arange(1000, 1000 + rows)
+    parts = {
+        "bank": pl.DataFrame({"id": ids, "a": x[:, 0], "b": x[:, 1], "c": x[:, 2]})[5:],
+        "shop": pl.DataFrame({"id": ids, "d": x[:, 3], "e": x[:, 4]}).reverse(),
+        "labels": pl.DataFrame({"id": ids, "f": x[:, 5], "y": y})[:-7],
+    }
+    return {name: written(folder / f"{name}.csv", frame) for name, frame in parts.items()}
+
+
+def written(path, frame):
+    frame.write_csv(path)
+    return path
+
+
+def configuration(folder, method="svfl", **training):
+    return {
+        "data": {
+            "id": "id",
+            "folder": str(folder),
+            "parties": {
+                "bank": {"source": "bank.csv"},
+                "shop": {"source": "shop.csv"},
+            },
+            "labels": {"source": "labels.csv", "column": "y"},
+        },
+        "label_holder": {"name": "insurer"},
+        "model": {"bottom": {"widths": [4]}, "top": {"widths": []}},
+        "method": method,
+        "training": {"epochs": 2, "batch_size": 16, "secrets": "seed", **training},
+    }
+
+
+def federation(tmp_path, config):
+    """Write what each site has: its tables, its alignment, its site.yaml."""
+    folders = {name: tmp_path / name for name in ("bank", "shop", "insurer")}
+    for folder in folders.values():
+        folder.mkdir(exist_ok=True)
+    meeting, organisations = aligning(config)
+    carry_out(config, meeting, organisations, tmp_path / "all", lambda *_: None)
+    for name, folder in folders.items():
+        (folder / "aligned").mkdir(exist_ok=True)
+        (folder / "aligned" / f"{name}.json").write_bytes(
+            (tmp_path / "all" / f"{name}.json").read_bytes()
+        )
+        own = f"table: {{source: {tmp_path}/{name}.csv}}\n"
+        if name == "insurer":
+            own = f"labels: {{source: {tmp_path}/labels.csv, column: y}}\n"
+        (folder / "site.yaml").write_text(f"organisation: {name}\n{own}")
+    return {name: load_site(folder / "site.yaml") for name, folder in folders.items()}
+
+
+def play(job, sites, mesh):
+    """Let all sites and the server play, each in threads of its own; return who failed how."""
+    host = mesh.ends[GATEKEEPER] = Host(job, mesh.post(GATEKEEPER))
+    guests = {name: Guest(job, site, mesh.post(name), "threads") for name, site in sites.items()}
+    mesh.ends |= guests
+    failed = {}
+
+    def attend(name, function):
+        try:
+            function()
+        except ColonnadeError as error:
+            failed[name] = error
+
+    threads = [
+        threading.Thread(target=attend, args=(name, guest.attend)) for name, guest in guests.items()
+    ]
+    for thread in threads:
+        thread.start()
+    attend(GATEKEEPER, host.preside)
+    for thread in threads:
+        thread.join()
+    return failed
+
+
+def prepared(tmp_path, method="svfl", **training):
+    tables(tmp_path)
+    config = parse_config(configuration(tmp_path, method, **training))
+    sites = federation(tmp_path, config)
+    aligned = config.as_dict()
+    aligned["data"]["alignment"] = str(tmp_path / "all")
+    return parse_config(aligned), job_of(config, "first"), sites
+
+
+@pytest.mark.parametrize("badly", [0.0, 0.02], ids=["well", "badly"])
+def test_a_run_is_the_simulators(tmp_path, badly):
+    config, job, sites = prepared(tmp_path)
+    assert play(job, sites, Mesh(badly)) == {}
+    expected = config.train()
+    for name, modules in expected.models.items():
+        part = load_part(sites[name].runs / "first" / "parts" / name)
+        for which, module in modules.items():
+            for key, value in module.state_dict().items():
+                assert torch.equal(part.tensors[which][key], value)
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.ledger.without_time() == expected.ledger.without_time()
