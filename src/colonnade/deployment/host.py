@@ -79,7 +79,8 @@ class Host:
         self._discarded: list[Discarded] = []
         self._played: dict[str, control.Played] = {}
         self._cpu: dict[str, float] = {}
-        self._seconds = -time.monotonic()
+        self._before = 0.0  # seconds that the run took until what it goes on from
+        self._begun = time.monotonic()
         self._done: set[str] = set()
 
     def receive(self, name: str, datagram: bytes) -> None:
@@ -88,6 +89,10 @@ class Host:
             self._courier.receive(name, datagram)
         except Exception as error:
             self._inbox.put((name, error))
+
+    def lose(self, name: str, why: str) -> None:
+        """Know that a site has failed, from whoever runs it; any thread may tell."""
+        self._inbox.put((name, RoleFailed(f"{name!r} failed: {why}")))
 
     def preside(self) -> None:
         """See the run to its end.
@@ -129,7 +134,7 @@ class Host:
                 "the others have nothing of it, or of no common round; give the run another name"
             )
         first = max(common, default=None)
-        self._seconds -= max(each.seconds for each in held.values()) if common else 0.0
+        self._before = max(each.seconds for each in held.values()) if common else 0.0
         assignment = Assignment(
             checkpoint_every=held[holder].every,
             kept_apart=True,
@@ -213,11 +218,12 @@ class Host:
             self._discarded.append((receiver, sender, sequence))
 
     def _begin(self) -> control.Begin:
-        return control.Begin(-round((self._seconds + time.monotonic()) * 1e9))
+        self._begun = time.monotonic()
+        return control.Begin(-round(self._before * 1e9))
 
     def _end(self) -> meeting.End:
         parts = {name: (p.finished, p.round, p.account) for name, p in self._played.items()}
-        seconds = self._seconds + time.monotonic()
+        seconds = self._before + time.monotonic() - self._begun
         return meeting.End(
             parts, [*self._ledger], sorted(self._discarded), seconds, sum(self._cpu.values())
         )

@@ -33,6 +33,9 @@ class SiteConfig(Section):
         None, description="its columns; a label holder may have none"
     )
     labels: LabelTableConfig | None = Field(None, description="of the label holder: the labels")
+    folder: Path | None = Field(
+        None, description="where its files are; by default that of this file"
+    )
     alignment: Path = Field(
         Path("aligned"), description="the folder with what it keeps of an alignment"
     )
@@ -57,14 +60,13 @@ def load_site(path: Path) -> SiteConfig:
         If the file is missing, is not YAML, or says something else.
     """
     site = parse_section(SiteConfig, read_file(path), str(path))
-    folder = path.absolute().parent
-    tables = {
-        name: table.model_copy(update={"source": table.where(folder)})
-        for name, table in (("table", site.table), ("labels", site.labels))
-        if table is not None
+    own = path.absolute().parent
+    places = {
+        "folder": own / (site.folder or ""),
+        "alignment": own / site.alignment,
+        "runs": own / site.runs,
     }
-    there = {"alignment": folder / site.alignment, "runs": folder / site.runs}
-    return site.model_copy(update={**tables, **there})
+    return site.model_copy(update=places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +141,8 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     kept = _kept(job, site)
     tables = {} if part is None or site.table is None else {part: site.table}
     own = own_tables(
-        {table: each.read(job.rows.id, each.columns, None) for table, each in tables.items()},
-        None if site.labels is None else _answers(job, site.labels),
+        {name: each.read(job.rows.id, each.columns, site.folder) for name, each in tables.items()},
+        None if site.labels is None else _answers(job, site.labels, site.folder),
         kept.ids,
         id=job.rows.id,
         normalise=job.rows.form(),
@@ -160,8 +162,8 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     return OwnPart(job, name, kept, own, party, blueprint)
 
 
-def _answers(job: JobConfig, labels: LabelTableConfig) -> Any:
-    return labels.read(job.rows.id, [labels.column], None)
+def _answers(job: JobConfig, labels: LabelTableConfig, folder: Path | None) -> Any:
+    return labels.read(job.rows.id, [labels.column], folder)
 
 
 def _on_device(job: JobConfig, site: SiteConfig) -> JobConfig:

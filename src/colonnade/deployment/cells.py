@@ -1,0 +1,100 @@
+"""FLARE's cells as a post: datagrams by pushes on a channel of our own.
+
+A cell is a process of a job, known by its name among cells (its FQCN). Who has sent a message is
+what the cell says of its origin, which is bound to a certificate where connections are secured by
+mutual TLS alone: so a cell that is not is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
+from nvflare.fuel.f3.message import Message
+
+from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.errors import ConfigurationError
+
+__all__ = ["CellPost", "cell_of_server", "cell_of_site"]
+
+_CHANNEL = "colonnade"
+_TO_GATEKEEPER, _TO_ROLE, _BETWEEN = "to_gatekeeper", "to_role", "between"
+
+
+def cell_of_site(site: str, job: str) -> str:
+    """Return the name of the cell of a job at a site."""
+    return str(FQCN.join([site, job]))
+
+
+def cell_of_server(job: str) -> str:
+    """Return the name of the cell of a job at the server."""
+    return str(FQCN.join([FQCN.ROOT_SERVER, job]))
+
+
+class CellPost:
+    """Carries datagrams between the processes of a job.
+
+    Parameters
+    ----------
+    cell
+        The cell of this process.
+    own
+        Whose it is: an organisation, or ``GATEKEEPER``.
+    cells
+        The cells of all organisations and of the gatekeeper, by name.
+
+    Raises
+    ------
+    ConfigurationError
+        If the cell's connections are not secured.
+    """
+
+    def __init__(self, cell: CoreCell, own: str, cells: Mapping[str, str]) -> None:
+        if not cell.is_secure():
+            raise ConfigurationError(
+                "the connections of this FLARE system are not secured by mutual TLS, so nobody "
+                "knows who sends what; provision it with connection_security: mtls"
+            )
+        self._cell, self._own, self._cells = cell, own, dict(cells)
+        self._names = {address: name for name, address in cells.items() if name != GATEKEEPER}
+
+    def __call__(self, peer: str, datagram: bytes) -> None:
+        """Send a datagram; one that cannot be sent now is lost."""
+        message = new_cell_message({}, datagram)
+        topic = self._topic(self._own, peer)
+        self._cell.fire_and_forget(_CHANNEL, topic, self._cells[peer], message, optional=True)
+
+    def listen(self, receive: Callable[[str, bytes], None]) -> None:
+        """Hand over what comes from now on: who sent it, and the datagram."""
+
+        def hear(sender: Callable[[str], str | None]) -> Callable[[Message], None]:
+            def heard(message: Message) -> None:
+                name = sender(str(message.get_header(MessageHeaderKey.ORIGIN)))
+                payload: Any = message.payload
+                if name is not None and isinstance(payload, bytes | bytearray | memoryview):
+                    receive(name, bytes(payload))
+
+            return heard
+
+        def organisation(origin: str) -> str | None:
+            return self._names.get(origin)
+
+        def gatekeeper(origin: str) -> str | None:
+            return GATEKEEPER if origin == self._cells[GATEKEEPER] else None
+
+        register = self._cell.register_request_cb
+        if self._own == GATEKEEPER:
+            register(_CHANNEL, _TO_GATEKEEPER, hear(organisation))
+            return
+        register(_CHANNEL, _TO_ROLE, hear(gatekeeper))
+        register(_CHANNEL, _BETWEEN, hear(organisation))
+
+    @staticmethod
+    def _topic(own: str, peer: str) -> str:
+        if GATEKEEPER not in (own, peer):
+            return _BETWEEN
+        return _TO_GATEKEEPER if peer == GATEKEEPER else _TO_ROLE

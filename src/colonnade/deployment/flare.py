@@ -1,0 +1,133 @@
+"""What FLARE runs of a job: a controller at the server, an executor at each site.
+
+They are thin: a site's executor is a ``Guest`` over the cell of its job, the server's controller is
+a ``Host``. Jobs carry configuration alone; the code is that which each site has installed.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from colonnade.deployment.cells import CellPost, cell_of_server, cell_of_site
+from colonnade.deployment.guest import Guest
+from colonnade.deployment.host import Host
+from colonnade.deployment.job import JobConfig, load_job
+from colonnade.deployment.site import load_site
+from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.errors import Aborted, ColonnadeError
+from colonnade.telling import first_line
+
+__all__ = ["Attend", "Preside"]
+
+JOB = Path("config") / "job.yaml"  # in the folder of the job
+SITE = Path("colonnade") / "site.yaml"  # in the folder `local` of a site
+_TASK, _REASON = "attend", "reason"
+_LOOK = 0.1  # seconds after which it is looked whether the job is to end
+
+
+class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
+    """The server's part of a job."""
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Listen to sites, which may be there before."""
+        self._signal = Signal()
+        job = _job(fl_ctx)
+        post = CellPost(_cell(fl_ctx), GATEKEEPER, _cells(job, fl_ctx))
+        self._host = Host(job, post, lambda: self._signal.triggered, self._reached, self._reported)
+        post.listen(self._host.receive)
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """See the run to its end."""
+        self._signal = abort_signal
+        task = Task(_TASK, Shareable(), timeout=0, result_received_cb=self._ended)
+        self.broadcast(task, fl_ctx, min_responses=0)
+        try:
+            self._host.preside()
+        except ColonnadeError as error:
+            self.system_panic(f"{type(error).__name__}: {first_line(error)}", fl_ctx)
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Do nothing: the host has ended with the run."""
+
+    def process_result_of_unknown_task(self, *_: Any) -> None:
+        """Do nothing: a site that ends tells the host."""
+
+    def _ended(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
+        """Know that a site has ended, and maybe failed before it could say so."""
+        code = client_task.result.get_return_code()
+        if code != ReturnCode.OK:
+            why = client_task.result.get_header(_REASON, code)
+            self._host.lose(client_task.client.name, str(why))
+
+    def _reached(self, name: str, round: int, sent_bytes: int) -> None:
+        self.logger.debug(f"{name} is before round {round}, having sent {sent_bytes} bytes")
+
+    def _reported(self, values: Any) -> None:
+        self.logger.info(", ".join(f"{key} {value}" for key, value in values.items()))
+
+
+class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE
+    """A site's part of a job."""
+
+    def execute(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Shareable:
+        """Take part in the run to its end."""
+        over = threading.Event()
+        try:
+            guest = self._seat(fl_ctx)
+            watching = (guest, abort_signal, over)
+            threading.Thread(target=_watch, args=watching, daemon=True).start()
+            guest.attend()
+        except Aborted as aborted:
+            self.log_error(fl_ctx, f"the run was ended: {aborted}")
+            return make_reply(ReturnCode.TASK_ABORTED)
+        except Exception as error:
+            self.log_exception(fl_ctx, f"the run failed here: {first_line(error)}")
+            said = f"{type(error).__name__}: {first_line(error)}"
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION, {_REASON: said})
+        finally:
+            over.set()
+        return make_reply(ReturnCode.OK)
+
+    def _seat(self, fl_ctx: FLContext) -> Guest:
+        job = _job(fl_ctx)
+        workspace = fl_ctx.get_engine().get_workspace()
+        site = load_site(Path(workspace.get_site_config_dir()) / SITE)
+        post = CellPost(_cell(fl_ctx), site.organisation, _cells(job, fl_ctx))
+        guest = Guest(job, site, post, "flare")
+        post.listen(guest.receive)
+        return guest
+
+
+def _watch(guest: Guest, abort_signal: Signal, over: threading.Event) -> None:
+    while not over.wait(_LOOK):
+        if abort_signal.triggered:
+            guest.end("the job was aborted")
+            return
+
+
+def _job(fl_ctx: FLContext) -> JobConfig:
+    workspace = fl_ctx.get_engine().get_workspace()
+    return load_job(Path(workspace.get_app_dir(fl_ctx.get_job_id())) / JOB)
+
+
+def _cell(fl_ctx: FLContext) -> Any:
+    return fl_ctx.get_engine().get_cell().core_cell
+
+
+def _cells(job: JobConfig, fl_ctx: FLContext) -> dict[str, str]:
+    """Return the cells of everybody; a site is called as its organisation is."""
+    number = str(fl_ctx.get_job_id())
+    cells = {name: cell_of_site(name, number) for name in job.everybody}
+    return cells | {GATEKEEPER: cell_of_server(number)}

@@ -1,0 +1,111 @@
+"""What a deployment writes: the folder of a job, for FLARE, and what a site keeps to itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from colonnade.config.data import TablesConfig
+from colonnade.config.run import RunConfig
+from colonnade.deployment.job import JobConfig
+from colonnade.errors import ConfigurationError
+from colonnade.faults import explained
+from colonnade.outputs import SIGNATURE
+
+__all__ = ["CLASSES", "write_job", "write_site"]
+
+CLASSES = ("colonnade.deployment.flare.Preside", "colonnade.deployment.flare.Attend")
+"""What a job names, and a site has to allow."""
+
+_MARK = f"# {SIGNATURE}: "
+
+
+def write_job(job: JobConfig, folder: Path) -> None:
+    """Write a job as FLARE takes it: configuration, and no code.
+
+    Raises
+    ------
+    ConfigurationError
+        If something else is in the folder.
+    Unwritten
+        If it cannot be written.
+    """
+    config = folder / "app" / "config"
+    if folder.exists() and not _is_ours(config / "job.yaml"):
+        raise ConfigurationError(f"{folder} is there, and holds no job; choose another folder")
+    everybody = job.everybody
+    meta = {
+        "name": job.run,
+        "resource_spec": {},
+        "min_clients": len(everybody),
+        "mandatory_clients": everybody,
+        "deploy_map": {"app": ["@ALL"]},
+    }
+    preside, attend = CLASSES
+    server = {"workflows": [{"id": "preside", "path": preside, "args": {}}]}
+    client = {"executors": [{"tasks": ["*"], "executor": {"path": attend, "args": {}}}]}
+    with explained(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        config.mkdir(parents=True)
+        _write_json(folder / "meta.json", meta)
+        usual = {"format_version": 2, "components": []}
+        _write_json(config / "config_fed_server.json", usual | server)
+        _write_json(config / "config_fed_client.json", usual | client)
+        (config / "job.yaml").write_text(
+            f"{_MARK}what all organisations of a run are told.\n{job.as_yaml()}", encoding="utf-8"
+        )
+
+
+def write_site(config: RunConfig, organisation: str, folder: Path, **paths: Path) -> Path:
+    """Write what an organisation of a configuration keeps to itself; return the file's path.
+
+    Parameters
+    ----------
+    config
+        Where the tables of all are, in one place.
+    organisation
+        Whose it is.
+    folder
+        Where ``site.yaml`` goes.
+    paths
+        The folders ``alignment`` and ``runs``.
+
+    Raises
+    ------
+    Unwritten
+        If it cannot be written.
+    """
+    data, holder = config.data, config.label_holder
+    assert isinstance(data, TablesConfig)
+    place = data.place()
+    is_holder = organisation == holder.name
+    part = holder.holds if is_holder else organisation
+    said: dict[str, Any] = {"organisation": organisation}
+    if part is not None:
+        said["table"] = data.parties[part].model_dump(mode="json")
+    if is_holder:
+        said["labels"] = data.labels.model_dump(mode="json")
+    if place is not None:
+        said["folder"] = str(place.absolute())
+    said |= {key: str(path) for key, path in paths.items()}
+    text = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "site.yaml"
+        file.write_text(f"{_MARK}what this organisation keeps to itself.\n{text}", encoding="utf-8")
+    return file
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return path.read_text(encoding="utf-8").startswith(_MARK)
+    except (OSError, UnicodeDecodeError):
+        return False

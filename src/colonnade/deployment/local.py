@@ -1,0 +1,231 @@
+"""A federation on this machine: provisioned with certificates of its own, run, and taken down.
+
+Each site is a process with its own folder, as it would be at its organisation, and all connections
+are secured by mutual TLS. It is what companies do, but that one hand does it all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+from nvflare.lighter.entity import Project
+from nvflare.lighter.impl.cert import CertBuilder
+from nvflare.lighter.impl.signature import SignatureBuilder
+from nvflare.lighter.impl.static_file import StaticFileBuilder
+from nvflare.lighter.impl.workspace import WorkspaceBuilder
+from nvflare.lighter.provisioner import Provisioner
+
+from colonnade.deployment.folders import CLASSES
+from colonnade.errors import RoleFailed, Unwritten
+from colonnade.faults import explained
+
+__all__ = ["Local", "local_federation"]
+
+_SERVER = "localhost"
+_OPERATOR = "operator@colonnade.local"
+_START = 60.0  # seconds in which server and sites are there, or never
+_END = 10.0  # seconds in which processes end that were asked to
+_LOOK = 0.2
+
+
+class Local:
+    """A federation that runs on this machine.
+
+    Parameters
+    ----------
+    folder
+        Where its processes' folders are, by name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._session: Any = None
+
+    def site(self, name: str) -> Path:
+        """Return where a site has what it keeps to itself."""
+        return self.folder / name / "local" / "colonnade"
+
+    def start(self, names: Sequence[str]) -> None:
+        """Start the server and these sites, and wait until all are there.
+
+        Raises
+        ------
+        RoleFailed
+            If one is not there in time; its log says why.
+        """
+        for name in (_SERVER, *names):
+            self.start_one(name)
+        deadline = time.monotonic() + _START
+        while not self._everybody_is_there(names):
+            for name, process in self.processes.items():
+                if process.poll() is not None:
+                    raise RoleFailed(f"{name!r} ended as it started; see {self.log(name)}")
+            if time.monotonic() > deadline:
+                raise RoleFailed(f"the federation did not come together; see {self.log(_SERVER)}")
+            time.sleep(_LOOK)
+
+    def start_one(self, name: str) -> None:
+        """Start the process of the server or of a site."""
+        own = self.folder / name
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        with self.log(name).open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                ["bash", str(own / "startup" / "sub_start.sh"), "--once"],
+                env=os.environ | {"PATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def log(self, name: str) -> Path:
+        """Return the log of the server or of a site."""
+        return self.folder / f"{name}.log"
+
+    def submit(self, job: Path) -> str:
+        """Submit a job; return its number."""
+        with _quietly():
+            return str(self._session.submit_job(str(job)))
+
+    def wait(self, number: str, told: Callable[[], None] = lambda: None) -> bool:
+        """Wait until a job has ended; return whether it was completed.
+
+        Parameters
+        ----------
+        number
+            What ``submit`` returned.
+        told
+            Called as time goes by.
+        """
+        while True:
+            with _quietly():
+                status = str(self._session.get_job_meta(number).get("status"))
+            if status.startswith("FINISHED"):
+                return status == "FINISHED:COMPLETED"
+            told()
+            time.sleep(_LOOK)
+
+    def stop(self) -> None:
+        """End all processes, those of a job included."""
+        if self._session is not None:
+            with _quietly(), contextlib.suppress(Exception):
+                self._session.close()
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _END
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _everybody_is_there(self, names: Sequence[str]) -> bool:
+        try:
+            with _quietly():
+                if self._session is None:
+                    operator = str(self.folder / _OPERATOR)
+                    self._session = new_secure_session(_OPERATOR, operator, timeout=5.0)
+                there = {client.name for client in self._session.get_system_info().client_info}
+        except Exception:  # it is not there yet, and says so in many ways
+            return False
+        return there >= set(names)
+
+
+@contextmanager
+def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
+    """Provision a federation in a folder, and end it in the end; it is started by ``start``.
+
+    Parameters
+    ----------
+    folder
+        Where; what is there of an earlier one is written over.
+    names
+        The sites.
+
+    Raises
+    ------
+    Unwritten
+        If FLARE cannot write what it needs.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    with explained(folder):
+        folder.mkdir(parents=True)
+    provisioned = _provisioned(folder, names)
+    local = Local(provisioned)
+    try:
+        for name in (_SERVER, *names):
+            _allow(provisioned / name / "local", folder)
+        yield local
+    finally:
+        local.stop()
+
+
+def _provisioned(folder: Path, names: Sequence[str]) -> Path:
+    """Make certificates and the folders of all; return where they are."""
+    project = Project("colonnade", "a federation on one machine")
+    fed_learn, admin = _free_ports(2)
+    project.set_server(_SERVER, "colonnade", {"fed_learn_port": fed_learn, "admin_port": admin})
+    for name in names:
+        project.add_client(name, "colonnade", {})
+    project.add_admin(_OPERATOR, "colonnade", {"role": "project_admin"})
+    builders = [
+        WorkspaceBuilder(),
+        StaticFileBuilder(scheme="tcp"),
+        CertBuilder(),
+        SignatureBuilder(),
+    ]
+    with _quietly() as said:
+        context = Provisioner(str(folder), builders).provision(project)
+    where = context.get_result_location()
+    if not where or not Path(where).is_dir():
+        raise Unwritten(f"FLARE could not provision a federation in {folder}: {said.getvalue()}")
+    return Path(where)
+
+
+def _allow(local: Path, folder: Path) -> None:
+    """Let a site run our jobs, stream no log, and keep all in its folder."""
+    settings = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
+    settings["class_allow_list"] += CLASSES
+    settings["allow_log_streaming"] = False
+    for component in settings["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = str(folder / "jobs")
+    if "snapshot_persistor" in settings:
+        storage = settings["snapshot_persistor"]["args"]["storage"]
+        storage["args"]["root_dir"] = str(folder / "snapshots")
+    (local / "resources.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as open_sockets:
+        found = []
+        for _ in range(count):
+            end = open_sockets.enter_context(socket.socket())
+            end.bind(("127.0.0.1", 0))
+            found.append(int(end.getsockname()[1]))
+        return found
+
+
+@contextmanager
+def _quietly() -> Iterator[io.StringIO]:
+    """Keep what FLARE prints from the screen."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        yield said
