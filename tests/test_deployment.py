@@ -156,3 +156,50 @@ def test_a_run_is_the_simulators(tmp_path, badly):
                 assert torch.equal(part.tensors[which][key], value)
     run = load_run(sites["insurer"].runs / "first")
     assert run.ledger.without_time() == expected.ledger.without_time()
+
+
+class Cut(Exception):
+    """The machine of a site fails."""
+
+
+def failing(mesh, name, after):
+    """Let the site of ``name`` fail when it has sent so many datagrams."""
+    usual, sent = mesh.post, iter(range(after))
+
+    def post(own):
+        carry = usual(own)
+
+        def counted(peer, datagram):
+            if own == name and next(sent, None) is None:
+                raise MemoryError("no room for a datagram")
+            carry(peer, datagram)
+
+        return counted
+
+    mesh.post = post
+    return mesh
+
+
+def same_as(config, sites, run="first"):
+    expected = config.train()
+    for name, modules in expected.models.items():
+        part = load_part(sites[name].runs / run / "parts" / name)
+        for which, module in modules.items():
+            for key, value in module.state_dict().items():
+                assert torch.equal(part.tensors[which][key], value)
+    return expected
+
+
+@pytest.mark.parametrize("after", [30, 60])
+@pytest.mark.parametrize("name", ["bank", "insurer"])
+def test_a_run_that_a_failure_ended_goes_on_to_the_same_bits(tmp_path, name, after):
+    config, job, sites = prepared(tmp_path, epochs=6, checkpoint_every=5)
+    failed = play(job, sites, failing(Mesh(), name, after))
+    assert "MemoryError" in str(failed[name])
+    assert all("MemoryError" in str(error) for error in failed.values())
+    assert set(failed) == {"bank", "shop", "insurer", GATEKEEPER}
+    assert play(job, sites, Mesh()) == {}
+    expected = same_as(config, sites)
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.ledger.without_time() == expected.ledger.without_time()
+    assert run.summary["messages_lost"] > 0

@@ -332,6 +332,82 @@ def align(
 
 
 @app.command()
+def deploy(
+    config: _Config,
+    set_: _Set = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Write the job for FLARE into this folder, and a site.yaml for each."),
+    ] = None,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help="Run it in a federation on this machine, and take that down."),
+    ] = False,
+    run_: Annotated[
+        str | None,
+        typer.Option("--run", help="What every site calls the run; by default the file's name."),
+    ] = None,
+    out_: Annotated[
+        Path | None,
+        typer.Option("--out", help="With --local: folder for all; by default deployed/ and RUN."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --local: leave FLARE's folders and logs there.")
+    ] = False,
+    data: _Data = None,
+    quiet: _Quiet = False,
+    json_: _Json = False,
+) -> None:
+    """Let organisations train on computers of their own, by NVIDIA FLARE.
+
+    A job carries configuration alone: every site says for itself where its data are. With --local
+    one command proves the whole path: certificates, a server and a process for each site, mutual
+    TLS, the run, and each organisation's results in a folder of its own.
+    """
+    from colonnade.deployment.folders import write_job, write_site
+    from colonnade.deployment.job import job_of
+    from colonnade.deployment.proving import Place, prove
+    from colonnade.run_folder import load_run
+
+    if (to is None) == (not local):
+        raise ConfigurationError("say either --to FOLDER, to write a job, or --local, to run it")
+    parsed, show = _parsed(config, set_, data), _show(quiet, json_)
+    job = job_of(parsed, run_ or config.stem)
+    if to is not None:
+        write_job(job, to / "job")
+        for name in job.everybody:
+            write_site(parsed, name, to / "sites" / name)
+        if show is Show.BAR:
+            say(
+                out,
+                f"The job is in {to / 'job'}: submit it to FLARE. What each organisation keeps to "
+                f"itself is in {to / 'sites'}, and goes into its local/colonnade/site.yaml.",
+            )
+        return
+    place = Place(out_ or Path("deployed") / job.run)
+
+    def told(sentence: str) -> None:
+        if show is Show.JSON:
+            say(err, json.dumps({"event": "step", "said": sentence}))
+        elif show is Show.BAR:
+            say(err, f"{sentence[:1].upper()}{sentence[1:]}.")
+
+    prove(parsed, job, place, told, keep)
+    folder = place.run(job.label_holder.name, job)
+    result = load_run(folder)
+    _show_runs({result.summary["method"]: result}, show)
+    if show is Show.BAR:
+        for warning in result.summary["warnings"]:
+            if warning not in _TOLD:
+                out.print(f"[yellow]warning:[/] {escape(warning)}")
+        say(
+            out,
+            f"The label holder's results are in {folder}; what belongs to the others, each one's "
+            f"trained part and the ledger of what left it, is in {place.folder / 'organisations'}.",
+        )
+
+
+@app.command()
 def predict(
     run: _Run,
     table: Annotated[

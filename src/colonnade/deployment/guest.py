@@ -34,6 +34,7 @@ from colonnade.ledger import Ledger
 from colonnade.models import parameter_count, terms_of
 from colonnade.organisations import LabelHolder
 from colonnade.prediction import Predictor
+from colonnade.reports import draw_run, write_page
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
 from colonnade.runs_told import Circumstances, run_told
@@ -311,6 +312,8 @@ class Guest:
         run = Run(summary, history, ledger, models, record, config, *own)
         run.export(folder.parts)
         folder.finish(run)
+        draw_run(run, folder.path / "run.png")
+        write_page(run, folder.path / "report.html")
 
     # Words to and from the gatekeeper
 
