@@ -372,19 +372,22 @@ def deploy(
     if (to is None) == (not local):
         raise ConfigurationError("say either --to FOLDER, to write a job, or --local, to run it")
     parsed, show = _parsed(config, set_, data), _show(quiet, json_)
-    job = job_of(parsed, run_ or config.stem)
+    name_of_run = run_ or config.stem
     if to is not None:
-        write_job(job, to / "job")
+        job = job_of(parsed, name_of_run)
+        write_job(job_of(parsed, name_of_run, "align"), to / "align")
+        write_job(job, to / "train")
         for name in job.everybody:
             write_site(parsed, name, to / "sites" / name)
         if show is Show.BAR:
             say(
                 out,
-                f"The job is in {to / 'job'}: submit it to FLARE. What each organisation keeps to "
-                f"itself is in {to / 'sites'}, and goes into its local/colonnade/site.yaml.",
+                f"The jobs are {to / 'align'}, to find who is in all tables, and {to / 'train'}: "
+                "submit one after the other to FLARE. What each organisation keeps to itself is in "
+                f"{to / 'sites'}, and goes into its local/colonnade/site.yaml.",
             )
         return
-    place = Place(out_ or Path("deployed") / job.run)
+    place = Place(out_ or Path("deployed") / name_of_run)
 
     def told(sentence: str) -> None:
         if show is Show.JSON:
@@ -392,7 +395,7 @@ def deploy(
         elif show is Show.BAR:
             say(err, f"{sentence[:1].upper()}{sentence[1:]}.")
 
-    prove(parsed, job, place, told, keep)
+    job = prove(parsed, name_of_run, place, told, keep)
     folder = place.run(job.label_holder.name, job)
     result = load_run(folder)
     _show_runs({result.summary["method"]: result}, show)

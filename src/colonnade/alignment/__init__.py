@@ -10,18 +10,27 @@ from colonnade.alignment.kept import (
     read_alignment,
     write_alignment,
 )
-from colonnade.alignment.private import Organisation, align_apart, align_here, align_privately
+from colonnade.alignment.private import (
+    Organisation,
+    Seat,
+    align_apart,
+    align_here,
+    align_privately,
+    refuse_nobody,
+)
 from colonnade.alignment.statement import who_learns_what
 
 __all__ = [
     "Kept",
     "Organisation",
+    "Seat",
     "align_apart",
     "align_here",
     "align_privately",
     "alignment_file",
     "check_folder",
     "read_alignment",
+    "refuse_nobody",
     "who_learns_what",
     "write_alignment",
 ]

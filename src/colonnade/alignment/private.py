@@ -119,11 +119,11 @@ def align_here(
     DataError
         As by ``align_privately``.
     """
-    seats = [_Seat(meeting, each, (secrets or {}).get(each.name)) for each in organisations]
+    seats = [Seat(meeting, each, (secrets or {}).get(each.name)) for each in organisations]
     roles = [seat.cast() for seat in seats]
     driver.run(roles, _assignment(meeting, told))
     found = {role.name: seat.kept(role) for seat, role in zip(seats, roles, strict=True)}
-    _refuse_nobody(meeting, min(len(kept.ids) for kept in found.values()))
+    refuse_nobody(meeting, min(len(kept.ids) for kept in found.values()))
     return found
 
 
@@ -148,29 +148,40 @@ def align_apart(
     everybody = set(meeting.everybody)
     roles = []
     for each in organisations:
-        seat = _Seat(meeting, each)
+        seat = Seat(meeting, each)
         peers = sorted(everybody - {each.name})
         roles.append(Elsewhere(each.name, peers, seat.cast, partial(_finish, seat, keep)))
     reports: list[Values] = []
     driver.run(roles, _assignment(meeting, told, reports.append))
-    _refuse_nobody(meeting, min(int(each["in_common"]) for each in reports if "in_common" in each))
+    refuse_nobody(meeting, min(int(each["in_common"]) for each in reports if "in_common" in each))
 
 
-def _finish(seat: _Seat, keep: Callable[[Kept], object], role: Role) -> None:
+def _finish(seat: Seat, keep: Callable[[Kept], object], role: Role) -> None:
     kept = seat.kept(role)
     if len(kept.ids):
         keep(kept)
 
 
 @dataclass(frozen=True)
-class _Seat:
-    """An organisation at a meeting."""
+class Seat:
+    """An organisation at a meeting: all that its process needs.
+
+    Parameters
+    ----------
+    meeting
+        What all have agreed on.
+    organisation
+        Whose seat it is.
+    secrets
+        What its keys are drawn from; by default new ones.
+    """
 
     meeting: Meeting
     organisation: Organisation
     secrets: Secrets | None = None
 
     def cast(self) -> AlignParty | AlignLabelHolder:
+        """Read the organisation's ids, and return its role."""
         own, name = self.organisation.read(), self.organisation.name
         secrets = self.secrets or Secrets.system()
         if name == self.meeting.label_holder:
@@ -178,6 +189,7 @@ class _Seat:
         return AlignParty(self.meeting, name, own, secrets)
 
     def kept(self, role: Any) -> Kept:
+        """Return what the organisation keeps when its role has played."""
         own: OwnIds = role.ids
         return Kept(
             organisation=role.name,
@@ -211,7 +223,8 @@ def _assignment(
     return Assignment(on_report=on_report, limits=meeting.limits())
 
 
-def _refuse_nobody(meeting: Meeting, common: int) -> None:
+def refuse_nobody(meeting: Meeting, common: int) -> None:
+    """Raise ``DataError`` if no id was in all tables."""
     if not common:
         raise DataError(
             f"no id is in all tables of {', '.join(map(repr, meeting.everybody))}; check what the "

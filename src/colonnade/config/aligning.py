@@ -16,7 +16,7 @@ from colonnade.tables import IdForm
 from colonnade.tables.own_ids import OwnIds
 from colonnade.tables.together import LABELS
 
-__all__ = ["aligning", "carry_out"]
+__all__ = ["aligning", "carry_out", "own_ids"]
 
 
 def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
@@ -59,7 +59,7 @@ def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
     meeting = Meeting(tuple(tables), holder.name, "" if form is None else repr(form))
     tables[holder.name] = of_holder | {LABELS: data.labels}
     return meeting, [
-        Organisation(name, data.id, partial(_own_ids, name, own, data.id, form, folder))
+        Organisation(name, data.id, partial(own_ids, name, own, data.id, form, folder))
         for name, own in tables.items()
     ]
 
@@ -98,7 +98,7 @@ def carry_out(
         write_alignment(kept, folder)
 
 
-def _own_ids(
+def own_ids(
     name: str, tables: Mapping[str, TableConfig], id: str, form: IdForm | None, folder: Path | None
 ) -> OwnIds:
     """Read the ids of one organisation, and no other column of its tables."""

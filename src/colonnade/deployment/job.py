@@ -48,6 +48,7 @@ class RowsConfig(Section):
 class JobConfig(Section):
     """What all organisations of a run are told."""
 
+    task: Literal["train", "align"] = Field("train", description="what is done together")
     run: Name = Field(description="what every organisation calls the folder of the run")
     parties: list[Name] = Field(min_length=1, description="in party order")
     label_holder: LabelHolderConfig = LabelHolderConfig()
@@ -83,8 +84,8 @@ class JobConfig(Section):
         return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
 
 
-def job_of(config: RunConfig, run: str) -> JobConfig:
-    """Return the job that carries out the run that a configuration describes.
+def job_of(config: RunConfig, run: str, task: Literal["train", "align"] = "train") -> JobConfig:
+    """Return a job of the run that a configuration describes: to train, or to align before.
 
     Sources of data stay behind: each organisation says for itself where its own are.
 
@@ -104,7 +105,8 @@ def job_of(config: RunConfig, run: str) -> JobConfig:
     rows = {key: said["data"][key] for key in ("id", "ids", "split", "task")}
     shared = ("label_holder", "model", "objective", "optimiser", "method", "training")
     parties = [name for name in data.parties if name not in (holds, *data.leave_out)]
-    job = {"run": run, "parties": parties, "rows": rows} | {key: said[key] for key in shared}
+    job = {"task": task, "run": run, "parties": parties, "rows": rows}
+    job |= {key: said[key] for key in shared}
     return parse_section(JobConfig, job, "the job")
 
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from colonnade.alignment import alignment_file
-from colonnade.config.aligning import aligning, carry_out
 from colonnade.config.data import TablesConfig
 from colonnade.config.run import RunConfig
 from colonnade.deployment.folders import write_job, write_site
-from colonnade.deployment.job import JobConfig
+from colonnade.deployment.job import JobConfig, job_of
 from colonnade.errors import ConfigurationError, RoleFailed
 from colonnade.faults import explained
 
 __all__ = ["Place", "prove"]
 
 _FEDERATION = "federation"
+_PURPOSES = {"align": "to find who is in all tables", "train": "to train"}
 
 
 class Place:
@@ -42,31 +42,32 @@ class Place:
 
 
 def prove(
-    config: RunConfig, job: JobConfig, place: Place, told: Callable[[str], None], keep: bool = False
-) -> None:
-    """Carry out a job on this machine as organisations would on theirs.
+    config: RunConfig, run: str, place: Place, told: Callable[[str], None], keep: bool = False
+) -> JobConfig:
+    """Carry out a run on this machine as organisations would on theirs; return its job.
 
-    What of the run is there already, of one that was stopped, it goes on with.
+    Who has not aligned does so first. What of the run is there already, of one that was stopped, it
+    goes on with.
 
     Parameters
     ----------
     config
         Where the tables of all are.
-    job
-        What all are told.
+    run
+        What every organisation calls it.
     place
         Where each organisation keeps what is its own.
     told
         Called with a sentence about each step.
     keep
-        Whether FLARE's own folders and logs stay; they do where the job fails.
+        Whether FLARE's own folders and logs stay; they do where a job fails.
 
     Raises
     ------
     ConfigurationError
         If NVIDIA FLARE is not installed, or the job cannot be.
     RoleFailed
-        If the job fails; the logs say why.
+        If a job fails; the logs say why.
     """
     try:
         from colonnade.deployment.local import local_federation
@@ -74,7 +75,8 @@ def prove(
         raise ConfigurationError(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
-    _align(config, place, told)
+    job = job_of(config, run)
+    jobs = [job] if _is_aligned(config, job, place) else [job_of(config, run, "align"), job]
     folder = place.folder / _FEDERATION
     with local_federation(folder / "flare", job.everybody) as local:
         told("certificates for the server and every site are made")
@@ -82,40 +84,31 @@ def prove(
             own = {"alignment": place.of(name) / "aligned", "runs": place.of(name) / "runs"}
             there = {key: path.absolute() for key, path in own.items()}
             write_site(config, name, local.site(name), **there)
-        write_job(job, folder / "job")
         local.start(job.everybody)
         told("the server and every site are up, and know each other by mutual TLS")
-        number = local.submit(folder / "job")
-        told(f"job {number} is submitted")
-        if not local.wait(number):
-            why = _reasons(local.folder, number)
-            raise RoleFailed(f"the job failed{why}; the logs are in {folder}")
+        for each in jobs:
+            write_job(each, folder / each.task)
+            number = local.submit(folder / each.task)
+            told(f"job {number} is submitted, {_PURPOSES[each.task]}")
+            if not local.wait(number):
+                why = _reasons(local.folder, number)
+                raise RoleFailed(f"the job failed{why}; the logs are in {folder}")
     if not keep:
         with explained(folder):
             shutil.rmtree(folder)
+    return job
 
 
-def _align(config: RunConfig, place: Place, told: Callable[[str], None]) -> None:
-    """Let the organisations align, if they have not, and give each its own file alone."""
-    meeting, organisations = aligning(config)
-    own = {name: place.of(name) / "aligned" for name in meeting.everybody}
-    if all((folder / alignment_file(name)).is_file() for name, folder in own.items()):
-        return
-    shared = place.folder / "aligned"
-    data = config.data
-    assert isinstance(data, TablesConfig)
-    if data.alignment is None:
-        carry_out(config, meeting, organisations, shared, lambda done, total: None)
-        told("the organisations have aligned, by private set intersection")
-    for name, folder in own.items():
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy(
-                (data.alignment or shared) / alignment_file(name), folder / alignment_file(name)
-            )
-    if data.alignment is None:
-        with explained(shared):
-            shutil.rmtree(shared)
+def _is_aligned(config: RunConfig, job: JobConfig, place: Place) -> bool:
+    """Return whether all have aligned; of files that are named each gets its own."""
+    own = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
+    named = config.data.alignment if isinstance(config.data, TablesConfig) else None
+    if named is not None:
+        for file in own.values():
+            with explained(file):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(named / file.name, file)
+    return all(file.is_file() for file in own.values())
 
 
 def _reasons(folder: Path, number: str) -> str:

@@ -22,7 +22,7 @@ from colonnade.objectives import Regression
 from colonnade.organisations import LabelHolder, Party
 from colonnade.tables import OwnTables, own_tables
 
-__all__ = ["OwnPart", "SiteConfig", "load_site", "own_part"]
+__all__ = ["OwnPart", "SiteConfig", "check_site", "load_site", "own_part"]
 
 
 class SiteConfig(Section):
@@ -115,15 +115,13 @@ class OwnPart:
         return label_holder_of(labels, train, widths, self.party, self.blueprint)
 
 
-def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
-    """Read what an organisation brings to a job.
+def check_site(job: JobConfig, site: SiteConfig) -> str | None:
+    """Return what the site's own columns are called in a job; None where it has none.
 
     Raises
     ------
     ConfigurationError
         If the job is of others, or the site does not have what it takes.
-    DataError
-        If a table, or the alignment, cannot be read or used.
     """
     name, holder = site.organisation, job.label_holder
     if name not in job.everybody:
@@ -138,6 +136,22 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     if (part is None) != (site.table is None):
         has = "columns of its own, and the job knows of none" if site.table else "no columns"
         raise ConfigurationError(f"{name!r} has {has}; say table: where the job counts on it")
+    return part
+
+
+def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
+    """Read what an organisation brings to a job.
+
+    Raises
+    ------
+    ConfigurationError
+        If the job is of others, or the site does not have what it takes.
+    DataError
+        If a table, or the alignment, cannot be read or used.
+    """
+    part = check_site(job, site)
+    name = site.organisation
+    is_holder = name == job.label_holder.name
     kept = _kept(job, site)
     tables = {} if part is None or site.table is None else {part: site.table}
     own = own_tables(

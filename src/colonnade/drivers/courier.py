@@ -18,6 +18,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -217,12 +218,16 @@ class Courier:
         inbound = self._inbound[peer]
         inbound.told = inbound.awaited
         header = _HEADER.pack(_CHUNK, number, inbound.told, chunk.left)
-        self._post(peer, header + chunk.data)
+        self._carry(peer, header + chunk.data)
 
     def _acknowledge(self, peer: str) -> None:
         inbound = self._inbound[peer]
         inbound.told = inbound.awaited
-        self._post(peer, _HEADER.pack(_ACKNOWLEDGEMENT, 0, inbound.told, 0))
+        self._carry(peer, _HEADER.pack(_ACKNOWLEDGEMENT, 0, inbound.told, 0))
+
+    def _carry(self, peer: str, datagram: bytes) -> None:
+        with suppress(Exception):  # then it is lost, as one may be, and sent again
+            self._post(peer, datagram)
 
     def _acknowledged(self, peer: str, awaited: int) -> None:
         out, now = self._outbound[peer], time.monotonic()

@@ -6,14 +6,15 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from colonnade.checkpoints import Checkpoint, CheckpointStore
+from colonnade.checkpoints import Checkpoint, CheckpointStore, decode_state
 from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import Assignment, lost_before
+from colonnade.effects import Role
 from colonnade.ledger import Entry, Ledger
 from colonnade.wire import Message
 
-__all__ = ["Keeper"]
+__all__ = ["Keeper", "seconds_of"]
 
 
 class Keeper:
@@ -51,10 +52,10 @@ class Keeper:
         accounts = {name: self.account}
         self.ledger.extend(lost_before(assignment, [name], accounts, receivers))
 
-    @property
-    def state(self) -> bytes | None:
-        """What the role goes on from; None where it begins."""
-        return self.cut.states.get(self.name)
+    def restore(self, role: Role) -> None:
+        """Give a role the state that it goes on from, if there is one."""
+        if self.name in self.cut.states:
+            role.load_state_dict(decode_state(self.cut.states[self.name]))
 
     @property
     def mail(self) -> list[tuple[Message, int]]:

@@ -118,9 +118,10 @@ class Task:
         What is accepted of the others.
     saves
         Whether the run writes checkpoints, for which the role's state is told.
+    shows
+        Whether its state is told when it has played.
     keeper
-        Writes the role's own checkpoints, where they are its organisation's alone: then its state
-        is told to nobody.
+        Writes the role's own checkpoints, where they are its organisation's alone.
     journals, departures
         Folders; None keeps what is committed in memory, and does not note what leaves.
     """
@@ -135,6 +136,7 @@ class Task:
     saves: bool
     journals: Path | None
     departures: Path | None
+    shows: bool
     keeper: Keeper | None = None
 
 
@@ -213,6 +215,13 @@ class Player:
         ColonnadeError
             What the role raised, or what went wrong with its messages.
         """
+        try:
+            self._play()
+        finally:  # in this process another may go on with the run
+            self.journal.close()
+            self.departures.close()
+
+    def _play(self) -> None:
         for agreed in agreements([self.role]).values():
             self.transport.tell(control.Cast(agreed))
         self.transport.tell(control.Waiting())
@@ -226,12 +235,11 @@ class Player:
         self._complete_account()
         if finished and self.task.keeper is not None:
             self._keep(self.task.keeper, self.role.round, [])
-        tells = self.task.keeper is None and (self.task.saves or not self.is_elsewhere)
         self.transport.tell(
             control.Played(
                 finished,
                 self.role.round,
-                saved_state(self.role) if tells else b"",
+                saved_state(self.role) if self.task.shows else b"",
                 self.account.as_json(),
                 self._new_entries(),
                 self.decisions,

@@ -148,6 +148,7 @@ class _Parent:
                 saves=assignment.store is not None,
                 journals=assignment.journals,
                 departures=assignment.departures,
+                shows=assignment.store is not None or not isinstance(role, Elsewhere),
             )
             for name, role in self.roles.items()
         }

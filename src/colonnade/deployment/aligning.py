@@ -1,0 +1,91 @@
+"""An organisation that aligns with others: from its ids to those that all have."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from colonnade import __version__
+from colonnade.alignment import Organisation, Seat, refuse_nobody, write_alignment
+from colonnade.checkpoints import Checkpoint, CheckpointStore
+from colonnade.config.aligning import own_ids
+from colonnade.config.data import TableConfig
+from colonnade.deployment import meeting
+from colonnade.deployment.engagement import Folders
+from colonnade.deployment.job import JobConfig
+from colonnade.deployment.site import SiteConfig, check_site
+from colonnade.drivers import RunRecord
+from colonnade.effects import Role
+from colonnade.flows import Limits
+from colonnade.ledger import Ledger
+from colonnade.roles.align import Meeting
+from colonnade.tables.together import LABELS
+
+__all__ = ["AligningTogether"]
+
+
+class AligningTogether:
+    """An organisation in an alignment; one that was stopped begins anew, with other keys.
+
+    Parameters
+    ----------
+    job
+        What all are told.
+    site
+        What the organisation keeps to itself.
+    """
+
+    every = 0
+    wants_record = False
+
+    def __init__(self, job: JobConfig, site: SiteConfig) -> None:
+        self.job, self.site, name = job, site, site.organisation
+        part = check_site(job, site)
+        form = job.rows.form()
+        told = "" if form is None else repr(form)
+        tables: dict[str, TableConfig] = {}
+        if part is not None and site.table is not None:
+            tables[part] = site.table
+        if site.labels is not None:
+            tables[LABELS] = site.labels
+        read = partial(own_ids, name, tables, job.rows.id, form, site.folder)
+        self._meeting = Meeting(tuple(job.parties), job.label_holder.name, told)
+        self._seat = Seat(self._meeting, Organisation(name, job.rows.id, read))
+
+    def brings(self) -> meeting.Brings:
+        """See ``Engagement``: nothing is told of ids, not even how many, before roles play."""
+        return meeting.Brings(meeting.PROTOCOL, __version__, self.job.digest, 0, "", None, None)
+
+    def top(self, everybody: meeting.Everybody) -> meeting.Top:
+        """See ``Engagement``: there is no model."""
+        return meeting.Top(0)
+
+    def agree(self, everybody: meeting.Everybody) -> str:
+        """See ``Engagement``."""
+        return hashlib.blake2b(repr(self._meeting).encode(), digest_size=16).hexdigest()
+
+    @property
+    def limits(self) -> Limits:
+        """See ``Engagement``."""
+        return self._meeting.limits()
+
+    @contextmanager
+    def folders(self) -> Iterator[Folders]:
+        """See ``Engagement``: nothing but the result is kept."""
+        yield Folders()
+
+    def held(self, store: CheckpointStore) -> Iterator[Checkpoint]:
+        """See ``Engagement``: none."""
+        return iter(())
+
+    def cast(self) -> Role:
+        """See ``Engagement``."""
+        return self._seat.cast()
+
+    def conclude(self, role: Role, ledger: Ledger, record: RunRecord | None) -> None:
+        """See ``Engagement``."""
+        kept = self._seat.kept(role)
+        refuse_nobody(self._meeting, len(kept.ids))
+        write_alignment(kept, self.site.alignment)

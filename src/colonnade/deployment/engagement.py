@@ -1,0 +1,82 @@
+"""What an organisation does in a job, as far as its ``Guest`` must know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from colonnade.checkpoints import Checkpoint, CheckpointStore
+from colonnade.deployment import meeting
+from colonnade.drivers import RunRecord
+from colonnade.effects import Role
+from colonnade.flows import Limits
+from colonnade.ledger import Ledger
+
+__all__ = ["Engagement", "Folders"]
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a role keeps what outlives its process.
+
+    Parameters
+    ----------
+    store
+        Its own checkpoints; None where it keeps none, and begins anew when it was stopped.
+    journals, departures
+        See ``Assignment``.
+    """
+
+    store: CheckpointStore | None = None
+    journals: Path | None = None
+    departures: Path | None = None
+
+
+class Engagement(Protocol):
+    """What an organisation does in a job; it is asked in the order of its methods."""
+
+    def brings(self) -> meeting.Brings:
+        """Return what all are told of what it brings."""
+        ...
+
+    def top(self, everybody: meeting.Everybody) -> meeting.Top:
+        """Return what the label holder alone can say, when it knows of all."""
+        ...
+
+    def agree(self, everybody: meeting.Everybody) -> str:
+        """Agree with all; return the digest of what was agreed on."""
+        ...
+
+    @property
+    def every(self) -> int:
+        """After how many rounds there are checkpoints; 0 for none."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """What is accepted of the others."""
+        ...
+
+    def folders(self) -> AbstractContextManager[Folders]:
+        """Keep others out of its folders while the role plays; return them."""
+        ...
+
+    def held(self, store: CheckpointStore) -> Iterator[Checkpoint]:
+        """Yield checkpoints that it could go on from, the newest first."""
+        ...
+
+    def cast(self) -> Role:
+        """Return the role."""
+        ...
+
+    @property
+    def wants_record(self) -> bool:
+        """Whether it is told what came of the whole run."""
+        ...
+
+    def conclude(self, role: Role, ledger: Ledger, record: RunRecord | None) -> None:
+        """Keep what came of it: the role has played, and this is what it has sent."""
+        ...

@@ -1,0 +1,256 @@
+"""An organisation that trains with others: from its tables to its part of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+import torch
+from torch import nn
+
+from colonnade import __version__
+from colonnade.agreement import Agreement, HolderSeat, PartySeat
+from colonnade.checkpoints import Checkpoint, CheckpointStore
+from colonnade.deployment import meeting
+from colonnade.deployment.engagement import Folders
+from colonnade.deployment.job import JobConfig
+from colonnade.deployment.site import OwnPart, SiteConfig, own_part
+from colonnade.descriptions import device_told
+from colonnade.drivers import RunRecord
+from colonnade.effects import Role
+from colonnade.errors import ConfigurationError
+from colonnade.export import blank, form_of
+from colonnade.flows import Limits
+from colonnade.layout import Layout
+from colonnade.ledger import Ledger
+from colonnade.models import parameter_count, terms_of
+from colonnade.organisations import LabelHolder
+from colonnade.prediction import Predictor
+from colonnade.reports import draw_run, write_page
+from colonnade.run_folder import RunFolder
+from colonnade.runs import Run
+from colonnade.runs_told import Circumstances, run_told
+from colonnade.tables.together import LABELS
+
+__all__ = ["TrainingTogether"]
+
+_VERSIONS = {"colonnade": __version__, "torch": torch.__version__}
+_ALIGNED = "rows were aligned by private set intersection; who learned what is with each alignment"
+
+
+@dataclass(frozen=True)
+class _Over:
+    """How a run was carried out, as its account tells."""
+
+    label: str
+    repeats: bool = False
+    network: None = None
+
+    @property
+    def clock(self) -> Mapping[str, str]:
+        return {"network": "measured", "compute": "measured"}
+
+
+class TrainingTogether:
+    """An organisation in a run.
+
+    Parameters
+    ----------
+    job
+        What all are told.
+    site
+        What the organisation keeps to itself.
+    label
+        How runs are carried out, for the summary.
+    """
+
+    def __init__(self, job: JobConfig, site: SiteConfig, label: str) -> None:
+        self.job, self.site, self.name = job, site, site.organisation
+        self._label = label
+        self._folder = RunFolder(site.runs / job.run)
+        self._method = job.method.build()
+        if self._method.exchange.labels == "shared":
+            raise ConfigurationError(
+                f"the method {self._method.name} shares labels, which organisations on computers "
+                "of their own do not yet; take one that keeps them private"
+            )
+
+    @cached_property
+    def part(self) -> OwnPart:
+        """What the organisation brings; its tables are read."""
+        return own_part(self.job, self.site)
+
+    def brings(self) -> meeting.Brings:
+        """See ``Engagement``."""
+        part = self.part
+        terms = {} if part.party is None else terms_of({self.name: part.party.bottom})
+        people = part.kept.digest
+        return meeting.Brings(
+            meeting.PROTOCOL,
+            __version__,
+            self.job.digest,
+            len(part.tables.ids),
+            people,
+            part.width,
+            terms.get(self.name),
+        )
+
+    def top(self, everybody: meeting.Everybody) -> meeting.Top:
+        """See ``Engagement``."""
+        return meeting.Top(parameter_count(self._label_holder(everybody).top))
+
+    def agree(self, everybody: meeting.Everybody) -> str:
+        """See ``Engagement``."""
+        assert everybody.parameters is not None
+        job, rows = self.job, self.part.tables
+        training = job.training.build(len(rows.validation)).for_rows(len(rows.train))
+        self._agreement = Agreement(
+            self._method,
+            training,
+            Layout(
+                tuple(job.parties),
+                job.label_holder.name,
+                self._widths(everybody),
+                len(rows.ids),
+                training.seed,
+                simulated=training.secrets == "seed",
+                terms=everybody.terms,
+            ),
+            everybody.parameters,
+            rows.train,
+            rows.validation,
+            rows.test,
+        )
+        self._agreement.warm_up()
+        if self.part.is_label_holder:
+            metrics = tuple(self.part.blueprint.objective.metrics())
+            self._seat: PartySeat | HolderSeat = HolderSeat(self._label_holder(everybody), metrics)
+        else:
+            assert self.part.party is not None
+            self._seat = PartySeat(self.part.party)
+        return self._agreement.digest
+
+    @property
+    def every(self) -> int:
+        """See ``Engagement``."""
+        agreement = self._agreement
+        return agreement.training.checkpoint_every or agreement.batches.rounds_per_epoch
+
+    @property
+    def limits(self) -> Limits:
+        """See ``Engagement``."""
+        return self._agreement.limits()
+
+    @contextmanager
+    def folders(self) -> Iterator[Folders]:
+        """See ``Engagement``."""
+        folder = self._folder
+        with folder.alone():
+            mine = self._agreement.fingerprint(self._seat)
+            store = folder.store({"what was agreed on, or what it brings,": mine})
+            known = next(store.held(), None) is not None
+            folder.begin(self._told, resume=True, known=known)
+            with folder.safeguarded(store):
+                store.make()
+                yield Folders(store, folder.journals, folder.departures)
+
+    def held(self, store: CheckpointStore) -> Iterator[Checkpoint]:
+        """See ``Engagement``."""
+        return store.held(self._try)
+
+    def cast(self) -> Any:
+        """See ``Engagement``."""
+        exchange = self._agreement.method.exchange
+        if isinstance(self._seat, PartySeat):
+            return exchange.party(self._agreement, self._seat)
+        return exchange.label_holder(self._agreement, self._seat)
+
+    @property
+    def wants_record(self) -> bool:
+        """The label holder's summary is of the whole run."""
+        return self.part.is_label_holder
+
+    def conclude(self, role: Role, ledger: Ledger, record: RunRecord | None) -> None:
+        """See ``Engagement``."""
+        models = {self.name: _modules(role)}
+        predictor, folder = self._predictor(models), self._folder
+        if record is None:
+            told = {"method": self._method.name, "versions": _VERSIONS}
+            own = Run(told, pl.DataFrame(), ledger, models, None, self._told, predictor=predictor)
+            own.export(folder.parts)
+            folder.keep(ledger)
+            return
+        part = self.part
+        circumstances = Circumstances(
+            {self.name: device_told(part.blueprint.device)},
+            {"left_out": part.kept.left_out[LABELS], "absent": dict(part.kept.absent)},
+            part.tables.warnings,
+            _ALIGNED,
+        )
+        history, others, summary = run_told(
+            record,
+            self._agreement,
+            role,
+            part.blueprint.objective.metrics(),
+            _Over(self._label),
+            circumstances,
+        )
+        run = Run(
+            summary,
+            history,
+            record.ledger,
+            models,
+            record,
+            self._told,
+            folder.path,
+            predictor,
+            others,
+        )
+        run.export(folder.parts)
+        folder.finish(run)
+        draw_run(run, folder.path / "run.png")
+        write_page(run, folder.path / "report.html")
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        """What the run's folder says of it."""
+        return {"job": self.job.model_dump(mode="json"), "organisation": self.name}
+
+    def _widths(self, everybody: meeting.Everybody) -> dict[str, int]:
+        """Return the widths of all embeddings, in the job's order whatever was told."""
+        told = everybody.widths
+        return {name: told[name] for name in self.job.everybody if name in told}
+
+    def _label_holder(self, everybody: meeting.Everybody) -> LabelHolder:
+        return self.part.label_holder([*self._widths(everybody).values()])
+
+    def _try(self, checkpoint: Checkpoint) -> None:
+        """Raise ``CheckpointError`` unless a role takes it: it may name files elsewhere."""
+        self.cast().load_state_dict(checkpoint.state(self.name))
+
+    def _predictor(self, models: Mapping[str, Mapping[str, nn.Module]]) -> Predictor:
+        """Return the organisation's own part of what predicts."""
+        part, layout = self.part, self._agreement.layout
+        party = part.party
+        return Predictor(
+            layout.label_holder,
+            models,
+            dict(layout.widths),
+            self._agreement.method.uplink.of_new_rows(),
+            self._agreement.method.fusion,
+            {self.name: part.blueprint.device},
+            {} if party is None or party.transformer is None else {self.name: party.transformer},
+            {} if party is None else {self.name: blank(form_of(party.features))},
+            self._agreement.training.seed,
+            part.tables.classes,
+            {},
+        )
+
+
+def _modules(role: Any) -> dict[str, nn.Module]:
+    parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
+    return {part: learner.module for part, learner in parts.items() if learner is not None}
