@@ -211,13 +211,14 @@ def test_objectives_that_do_not_fit_the_labels(objective, classes, message):
 
 def test_balanced_weights_are_the_inverse_of_frequency():
     labels = torch.tensor([0] * 6 + [1] * 3)
-    assert torch.allclose(balanced_weights(labels, 2), torch.tensor([0.75, 1.5]))
-    loss = Classification(2, "balanced").loss(labels)
+    assert torch.allclose(balanced_weights([6, 3]), torch.tensor([0.75, 1.5]))
+    balanced = Classification(2, "balanced")
+    loss = balanced.loss(balanced.learned(labels))
     logits = torch.randn(9, 2)
     each = nn.functional.cross_entropy(logits, labels, reduction="none")
     assert torch.allclose(loss(logits, labels), (each[:6].mean() + each[6:].mean()) / 2)
     with pytest.raises(DataError, match="class 2 has no training row"):
-        balanced_weights(labels, 3)
+        balanced_weights([6, 3, 0])
 
 
 def test_early_stopping():

@@ -155,13 +155,37 @@ def prepared(tmp_path, method="svfl", **training):
     return parse_config(aligned), job_of(config, "first"), sites
 
 
-@pytest.mark.parametrize("badly", [0.0, 0.02], ids=["well", "badly"])
-def test_a_run_is_the_simulators(tmp_path, badly):
-    config, job, sites = prepared(tmp_path)
-    assert play(job, sites, Mesh(badly)) == {}
+METHODS = {
+    "svfl": "svfl",
+    "cvfl, labels shared": {
+        "name": "cvfl",
+        "embedding": {"codec": "scalar", "bits": 6},
+        "labels": "shared",
+        "local_steps": 2,
+    },
+    "efvfl": {"name": "efvfl", "embedding": {"codec": "top_k", "ratio": 0.5}},
+    "fedbcd": {"name": "fedbcd", "local_steps": 2},
+    "lean": "lean",
+    "pbm_vfl": {"name": "pbm_vfl", "trials": 16, "beta": 0.2},
+    "wait_dp": "wait_dp",
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_is_the_simulators(tmp_path, method):
+    config, job, sites = prepared(tmp_path, METHODS[method])
+    assert play(job, sites, Mesh()) == {}
     expected = same_as(config, sites)
     run = load_run(sites["insurer"].runs / "first")
     assert run.ledger.without_time() == expected.ledger.without_time()
+    for key in ("metric", "best", "rounds", "bytes_up", "bytes_down", "privacy_loss"):
+        assert run.summary[key] == expected.summary[key]
+
+
+def test_what_is_lost_repeated_or_late_changes_nothing(tmp_path):
+    config, job, sites = prepared(tmp_path)
+    assert play(job, sites, Mesh(badly=0.02)) == {}
+    same_as(config, sites)
 
 
 def failing(mesh, name, after):

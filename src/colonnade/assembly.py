@@ -40,7 +40,7 @@ from colonnade.models import (
     shown,
 )
 from colonnade.objectives import Objective
-from colonnade.organisations import LabelHolder, Party, Transformer
+from colonnade.organisations import LabelHolder, Loss, Party, Transformer
 from colonnade.streams import StreamKey
 from colonnade.telling import first_line
 
@@ -61,6 +61,7 @@ __all__ = [
     "VerticalData",
     "WideAndDeepBottom",
     "assemble",
+    "judge_of",
     "label_holder_of",
     "party_of",
 ]
@@ -577,17 +578,40 @@ def label_holder_of(
     ConfigurationError
         If the top model cannot be made.
     """
-    truth = labels[torch.from_numpy(train_rows)]
+    loss, top = judge_of(blueprint.objective.learned(labels[train_rows]), widths, blueprint)
     return LabelHolder(
         blueprint.label_holder,
         labels,
-        _top(blueprint, blueprint.fusion.width(list(widths)), truth),
-        blueprint.objective.loss(truth),
+        top,
+        loss,
         features=None if own is None else own.features,
         bottom=None if own is None else own.bottom,
         transformer=None if own is None else own.transformer,
         **_how(blueprint),
     )
+
+
+def judge_of(
+    learned: Mapping[str, Any], widths: Sequence[int], blueprint: Blueprint
+) -> tuple[Loss, nn.Module]:
+    """Return the loss and the top model as it starts.
+
+    Parameters
+    ----------
+    learned
+        What both know of the training rows' labels; see ``Objective.learned``.
+    widths
+        Of everybody's embeddings, in party order, the label holder's last.
+    blueprint
+        What models shall be.
+
+    Raises
+    ------
+    ConfigurationError
+        If the top model cannot be made.
+    """
+    top = _top(blueprint, blueprint.fusion.width(list(widths)), learned)
+    return blueprint.objective.loss(learned), top
 
 
 def _how(blueprint: Blueprint) -> dict[str, Any]:
@@ -616,7 +640,7 @@ def _bottom(
     return _seeded(f"the bottom model of {name!r}", blueprint.seed, owner, "bottom", make)
 
 
-def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
+def _top(blueprint: Blueprint, inputs: int, learned: Mapping[str, Any]) -> nn.Module:
     top, objective = blueprint.top, blueprint.objective
     if isinstance(top, nn.Module):
         return top
@@ -634,7 +658,7 @@ def _top(blueprint: Blueprint, inputs: int, labels: Tensor) -> nn.Module:
         "top",
         lambda: layers.top(inputs, objective.outputs),
     )
-    return objective.finished(made, labels)
+    return objective.finished(made, learned)
 
 
 def _seeded(

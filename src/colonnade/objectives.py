@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +34,16 @@ class Objective(Protocol):
         """How many numbers the top model returns for a row."""
         ...
 
-    def loss(self, labels: Tensor) -> Loss:
-        """Return the loss of a batch, given the training rows' labels."""
+    def learned(self, labels: Tensor) -> dict[str, Any]:
+        """Return what loss and top model know of the training rows' labels, as JSON values."""
         ...
 
-    def finished(self, top: nn.Module, labels: Tensor) -> nn.Module:
-        """Return the top model with what belongs behind it, given the training rows' labels."""
+    def loss(self, learned: Mapping[str, Any]) -> Loss:
+        """Return the loss of a batch, given what was learned of the training rows."""
+        ...
+
+    def finished(self, top: nn.Module, learned: Mapping[str, Any]) -> nn.Module:
+        """Return the top model with what belongs behind it."""
         ...
 
     def metrics(self) -> list[Metric]:
@@ -98,16 +102,22 @@ class Classification:
         """A logit for each class."""
         return self.classes
 
-    def loss(self, labels: Tensor) -> Loss:
+    def learned(self, labels: Tensor) -> dict[str, Any]:
+        """Return how many training rows are of each class, where classes are balanced by that."""
+        if self.class_weights != "balanced":
+            return {}
+        return {"counts": torch.bincount(labels, minlength=self.classes).tolist()}
+
+    def loss(self, learned: Mapping[str, Any]) -> Loss:
         """Return the cross entropy, weighted as was asked for."""
         weights = self.class_weights
         if weights is None:
             return nn.functional.cross_entropy
         if isinstance(weights, tuple):
             return nn.CrossEntropyLoss(weight=torch.tensor(weights))
-        return nn.CrossEntropyLoss(weight=balanced_weights(labels, self.classes))
+        return nn.CrossEntropyLoss(weight=balanced_weights(learned["counts"]))
 
-    def finished(self, top: nn.Module, labels: Tensor) -> nn.Module:
+    def finished(self, top: nn.Module, learned: Mapping[str, Any]) -> nn.Module:
         """Return the top model as it is: logits are what the loss takes."""
         return top
 
@@ -143,9 +153,15 @@ class Regression:
         """One number a row."""
         return 1
 
-    def loss(self, labels: Tensor) -> Loss:
+    def learned(self, labels: Tensor) -> dict[str, Any]:
+        """Return mean and standard deviation of the training rows' targets."""
+        values = labels.double()
+        scale = float(values.std(correction=0))
+        return {"mean": float(values.mean()), "scale": scale if scale > 0 else 1.0}
+
+    def loss(self, learned: Mapping[str, Any]) -> Loss:
         """Return the mean of ((prediction - y) / sd)^2."""
-        _, scale = _mean_and_scale(labels)
+        scale = learned["scale"]
 
         def squared_error(predictions: Tensor, truth: Tensor) -> Tensor:
             errors = predictions.reshape(truth.shape) - truth
@@ -153,9 +169,9 @@ class Regression:
 
         return squared_error
 
-    def finished(self, top: nn.Module, labels: Tensor) -> nn.Module:
+    def finished(self, top: nn.Module, learned: Mapping[str, Any]) -> nn.Module:
         """Return the top model followed by the way back to the target's unit."""
-        return nn.Sequential(top, Rescaled(*_mean_and_scale(labels)))
+        return nn.Sequential(top, Rescaled(learned["mean"], learned["scale"]))
 
     def metrics(self) -> list[Metric]:
         """Return RMSE, or what was chosen."""
@@ -182,7 +198,7 @@ class Rescaled(nn.Module):
         return self.mean + self.scale * x
 
 
-def balanced_weights(labels: Tensor, classes: int) -> Tensor:
+def balanced_weights(counts: Sequence[int]) -> Tensor:
     """Return n / (classes * n_c) for each class c of n_c among n rows, float32 ``[classes]``.
 
     Raises
@@ -192,17 +208,11 @@ def balanced_weights(labels: Tensor, classes: int) -> Tensor:
 
     Examples
     --------
-    >>> balanced_weights(torch.tensor([0, 0, 0, 1]), 2)
+    >>> balanced_weights([3, 1])
     tensor([0.6667, 2.0000])
     """
-    counts = torch.bincount(labels, minlength=classes)
-    empty: Sequence[int] = (counts == 0).nonzero().flatten().tolist()
-    if empty:
-        raise DataError(f"class {empty[0]} has no training row, so it cannot be balanced")
-    return len(labels) / (classes * counts).float()
-
-
-def _mean_and_scale(labels: Tensor) -> tuple[float, float]:
-    values = labels.double()
-    scale = float(values.std(correction=0))
-    return float(values.mean()), scale if scale > 0 else 1.0
+    if 0 in counts:
+        empty = list(counts).index(0)
+        raise DataError(f"class {empty} has no training row, so it cannot be balanced")
+    weights: Tensor = sum(counts) / (len(counts) * torch.tensor(counts)).float()
+    return weights

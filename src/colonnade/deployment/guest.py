@@ -92,7 +92,7 @@ class Guest:
     def _attend(self, engagement: Engagement) -> None:
         self._say(engagement.brings())
         everybody = self._hear(meeting.Everybody)
-        if everybody.parameters is None:
+        if everybody.top is None:
             self._say(engagement.top(everybody))
             everybody = self._hear(meeting.Everybody)
         agreed = engagement.agree(everybody)

@@ -123,7 +123,7 @@ class Host:
         name, top = self._hear()
         if name != holder or not isinstance(top, meeting.Top):
             raise _out_of_turn(name, top)
-        self._tell_everybody(meeting.Everybody(widths, terms, top.parameters))
+        self._tell_everybody(meeting.Everybody(widths, terms, top))
         held = self._of_everybody(meeting.Held)
         refuse_disagreement({name: each.agreed for name, each in held.items()})
         common = set.intersection(*(set(each.rounds) for each in held.values()))

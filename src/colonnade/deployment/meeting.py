@@ -26,6 +26,7 @@ __all__ = [
     "FromSite",
     "Go",
     "Held",
+    "Labels",
     "Top",
     "encode",
     "from_server",
@@ -52,20 +53,34 @@ class Brings(msgspec.Struct, tag=True):
 
 
 class Everybody(msgspec.Struct, tag=True):
-    """What all bring, by name, the label holder last; and how many parameters the top model has.
+    """What all bring, by name, the label holder last; and what the label holder says of its own.
 
-    The label holder is asked for these first: then they are None.
+    It is asked for that first: then that is None.
     """
 
     widths: dict[str, int]
     terms: dict[str, int]
-    parameters: int | None
+    top: Top | None
+
+
+class Labels(msgspec.Struct):
+    """What all know of labels before these are shared."""
+
+    form: tuple[str, tuple[int, ...], int, int]
+    classes: int | None
+    learned: dict[str, Any]
 
 
 class Top(msgspec.Struct, tag=True):
-    """How many parameters the label holder's top model has."""
+    """How many parameters the label holder's top model has, and what others must know of labels.
+
+    That is None unless the exchange shares the labels: then ``form`` are the fields of their
+    ``LabelForm``, ``classes`` how many there are, None for numbers, and ``learned`` what a loss
+    knows of the training rows (``Objective.learned``).
+    """
 
     parameters: int
+    labels: Labels | None = None
 
 
 class Held(msgspec.Struct, tag=True):

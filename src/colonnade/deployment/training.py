@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from colonnade import __version__
-from colonnade.agreement import Agreement, HolderSeat, PartySeat
+from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
+from colonnade.assembly import judge_of
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
@@ -22,9 +23,10 @@ from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
 from colonnade.effects import Role
-from colonnade.errors import ConfigurationError
+from colonnade.errors import RemoteProtocolError
 from colonnade.export import blank, form_of
 from colonnade.flows import Limits
+from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
 from colonnade.models import parameter_count, terms_of
@@ -73,11 +75,7 @@ class TrainingTogether:
         self._label = label
         self._folder = RunFolder(site.runs / job.run)
         self._method = job.method.build()
-        if self._method.exchange.labels == "shared":
-            raise ConfigurationError(
-                f"the method {self._method.name} shares labels, which organisations on computers "
-                "of their own do not yet; take one that keeps them private"
-            )
+        self._shares_labels = self._method.exchange.labels == "shared"
 
     @cached_property
     def part(self) -> OwnPart:
@@ -101,11 +99,22 @@ class TrainingTogether:
 
     def top(self, everybody: meeting.Everybody) -> meeting.Top:
         """See ``Engagement``."""
-        return meeting.Top(parameter_count(self._label_holder(everybody).top))
+        holder, tables = self._label_holder(everybody), self.part.tables
+        labels = None
+        if self._shares_labels:
+            form = LabelForm.of(holder.labels)
+            classes = None if tables.classes is None else len(tables.classes)
+            learned = self.part.blueprint.objective.learned(holder.labels[tables.train])
+            told = (form.dtype, form.shape, form.lowest, form.highest)
+            labels = meeting.Labels(told, classes, learned)
+        return meeting.Top(parameter_count(holder.top), labels)
 
     def agree(self, everybody: meeting.Everybody) -> str:
         """See ``Engagement``."""
-        assert everybody.parameters is not None
+        assert everybody.top is not None
+        labels = everybody.top.labels
+        if self._shares_labels != (labels is not None):
+            raise RemoteProtocolError("the label holder tells of labels what the method does not")
         job, rows = self.job, self.part.tables
         training = job.training.build(len(rows.validation)).for_rows(len(rows.train))
         self._agreement = Agreement(
@@ -120,10 +129,11 @@ class TrainingTogether:
                 simulated=training.secrets == "seed",
                 terms=everybody.terms,
             ),
-            everybody.parameters,
+            everybody.top.parameters,
             rows.train,
             rows.validation,
             rows.test,
+            None if labels is None else LabelForm(*labels.form),
         )
         self._agreement.warm_up()
         if self.part.is_label_holder:
@@ -131,7 +141,8 @@ class TrainingTogether:
             self._seat: PartySeat | HolderSeat = HolderSeat(self._label_holder(everybody), metrics)
         else:
             assert self.part.party is not None
-            self._seat = PartySeat(self.part.party)
+            shared = None if labels is None else self._shared(labels, everybody)
+            self._seat = PartySeat(self.part.party, shared)
         return self._agreement.digest
 
     @property
@@ -227,6 +238,13 @@ class TrainingTogether:
 
     def _label_holder(self, everybody: meeting.Everybody) -> LabelHolder:
         return self.part.label_holder([*self._widths(everybody).values()])
+
+    def _shared(self, labels: meeting.Labels, everybody: meeting.Everybody) -> Shared:
+        """Return what a party computes a loss by, where labels are shared."""
+        objective = self.job.objective.build(labels.classes)
+        blueprint = replace(self.part.blueprint, objective=objective)
+        widths = [*self._widths(everybody).values()]
+        return Shared(*judge_of(labels.learned, widths, blueprint))
 
     def _try(self, checkpoint: Checkpoint) -> None:
         """Raise ``CheckpointError`` unless a role takes it: it may name files elsewhere."""
