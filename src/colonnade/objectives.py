@@ -161,7 +161,7 @@ class Regression:
 
     def loss(self, learned: Mapping[str, Any]) -> Loss:
         """Return the mean of ((prediction - y) / sd)^2."""
-        scale = learned["scale"]
+        scale: float = learned["scale"]
 
         def squared_error(predictions: Tensor, truth: Tensor) -> Tensor:
             errors = predictions.reshape(truth.shape) - truth
