@@ -9,6 +9,7 @@ import pytest
 from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Processes, Simulate
+from colonnade.errors import RoleFailed
 from colonnade.ledger import Ledger
 from colonnade.testing.drivers import DRIVER_CHECKS, DriverSubject, check_driver
 
@@ -28,7 +29,7 @@ def test_a_driver_conforms(subject, check, tmp_path):
 
 @dataclass(frozen=True)
 class Forgetful:
-    """Loses the last message of its ledger, or the notes of its journal."""
+    """Loses the last message of its ledger, the notes of its journal, or whose work raised."""
 
     what: str
     label = "forgetful"
@@ -42,7 +43,10 @@ class Forgetful:
         if self.what == "failure":
             for role in roles:
                 role._fails_in = -1
-        record = SLOW.run(roles, assignment)
+        try:
+            record = SLOW.run(roles, assignment)
+        except RoleFailed as error:
+            raise error.__cause__ if self.what == "role" else error from None
         if self.what == "ledger":
             record.ledger = Ledger(list(record.ledger)[1:])
         if self.what == "name":
@@ -52,7 +56,7 @@ class Forgetful:
         return record
 
 
-@pytest.mark.parametrize("what", ["ledger", "journal", "failure", "name"])
+@pytest.mark.parametrize("what", ["ledger", "journal", "failure", "name", "role"])
 def test_a_driver_that_forgets_something_is_found(what, tmp_path):
-    with pytest.raises((AssertionError, KeyError)):
+    with pytest.raises((AssertionError, KeyError, ValueError)):
         check_driver(DriverSubject(Forgetful(what)), tmp_path)

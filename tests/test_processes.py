@@ -160,7 +160,7 @@ def test_an_unexpected_error_names_the_role():
     async def fails(role):
         raise KeyError("x")
 
-    with pytest.raises(RoleFailed, match="a failed: KeyError"):
+    with pytest.raises(RoleFailed, match=r"^a failed in round 0: KeyError: 'x'"):
         Processes().run([Scripted("a", fails)], Assignment())
 
 

@@ -9,7 +9,13 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.costs import Measured, Modelled
 from colonnade.drivers import Assignment, Processes, Replay, Simulate, Trace
 from colonnade.effects import Expect, Ready, Receive, Send, Since
-from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtocolError
+from colonnade.errors import (
+    Aborted,
+    ConfigurationError,
+    Deadlock,
+    LocalProtocolError,
+    RoleFailed,
+)
 from colonnade.wire import Purpose, carried_bytes, encode_header
 from toys import Counter, Scripted
 
@@ -255,9 +261,9 @@ def test_when_a_role_fails_the_others_are_told():
             raise
 
     roles = [Scripted("a", fails), Scripted("b", waits)]
-    with pytest.raises(ValueError, match="no such thing"):
+    with pytest.raises(RoleFailed, match="a failed in round 0: ValueError: no such thing"):
         simulate(*roles)
-    assert roles[1].seen == ["ValueError: no such thing"]
+    assert roles[1].seen == ["RoleFailed: a failed in round 0: ValueError: no such thing"]
 
 
 async def _to_nobody(role):

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, RoleFailed
 from colonnade.run_folder import load_run
 from siege.attack import Attack, Found
 from siege.bodies import changed
@@ -55,10 +55,11 @@ def _trial(found: Found, whole: Path, part: Path, wanted: str, seed: int) -> Non
             else:
                 run = trained(whole.name, SIMULATE, folder, resume=True)
                 told = "gone on to the same bits" if bits(run) == wanted else None
-        except ColonnadeError as error:
-            found.hold(type(error).__name__)
         except Exception as error:
-            found.fail(f"{what}: {type(error).__name__}: {str(error)[:150]}")
+            if isinstance(error, ColonnadeError) and not isinstance(error, RoleFailed):
+                found.hold(type(error).__name__)
+            else:
+                found.fail(f"{what}: {type(error).__name__}: {str(error)[:150]}")
         else:
             if told is None:
                 found.fail(f"{what}: it was believed")

@@ -100,8 +100,8 @@ class _Besieged(Around):
 
 def _judged(error: BaseException, name: str) -> str | None:
     """Say how an error keeps the promise; None if it does not."""
-    if isinstance(error, RoleFailed) and "failed: " in str(error):
-        return None  # a raw error in another process
+    if isinstance(error, RoleFailed) and " failed" in str(error):
+        return None  # of what is not Colonnade's own, and nothing else is at work here
     if not isinstance(error, ColonnadeError):
         return None
     kind = type(error).__name__

@@ -17,7 +17,7 @@
     ├── CheckpointError         a checkpoint is missing, damaged, or of another run
     ├── Unwritten               a full disk, a folder that is gone; the command exits with 3
     ├── Deadlock                every role waits, and no message is under way
-    ├── RoleFailed              a role's process died
+    ├── RoleFailed              a role's process died, or what it called of a user's own raised
     └── Aborted                 thrown into a role because another one failed
 
 A message says what was found, what was expected, where, and what to do. What can be used, and
@@ -119,7 +119,7 @@ class Deadlock(ColonnadeError):
 
 
 class RoleFailed(ColonnadeError):
-    """The process of a role ended without finishing its work."""
+    """A role's process ended without finishing its work, or what it called of a user's raised."""
 
 
 class Aborted(ColonnadeError):

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["first_line", "plain", "short", "shown"]
+__all__ = ["first_line", "named", "plain", "short", "shown"]
 
 _LONGEST = 200
 _ACTING = ("Cc", "Cf", "Cs")
@@ -43,7 +43,10 @@ def short(text: str) -> str:
     """
     for secret, left in _SECRETS:
         text = secret.sub(left, text)
-    text = plain(text[: 2 * _LONGEST])
+    return _cut(plain(text[: 2 * _LONGEST]))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
@@ -53,7 +56,21 @@ def first_line(error: object) -> str:
     >>> first_line(ValueError("no number\nat all")), first_line(KeyError())
     ('no number', 'KeyError')
     """
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    try:
+        lines = str(error).splitlines()
+    except Exception:  # an error of the user's own may not even be able to say what it is
+        lines = []
+    return (lines or [type(error).__name__])[0]
+
+
+def named(error: Exception) -> str:
+    r"""Return the name of an error and what it says, if anything, on one line, however long it is.
+
+    >>> named(ValueError("no number\nat all")), named(KeyError())
+    ('ValueError: no number', 'KeyError')
+    """
+    name, said = type(error).__name__, first_line(error)
+    return name if said == name else f"{name}: {_cut(plain(said))}"
 
 
 def shown(value: Any) -> str:

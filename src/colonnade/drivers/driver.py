@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +22,12 @@ from colonnade.channels import Network
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.departures import lost_since
 from colonnade.drivers.account import Account, Activity, Values
-from colonnade.effects import Arrivals, Notes, Role, Send, Work
-from colonnade.errors import ConfigurationError, Diverged, OutOfRange
+from colonnade.effects import Arrivals, Effect, Notes, Role, Send, Work
+from colonnade.errors import ColonnadeError, ConfigurationError, Diverged, OutOfRange, RoleFailed
 from colonnade.flows import Limits
 from colonnade.ledger import Entry, Ledger
 from colonnade.streams import work_seed
+from colonnade.telling import named
 from colonnade.wire import Message, carried_bytes, encode_header
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "RunRecord",
     "Trace",
     "agreements",
+    "asked",
     "check_roles",
     "drawing",
     "identities",
@@ -409,8 +411,32 @@ def lost_before(
         yield from entries
 
 
+def asked(role: Role, course: Coroutine[Effect[Any], Any, None], answer: Any) -> Effect[Any]:
+    """Hand a role the answer to what it asked for last, and return what it asks for next.
+
+    Raises
+    ------
+    StopIteration
+        If it has played to its end; nothing else of a role's ends so.
+    RoleFailed
+        If something raised that is not Colonnade's own.
+    """
+    try:
+        return course.send(answer)
+    except (StopIteration, ColonnadeError):
+        raise
+    except Exception as error:  # models, optimisers, schedulers are somebody's own
+        raise RoleFailed(f"{role.name} failed in round {role.round}: {named(error)}") from error
+
+
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
-    """Seed torch for this piece of work, do it, and return its result and its CPU nanoseconds."""
+    """Seed torch for this piece of work, do it, and return its result and its CPU nanoseconds.
+
+    Raises
+    ------
+    RoleFailed
+        If something raised that is not Colonnade's own.
+    """
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
     with drawing():
         return _performed(work, role, words)
@@ -448,6 +474,11 @@ def _performed(work: Work[Any], role: str, words: int) -> tuple[Any, int]:
         raise ConfigurationError(f"at {role}: {error}") from error
     except (Diverged, OutOfRange) as error:
         raise type(error)(f"at {role}, in round {work.round}: {error}") from error
+    except ColonnadeError:
+        raise
+    except Exception as error:  # models, losses, optimisers are somebody's own
+        where = f"at {work.kind!r} in round {work.round} ({work.purpose.label})"
+        raise RoleFailed(f"{role} failed {where}: {named(error)}") from error
     return result, time.thread_time_ns() - start
 
 

@@ -23,7 +23,7 @@ from colonnade.departures import Departures
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
 from colonnade.drivers.cut import saved_state
-from colonnade.drivers.driver import Outbox, agreements, identities, perform
+from colonnade.drivers.driver import Outbox, agreements, asked, identities, perform
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.keeping import Keeper
 from colonnade.drivers.mailbox import Mailbox
@@ -263,9 +263,11 @@ class Player:
         try:
             answer = None
             while True:
-                answer = self._answer(coroutine.send(answer))
-        except StopIteration:
-            return True
+                try:
+                    effect = asked(self.role, coroutine, answer)
+                except StopIteration:
+                    return True
+                answer = self._answer(effect)
         except _Stopped:
             coroutine.close()
             return False

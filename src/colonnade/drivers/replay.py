@@ -25,6 +25,7 @@ from colonnade.drivers.driver import (
     Part,
     RunRecord,
     Trace,
+    asked,
     check_roles,
     perform,
     threads,
@@ -181,17 +182,23 @@ class _Actor:
                     work = self.waiting.work
                     answer = self._handle(work, actors, assignment) if decision else None
                 self.waiting = None
-            try:
-                effect = self.coroutine.send(answer)
-                while not isinstance(effect, (Receive, Ready, Attempt)):
-                    answer = self._handle(effect, actors, assignment)
-                    effect = self.coroutine.send(answer)
-                self.mailbox.check(_awaited(effect), self.name)
-                self.waiting = effect
-            except StopIteration:
-                self.finished = True
+            self._go_on(answer, actors, assignment)
             moved = True
         return moved
+
+    def _go_on(self, answer: Any, actors: dict[str, _Actor], assignment: Assignment) -> None:
+        """Let the role go on from an answer to its next await, or to its end."""
+        while True:
+            try:
+                effect = asked(self.role, self.coroutine, answer)
+            except StopIteration:
+                self.finished = True
+                return
+            if isinstance(effect, (Receive, Ready, Attempt)):
+                self.mailbox.check(_awaited(effect), self.name)
+                self.waiting = effect
+                return
+            answer = self._handle(effect, actors, assignment)
 
     def _decided(self, waiting: Receive | Ready | Attempt[Any]) -> Arrivals | bool | None:
         """Return what the trace says of this await, or None while it is not here."""

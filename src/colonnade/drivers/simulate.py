@@ -33,6 +33,7 @@ from colonnade.drivers.driver import (
     Outbox,
     Part,
     RunRecord,
+    asked,
     check_roles,
     identities,
     lost_before,
@@ -339,10 +340,9 @@ class _Simulation:
             send, actor.blocked = actor.blocked, None
             if not self._send(actor, send, now):
                 return
-        step = actor.coroutine.send
         while True:
             try:
-                effect = step(answer)
+                effect = asked(actor.role, actor.coroutine, answer)
             except StopIteration:
                 actor.finished = True
                 return

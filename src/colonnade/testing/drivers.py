@@ -34,11 +34,12 @@ from colonnade.effects import (
     Recall,
     Receive,
     Report,
+    Role,
     Send,
     Since,
     Work,
 )
-from colonnade.errors import ColonnadeError, Diverged
+from colonnade.errors import ColonnadeError, Diverged, RoleFailed
 
 __all__ = ["DRIVER_CHECKS", "DriverSubject", "check_driver"]
 
@@ -226,7 +227,7 @@ def _outcome(roles: Sequence[_Talker], record: RunRecord) -> tuple[Any, ...]:
 
 
 def _failure(
-    subject: DriverSubject, roles: Sequence[_Talker], assignment: Assignment
+    subject: DriverSubject, roles: Sequence[Role], assignment: Assignment
 ) -> ColonnadeError:
     """Return the error of a run that must fail."""
     try:
@@ -320,6 +321,44 @@ def ends_all_when_one_fails(subject: DriverSubject, folder: Path) -> None:
     assert "hospital failed in round 7" in str(error)
 
 
+class _Raising:
+    """One of two roles, whose work raises what is not Colonnade's own; the other waits for it."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name = name
+        self.round = 3
+        self._error = error
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return ("shop",) if self.name == "bank" else ("bank",)
+
+    async def run(self) -> None:
+        if self.name == "bank":
+            await Work("forward", self._raise, self.round)
+        else:
+            await Receive(Expect("number", self.round, ("bank",)))
+
+    def _raise(self) -> None:
+        raise self._error
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.round = state["round"]
+
+
+def names_whose_work_raised_what(subject: DriverSubject, folder: Path) -> None:
+    """Assert that any error of work, even one that ends iterations, names the role and the work."""
+    for raised in (ValueError("no\nnumber"), StopIteration()):
+        error = _failure(subject, [_Raising(n, raised) for n in ("bank", "shop")], Assignment())
+        assert isinstance(error, RoleFailed)
+        told = f"bank failed at 'forward' in round 3 (training): {type(raised).__name__}"
+        assert str(error).startswith(told), str(error)
+        assert "\n" not in str(error)
+
+
 def says_what_its_times_are(subject: DriverSubject, folder: Path) -> None:
     """Assert that summaries, and who resumes a run that time decides, can be told of its clock."""
     driver = subject.driver
@@ -340,6 +379,7 @@ DRIVER_CHECKS: Sequence[Callable[[DriverSubject, Path], None]] = (
     goes_on_from_its_checkpoints_and_the_simulators,
     remembers_what_was_committed,
     ends_all_when_one_fails,
+    names_whose_work_raised_what,
 )
 """All parts of the contract."""
 
