@@ -482,6 +482,21 @@ def test_any_other_optimiser_and_scheduler_trains(how):
     assert learning(**how).train(training=TRAINING).summary["completed"]
 
 
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_a_rate_that_is_a_tensor_is_every_learners_own(tmp_path, driver):
+    rate = torch.tensor(0.01)
+    f = learning(
+        optimiser=partial(torch.optim.Adam, lr=rate),
+        scheduler=partial(torch.optim.lr_scheduler.ExponentialLR, gamma=0.5),
+    )
+    whole = f.train(training=TRAINING, driver=driver)
+    assert whole.history["learning_rate"].to_list() == pytest.approx([0.005, 0.0025])
+    assert float(rate) == pytest.approx(0.01)
+    f.train(training=TRAINING, driver=driver, out=tmp_path, stop_before=4)
+    rest = f.train(training=TRAINING, driver=driver, out=tmp_path, resume=True)
+    assert rest.history.drop("seconds").equals(whole.history.drop("seconds"))
+
+
 def test_trying_an_optimiser_changes_nothing():
     """Neither a model nor what was warned of before."""
     f = learning(scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=1))

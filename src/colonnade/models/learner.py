@@ -20,6 +20,7 @@ __all__ = [
     "parameter_vector",
     "put_parameters",
     "take",
+    "unshared",
 ]
 
 Features: TypeAlias = Tensor | Mapping[str, Tensor]
@@ -73,6 +74,23 @@ def put_parameters(module: nn.Module, vector: Tensor) -> None:
             start += p.numel()
 
 
+def unshared(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Give an optimiser copies of its own of what it was made with, as a rate that is a tensor.
+
+    A scheduler writes into that, and whoever made the optimiser makes others with it.
+
+    >>> rate = torch.tensor(0.1)
+    >>> optimiser = unshared(torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=rate))
+    >>> optimiser.param_groups[0]["lr"] is rate
+    False
+    """
+    for group in optimiser.param_groups:
+        group |= {
+            key: own.detach().clone() for key, own in group.items() if isinstance(own, Tensor)
+        }
+    return optimiser
+
+
 class Learner:
     """A module, the optimiser of its parameters, and the device that it lives on.
 
@@ -109,7 +127,7 @@ class Learner:
         self.module = module.to(self.device)
         self._elsewhere = self.device.type != "cpu"
         parameters = [p for p in module.parameters() if p.requires_grad]
-        self.optimiser = optimiser(parameters) if optimiser and parameters else None
+        self.optimiser = unshared(optimiser(parameters)) if optimiser and parameters else None
         self.scheduler = (
             None if scheduler is None or self.optimiser is None else scheduler(self.optimiser)
         )

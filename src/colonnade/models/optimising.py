@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.gradients import check_gradients, sparse_parameters
-from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory
+from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory, unshared
 from colonnade.models.trial import made
 from colonnade.telling import first_line
 
@@ -62,7 +62,7 @@ def check_optimiser(
         return
     small = [nn.Parameter(_filled([min(n, 2) for n in p.shape], p.dtype, device)) for p in trained]
     learner = Learner(nn.ParameterList(small), device=device)
-    learner.optimiser = made("optimiser", owner, optimiser, small)
+    learner.optimiser = unshared(made("optimiser", owner, optimiser, small))
     check_gradients(owner, module, optimiser)
     sparse = {id(p) for p in sparse_parameters(module)}
     with warnings.catch_warnings():  # what it warns of, it warns of in training
