@@ -26,6 +26,7 @@ from colonnade.models import (
     check_module,
     check_steady,
     copied,
+    put_into_training,
     shown,
     take,
     tried,
@@ -44,6 +45,7 @@ __all__ = [
     "embedding_width",
     "extreme_rows",
     "notes_of_loss",
+    "notes_of_mode",
     "notes_of_unsaved",
 ]
 
@@ -197,7 +199,8 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
     >>> notes_of_unsaved("the top model of 'bank'", Counts(), torch.ones(2, 3))[0].partition(":")[0]
     "the top model of 'bank' changes what it does not save when it computes (calls)"
     """
-    own = copied(module).cpu().train()
+    own = copied(module).cpu()
+    put_into_training(own)
     before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
     try:
         with torch.enable_grad():
@@ -218,6 +221,21 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
             "draw from torch's, or no run repeats"
         )
     return notes
+
+
+def notes_of_mode(whose: str, module: nn.Module) -> list[str]:
+    """Return that a model is trained as in evaluation, where it was handed over so.
+
+    >>> notes_of_mode("the top model of 'bank'", nn.Linear(2, 1).eval())[0].partition(":")[0]
+    "the top model of 'bank' was handed over in evaluation mode, and is trained in it"
+    """
+    if module.training or not any(p.requires_grad for p in module.parameters()):
+        return []
+    return [
+        f"{whose} was handed over in evaluation mode, and is trained in it: without dropout, and "
+        "with the statistics that batch normalisation has; call its train() before, unless that is "
+        "meant"
+    ]
 
 
 def notes_of_loss(

@@ -36,6 +36,7 @@ from colonnade.checks import (
     embedding_width,
     extreme_rows,
     notes_of_loss,
+    notes_of_mode,
     notes_of_unsaved,
 )
 from colonnade.descriptions import content_of, described, device_told
@@ -501,18 +502,18 @@ class Federation:
                     metric(outputs, truth)
 
     def _notes_of_models(self, method: Method) -> list[str]:
-        """Return what of a model or loss no checkpoint has, and no other process."""
+        """Return what of a model or loss no checkpoint has, no other process, or no training."""
         holder = self.label_holder
         two = np.arange(2) % self.rows
-        notes = [
-            note
-            for own in self._holders()
-            for note in notes_of_unsaved(
-                f"the bottom model of {own.name!r}", own.bottom, take(own.features, two)
-            )
-        ]
         fused = torch.zeros(len(holder.labels[:2]), method.fusion.width([*self.widths.values()]))
-        notes += notes_of_unsaved(f"the top model of {holder.name!r}", holder.top, fused)
+        models: list[tuple[str, nn.Module, Any]] = [
+            (f"the bottom model of {own.name!r}", own.bottom, take(own.features, two))
+            for own in self._holders()
+        ]
+        models.append((f"the top model of {holder.name!r}", holder.top, fused))
+        notes: list[str] = []
+        for whose, module, inputs in models:
+            notes += notes_of_mode(whose, module) + notes_of_unsaved(whose, module, inputs)
         return notes + notes_of_loss(holder.name, self.loss, holder.top, fused, holder.labels[:2])
 
     def _check_optimisers(self) -> None:

@@ -65,7 +65,8 @@ class Party:
         Its columns: a tensor ``[N, ...]``, or a dict of such tensors; row i is the same sample in
         every organisation.
     bottom
-        Its bottom model, from a batch of features to embeddings ``[B, E]``.
+        Its bottom model, from a batch of features to embeddings ``[B, E]``. Parts of it that are in
+        evaluation mode, as a frozen backbone's, stay in it in training.
     optimiser
         Makes the bottom's optimiser, by default Adam with learning rate 0.001.
     scheduler
@@ -115,7 +116,8 @@ class LabelHolder:
     labels
         A label for each sample, ``[N]``: classes 0, 1, ... as int64, or numbers as float32.
     top
-        The top model, from fused embeddings to predictions.
+        The top model, from fused embeddings to predictions; of its parts the same holds as of a
+        bottom model's.
     loss
         From predictions and labels of a batch to the mean loss; by default cross entropy, or the
         mean squared error when the labels are floating point.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import nn
 from colonnade.batches import pieces
 from colonnade.federation import Federation
 from colonnade.methods import Method
-from colonnade.models import take
+from colonnade.models import evaluating, take
 
 __all__ = ["loss_and_gradient"]
 
@@ -49,12 +50,11 @@ def loss_and_gradient(
     bottoms = [models[member.name]["bottom"] for member in members]
     modules: list[Any] = [*bottoms, models[holder.name]["top"]]
     parameters = [p for module in modules for p in module.parameters()]
-    before = [module.training for module in modules]
-    for module in modules:
-        module.eval()
     rows = federation.train_rows
     total, gradients = 0.0, [torch.zeros_like(p) for p in parameters]
-    with torch.enable_grad():
+    with ExitStack() as modes, torch.enable_grad():
+        for module in modules:
+            modes.enter_context(evaluating(module))
         for some in pieces(np.asarray(rows), 8192):
             embeddings = [
                 bottom(take(member.features, some))
@@ -66,7 +66,5 @@ def loss_and_gradient(
             total += share * loss.item()
             for whole, part in zip(gradients, torch.autograd.grad(loss, parameters), strict=True):
                 whole += share * part
-    for module, training in zip(modules, before, strict=True):
-        module.train(training)
     squared = sum(float(gradient.double().square().sum()) for gradient in gradients)
     return {"loss": total, "gradient": squared}

@@ -18,6 +18,7 @@ from colonnade.models.learner import (
 )
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
+from colonnade.models.modes import evaluating, put_into_training
 from colonnade.models.mvcnn import Mvcnn
 from colonnade.models.optimising import check_optimiser
 from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
@@ -58,10 +59,12 @@ __all__ = [
     "check_rows_apart",
     "check_steady",
     "copied",
+    "evaluating",
     "group_norm",
     "mlp",
     "parameter_count",
     "parameter_vector",
+    "put_into_training",
     "put_parameters",
     "shown",
     "sparse_parameters",

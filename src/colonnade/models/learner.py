@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from colonnade.models.modes import evaluating, put_into_training
 
 __all__ = [
     "Features",
@@ -100,7 +103,8 @@ class Learner:
     Parameters
     ----------
     module
-        Any torch module; it is moved to the device.
+        Any torch module; it is moved to the device. Parts of it that are in evaluation mode stay in
+        it as it is trained.
     optimiser
         Makes the optimiser of its parameters; a module that is not trained needs none.
     scheduler
@@ -125,6 +129,7 @@ class Learner:
     ) -> None:
         self.device = torch.device(device)
         self.module = module.to(self.device)
+        put_into_training(self.module)
         self._elsewhere = self.device.type != "cpu"
         parameters = [p for p in module.parameters() if p.requires_grad]
         self.optimiser = unshared(optimiser(parameters)) if optimiser and parameters else None
@@ -134,9 +139,8 @@ class Learner:
 
     def __call__(self, inputs: Any, training: bool) -> Tensor:
         """Apply the module, as for training or (without gradients) as for evaluation."""
-        if self.module.training is not training:
-            self.module.train(training)
-        with torch.set_grad_enabled(training):
+        mode = nullcontext() if training else evaluating(self.module)
+        with mode, torch.set_grad_enabled(training):
             if self._elsewhere:
                 output: Tensor = self.module(_moved(inputs, self.device)).cpu()
             else:

@@ -6,6 +6,7 @@ from torch import nn
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
+from colonnade.models.modes import put_into_training
 
 __all__ = ["check_rows_apart"]
 
@@ -15,8 +16,8 @@ _BatchNorm = nn.modules.batchnorm._BatchNorm
 def check_rows_apart(whose: str, model: nn.Module, reaches: str) -> None:
     """Raise ``ConfigurationError`` if a model has batch normalisation that looks at its batch.
 
-    One that stays in evaluation mode when the model is put into training mode, and has statistics
-    to go by, does not. Whether modules of the user's own mix rows is not known.
+    One that stays in evaluation mode as the model is trained, and has statistics to go by, does
+    not. Whether modules of the user's own mix rows is not known.
 
     Parameters
     ----------
@@ -33,7 +34,9 @@ def check_rows_apart(whose: str, model: nn.Module, reaches: str) -> None:
     """
     if not any(isinstance(part, _BatchNorm) for part in model.modules()):
         return
-    for name, part in copied(model).train().named_modules():
+    own = copied(model)
+    put_into_training(own)
+    for name, part in own.named_modules():
         if isinstance(part, _BatchNorm) and (part.training or not part.track_running_stats):
             raise ConfigurationError(
                 f"{whose} has batch normalisation ({name or 'itself'}), by which {reaches} of "

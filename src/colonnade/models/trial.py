@@ -8,6 +8,7 @@ miss, as each is seeded anew: trying changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
+from colonnade.models.modes import evaluating, put_into_training
 from colonnade.telling import first_line
 
 __all__ = ["check_module", "check_one_row", "check_steady", "made", "shown", "tried"]
@@ -89,10 +91,11 @@ def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
     """  # noqa: E501 - a message is one line
     own = copied(module).cpu()
     before = _shapes(own)
-    for training in (True, False):
+    for put in (put_into_training, nn.Module.eval):
+        put(own)
         try:
             with torch.set_grad_enabled(False):
-                own.train(training)(inputs)
+                own(inputs)
         except Exception:  # it may take no such batch in training; others tell
             continue
     after = _shapes(own)
@@ -116,8 +119,10 @@ def tried(module: nn.Module, inputs: Any, training: bool = False, graph: bool = 
 
     It can be differentiated where that is in training, or the graph is asked for.
     """
-    with torch.set_grad_enabled(training or graph):
-        return copied(module).cpu().train(training)(inputs)
+    own = copied(module).cpu()
+    put_into_training(own)
+    with nullcontext() if training else evaluating(own), torch.set_grad_enabled(training or graph):
+        return own(inputs)
 
 
 def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
