@@ -54,6 +54,7 @@ from colonnade.models import (
     check_gradients,
     check_module,
     check_optimiser,
+    check_top_learns,
     parameter_count,
     shown,
     take,
@@ -516,11 +517,11 @@ class Federation:
             notes += notes_of_mode(whose, module) + notes_of_unsaved(whose, module, inputs)
         return notes + notes_of_loss(holder.name, self.loss, holder.top, fused, holder.labels[:2])
 
-    def _check_optimisers(self) -> None:
-        """Try every optimiser and scheduler, where it will be at work."""
+    def _check_learners(self) -> None:
+        """Try every bottom model, optimiser and scheduler."""
         holder = self.label_holder
         for own in self._holders():
-            check_optimiser(own.name, own.bottom, own.optimiser, own.scheduler, own.device)
+            own.check_learns(self.widths[own.name])
         check_optimiser(holder.name, holder.top, holder.optimiser, holder.scheduler, holder.device)
 
     def check(self, method: Method) -> None:
@@ -554,10 +555,11 @@ class Federation:
                 f"the top model of {holder.name!r} must return predictions of shape "
                 f"[rows, ...], but for {len(rows)} rows it returned {shown(output)}"
             )
-        self._check_optimisers()
+        self._check_learners()
         if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
             check_classes(holder.name, labels, output.shape[1])
         check_lets_through(holder.name, holder.top, len(rows), fused)
+        check_top_learns(holder.name, holder.top, len(rows), fused)
         output = output.float()  # as it will be in training
         check_loss(holder.name, self.loss, output, labels, rows)
         self._check_metrics(output)

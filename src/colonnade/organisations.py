@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,9 +18,11 @@ from colonnade.models import (
     Learner,
     OptimiserFactory,
     SchedulerFactory,
+    check_bottom_learns,
     check_module,
     check_optimiser,
     copied,
+    take,
 )
 from colonnade.secure import Secrets
 
@@ -91,18 +94,32 @@ class Party:
     transformer: Transformer | None = None
     secrets: Secrets | None = None
 
-    def learner(self) -> Learner:
+    def learner(self, width: int | None = None) -> Learner:
         """Return a copy of the bottom model with its optimiser and scheduler.
+
+        Parameters
+        ----------
+        width
+            Of its embeddings, as was agreed; None for whatever it is.
 
         Raises
         ------
         ConfigurationError
-            If the bottom model is no module, or optimiser or scheduler cannot be made or take a
-            step.
+            If the bottom model is no module or cannot be trained, its embeddings are of another
+            width, or optimiser or scheduler cannot be made or take a step.
         """
         check_module(f"the bottom model of {self.name!r}", self.bottom)
+        self.check_learns(width)
+        return Learner(copied(self.bottom), self.optimiser, self.scheduler, self.device, width)
+
+    def check_learns(self, width: int | None = None) -> None:
+        """Raise ``ConfigurationError`` unless bottom model, optimiser and scheduler can train.
+
+        They are tried, where the optimiser will be at work.
+        """
         check_optimiser(self.name, self.bottom, self.optimiser, self.scheduler, self.device)
-        return Learner(copied(self.bottom), self.optimiser, self.scheduler, self.device)
+        two = take(self.features, np.zeros(2, dtype=np.int64))
+        check_bottom_learns(self.name, self.bottom, two, width)
 
 
 @dataclass(frozen=True)
@@ -154,16 +171,22 @@ class LabelHolder:
             return self.loss
         return squared_error if self.labels.is_floating_point() else nn.functional.cross_entropy
 
-    def learners(self) -> tuple[Learner, Learner | None]:
+    def learners(self, width: int | None = None) -> tuple[Learner, Learner | None]:
         """Return copies of the top model and of the bottom model, if any, to be trained.
+
+        Parameters
+        ----------
+        width
+            Of its own embeddings, as was agreed; None for whatever it is.
 
         Raises
         ------
         ConfigurationError
-            If one is no module, or optimiser or scheduler cannot be made or take a step.
+            If one is no module or cannot be trained, its embeddings are of another width, or
+            optimiser or scheduler cannot be made or take a step.
         """
         party = self.as_party()
-        own = None if party is None else party.learner()
+        own = None if party is None else party.learner(width)
         check_module(f"the top model of {self.name!r}", self.top)
         check_optimiser(self.name, self.top, self.optimiser, self.scheduler, self.device)
         top = Learner(copied(self.top), self.optimiser, self.scheduler, self.device)

@@ -16,6 +16,7 @@ from colonnade.models.learner import (
     put_parameters,
     take,
 )
+from colonnade.models.learning import check_bottom_learns, check_top_learns
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.modes import evaluating, put_into_training
@@ -52,12 +53,14 @@ __all__ = [
     "Tabular",
     "WideAndDeep",
     "all_finite",
+    "check_bottom_learns",
     "check_gradients",
     "check_module",
     "check_one_row",
     "check_optimiser",
     "check_rows_apart",
     "check_steady",
+    "check_top_learns",
     "copied",
     "evaluating",
     "group_norm",

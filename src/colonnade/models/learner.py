@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from colonnade.errors import ConfigurationError
 from colonnade.models.modes import evaluating, put_into_training
+from colonnade.models.trial import shown
 
 __all__ = [
     "Features",
@@ -111,6 +113,8 @@ class Learner:
         Makes the learning-rate scheduler of that optimiser; None for a constant rate.
     device
         Any torch device, as torch names it.
+    width
+        Of its outputs, where others count on it.
 
     Examples
     --------
@@ -126,7 +130,9 @@ class Learner:
         optimiser: OptimiserFactory | None = None,
         scheduler: SchedulerFactory | None = None,
         device: str | torch.device = "cpu",
+        width: int | None = None,
     ) -> None:
+        self.width = width
         self.device = torch.device(device)
         self.module = module.to(self.device)
         put_into_training(self.module)
@@ -138,18 +144,41 @@ class Learner:
         )
 
     def __call__(self, inputs: Any, training: bool) -> Tensor:
-        """Apply the module, as for training or (without gradients) as for evaluation."""
+        """Apply the module, as for training or (without gradients) as for evaluation.
+
+        Raises
+        ------
+        ConfigurationError
+            If it returns no tensor, or not one of the width that others count on, a row for each
+            row.
+        """
         mode = nullcontext() if training else evaluating(self.module)
         with mode, torch.set_grad_enabled(training):
+            output = self.module(_moved(inputs, self.device) if self._elsewhere else inputs)
+            self._check(output, inputs)
             if self._elsewhere:
-                output: Tensor = self.module(_moved(inputs, self.device)).cpu()
-            else:
-                output = self.module(inputs)
+                output = output.cpu()
             if output.dtype is not torch.float32:
                 output = output.float()
+            if output.is_inference():  # as of who has forbidden torch to train it, and is frozen
+                output = output.clone()
         if training and not output.requires_grad:  # nothing of it is trained, and nobody has to ask
             output = output.detach().requires_grad_()
-        return output
+        return output  # type: ignore[no-any-return]  # which was checked
+
+    def _check(self, output: object, inputs: Any) -> None:
+        if not isinstance(output, Tensor):
+            raise ConfigurationError(
+                f"a model must return a tensor, but it returned {shown(output)}"
+            )
+        if self.width is None:
+            return
+        rows = len(inputs if isinstance(inputs, Tensor) else next(iter(inputs.values())))
+        if output.shape != (rows, self.width):
+            raise ConfigurationError(
+                f"the bottom model must return embeddings of shape {[rows, self.width]}, as was "
+                f"agreed, but it returned {shown(output)}"
+            )
 
     @property
     def learning_rate(self) -> float | None:

@@ -45,7 +45,8 @@ class _HollowLinear(_Hollow):
 
     def __init__(self, bottom: LinearInPowers) -> None:
         super().__init__(bottom.weight.shape[-1])
-        self.weight = nn.Parameter(torch.zeros_like(bottom.weight, device="cpu"))
+        nothing = torch.zeros_like(bottom.weight, device="cpu")
+        self.weight = nn.Parameter(nothing, requires_grad=False)
 
     def powers(self, x: Tensor) -> Tensor:
         return torch.zeros(1, 1, 1).expand(len(x), *self.weight.shape[:-1])

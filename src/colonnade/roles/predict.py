@@ -43,7 +43,7 @@ class PredictParty:
         self.name = own.name
         self.round = 0
         self._peers = (layout.label_holder, *uplink.peers(layout, own.name))
-        self._bottom = Learner(own.bottom, device=own.device)
+        self._bottom = Learner(own.bottom, device=own.device, width=layout.widths[self.name])
         self._new = new
         self._uplink = uplink.uploader(layout, own)
 
@@ -99,7 +99,9 @@ class PredictLabelHolder:
         self.predictions: Tensor | None = None
         self._top = top
         self._features = None if own is None else own.features
-        self._bottom = None if own is None else Learner(own.bottom, device=own.device)
+        self._bottom = (
+            None if own is None else Learner(own.bottom, device=own.device, width=layout.own_width)
+        )
         self._new = new
         # Every row is predicted, so everybody is waited for.
         self._uplink = uplink.collector(layout, fusion, Wait())

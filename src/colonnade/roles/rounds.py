@@ -57,7 +57,7 @@ class TrainingParty(ABC):
                 f"{self.name!r} is none of the parties agreed on, {', '.join(layout.parties)}"
             )
         self.round = 0
-        self.bottom = seat.own.learner()
+        self.bottom = seat.own.learner(layout.widths[self.name])
         self._features = seat.own.features
         self._label_holder = layout.label_holder
         self._peers = (layout.label_holder, *uplink.peers(layout, self.name))
@@ -198,7 +198,7 @@ class TrainingLabelHolder(ABC):
         if own.features is not None:
             check_rows(self.name, own.features, layout.rows)
         self.round = 0
-        self.top, self.bottom = own.learners()
+        self.top, self.bottom = own.learners(layout.own_width)
         parameters = parameter_count(own.top)
         if (own.name, parameters) != (layout.label_holder, agreement.parameters):
             raise ConfigurationError(
