@@ -45,7 +45,7 @@ FLOORS = [
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger checkpoints journals departures channels costs delays descriptions "
-    "functions_told tables",
+    "functions_told lookups tables",
     "local_updates stragglers training uplinks defences evaluation agreement",
     "roles",
     "exchanges method",

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections import UserList, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, partialmethod
@@ -511,6 +511,93 @@ def test_a_function_is_told_by_the_settings_that_it_looks_up_in_a_module(tmp_pat
 
 def by_settings(predictions, labels):
     return settings.GAMMA * nn.functional.cross_entropy(predictions, labels)  # noqa: F821
+
+
+READ = {
+    "in a mask": "w = torch.ones(2); w[y == SET] = 4.0",
+    "as an index that is added to": "w = torch.ones(2); w[SET] += 3.0",
+    "as a column": "w = torch.ones(1, 2); w[:, SET] = 3.0",
+    "between two others": "w = 1.0 if -9 < SET < 0.5 else 2.0",
+    "by a method called add": "w = TENSOR.add(p)",
+    "under the name of an attribute": "y.SET = SET",
+    "once it has been told something": "TABLE.update(b=0); w = TABLE['a']",
+    "where it may be bound anew": "global SET\n if SET is None: SET = 3",
+    "of an object that goes elsewhere": "w = read_by(OBJECT)",
+    "of an object whose method calls another": "w = OBJECT.outer()",
+    "of an object whose property looks up another": "w = OBJECT.wide",
+    "of an object whose method hands it on": "w = OBJECT.handed_on()",
+    "of an object that changes what it is told": "OBJECT.scale_(p)",
+    "of a module in a module": "w = outer.within.VALUE",
+    "of a module that goes elsewhere": "w = getattr(inner, 'VAL' + 'UE')",
+    "of a module that is imported": "from inner_of_a_loss import VALUE",
+    "of a module in an import": "import inner_of_a_loss as inside",
+    "of a method that is a part of another": "w = Methods().half()",
+    "of a private name": "w = Methods()._value",
+    "of what calls": "w = Methods()()",
+}
+LOOKED_UP = """
+from functools import partial
+import torch
+from test_same_run import scaled
+class Object:
+    def inner(self): return self.set
+    def outer(self): return self.inner()
+    def handed_on(self): return read_by(self)
+    def scale_(self, p): p.mul_(self.set)
+    narrow = property(inner)
+    wide = property(lambda self: self.narrow)
+class Methods:
+    _value = SET
+    half = staticmethod(partial(scaled, SET))
+    __call__ = partial(scaled, SET)
+def read_by(an_object): return an_object.set
+OBJECT = Object()
+OBJECT.set = SET
+TABLE = {"a": SET}
+TENSOR = torch.tensor(SET)
+def loss(p, y):
+"""
+
+
+@pytest.mark.parametrize("how", READ)
+def test_a_function_is_told_by_a_value_that_it_reads(monkeypatch, how):
+    outer, inner = ModuleType("outer_of_a_loss"), ModuleType("inner_of_a_loss")
+    outer.within = inner
+    monkeypatch.setitem(sys.modules, inner.__name__, inner)
+    told = []
+    for inner.VALUE in (0, 1, 0):
+        module = ModuleType("nowhere_to_be_found")
+        vars(module).update(SET=inner.VALUE, outer=outer, inner=inner)
+        exec(LOOKED_UP + f" {READ[how]}\n return p", vars(module))
+        told.append(content_of(module.loss))
+    assert told[0] == told[2] != told[1]
+
+
+LOG = UserList()
+COUNTED = {"calls": 0, "factor": 1.0}
+
+
+def writing(predictions, labels):
+    rows = len(labels)
+    COUNTED["calls"] += 1
+    if rows > 1:
+        COUNTED[rows] = COUNTED["last"] = rows
+        LOG.append(float(predictions.sum()))
+    writing.calls += 1
+    writing.rows.append(rows)
+    return COUNTED["factor"] * nn.functional.cross_entropy(predictions, labels)
+
+
+writing.calls, writing.rows = 0, []
+
+
+def test_what_a_function_only_writes_is_no_part_of_it(monkeypatch):
+    told = content_of(writing)
+    writing(torch.zeros(2, 2), torch.tensor([0, 1]))
+    assert (COUNTED["calls"], COUNTED[2], len(LOG), writing.rows) == (1, 2, 1, [2])
+    assert content_of(writing) == told
+    monkeypatch.setitem(COUNTED, "factor", 2.0)
+    assert content_of(writing) != told
 
 
 CHANGED = {

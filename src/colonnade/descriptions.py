@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from colonnade.functions_told import is_ours, made_with, written_in
+from colonnade.functions_told import is_ours, made_with, settings_of, written_in
 from colonnade.models import Learner
 
 __all__ = ["content_of", "described", "device_told", "unsaved"]
@@ -170,6 +170,9 @@ class _Teller:
             case type():
                 written = written_in(value)
                 return f"{_name(value)}{inside(written) if written else ''}"
+            case ModuleType():
+                held = settings_of(value)
+                return f"module {value.__name__}{inside(held) if held else ''}"
             case BuiltinFunctionType():
                 bound = value.__self__
                 of = "" if bound is None or isinstance(bound, ModuleType) else inside(bound)

@@ -1,9 +1,10 @@
 """What tells somebody's functions and classes from others: code, and what it looks up.
 
 Python lets code depend on anything; what is told here is what people write: defaults, what is
-closed over, globals, settings in modules and objects, attributes of classes and functions. What a
-function may itself change, such as a list in which it notes losses, is left out: that has grown
-when a run goes on, and the run is the same.
+closed over, globals, settings in modules and objects, attributes of classes and functions. All that
+a function reads counts. What it only writes, as a list in which it notes losses, changes no result
+of its own; and what each of its calls binds anew, as a count, has grown when a run goes on, and the
+run is the same: these two are left out.
 """
 
 from __future__ import annotations
@@ -11,141 +12,61 @@ from __future__ import annotations
 import sys
 import sysconfig
 from abc import ABCMeta
-from collections.abc import Iterator, Set
-from dis import get_instructions
-from enum import EnumMeta
-from functools import partial, partialmethod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import Enum, EnumMeta
+from functools import cached_property, partialmethod, singledispatchmethod
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = ["is_ours", "made_with", "written_in"]
+from colonnade.lookups import (
+    WHOLE,
+    Attribute,
+    How,
+    Item,
+    Use,
+    imports,
+    rebound,
+    used,
+    used_of_own,
+)
+
+__all__ = ["is_ours", "made_with", "settings_of", "written_in"]
 
 
 def made_with(function: FunctionType) -> dict[str, Any]:
     """Return what a function's name does not say of it."""
-    stored = _stored(function)
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    held = {
+    code = function.__code__
+    closure = dict(zip(code.co_freevars, map(_held, function.__closure__ or ()), strict=True))
+    uses = {name: {WHOLE} for name in closure} | used(code)
+    anew = rebound(code)
+    held: dict[str, Any] = {
         "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()],
-        "closure": {name: _held(cell) for name, cell in cells if name not in stored},
-        "attributes": {k: v for k, v in vars(function).items() if k not in stored},
-        "code": [],
-        "globals": {},
+        "closure": _read_of(closure, uses, anew),
+        "attributes": _attributes_read(function, function.__globals__ | closure, uses),
     }
     if function.__name__ == "<lambda>" or _is_own(function):
-        held["code"] = [function.__code__]
-        held["globals"] = _globals(function, stored)
+        held["code"] = [code]
+        read = _read_of(function.__globals__, uses, anew | closure.keys())
+        held["globals"] = {k: type(v) if _is_iterator(v) else v for k, v in read.items()}
+        held["imported"] = [*_imported(function)]
     return {name: each for name, each in held.items() if each}
 
 
 def written_in(kind: type) -> list[object]:
     """Return what somebody may edit in a class: nothing of one that was installed."""
-    if not _may_be_edited(kind.__module__, _file_of(kind.__module__)):
+    if not _is_own_class(kind):
         return []
-    told: dict[str, object] = {}
-    for name, value in vars(kind).items():
-        if isinstance(value, partialmethod):
-            value = partial(value.func, *value.args, **value.keywords)
-        elif not isinstance(value, partial):
-            for inner in ("fget", "__func__", "func"):  # of properties, static methods, cached ones
-                value = getattr(value, inner, value)
-        # Python keeps notes of its own in classes, some of them only later.
-        is_kept = name.startswith(("__", "_abc_", "_member", "_value")) or name in _OF_ENUMS
-        if isinstance(value, FunctionType) or not (is_kept or isinstance(value, ModuleType)):
-            told[name] = value
+    told = {k: _beneath(v) for k, v in vars(kind).items() if not _is_note_of_pythons(kind, k, v)}
     meta = [] if type(kind) in (type, ABCMeta, EnumMeta) else [type(kind)]
     return [told, *meta, list(kind.__bases__)]
 
 
-_OF_ENUMS = {"_generate_next_value_", "_new_member_", "_unhashable_values_", "_use_args_"}
-
-
-def _file_of(module: str) -> str | None:
-    """Return the file of a module; None of one that is built in, nothing where it has none."""
-    if module in sys.builtin_module_names:
-        return None
-    return getattr(sys.modules.get(module), "__file__", None) or ""
-
-
-_LOOKS_UP = {"getattr", "vars", "__dict__"}
-_CHANGES = {"add", "append", "appendleft", "clear", "extend", "insert", "pop", "popleft"}
-_CHANGES |= {"setdefault", "update"}
-
-
-def _globals(function: FunctionType, stored: Set[str]) -> dict[str, object]:
-    """Return the globals that a function reads; of an object what the function may look up."""
-    names = {*_names(function.__code__)}
-    read: dict[str, object] = {}
-    for name in names & function.__globals__.keys() - stored:
-        value = function.__globals__[name]
-        if value is None or hasattr(value, "__next__"):  # which is another with each call
-            continue
-        if isinstance(value, ModuleType):
-            read |= {f"{name}.{key}": own for key, own in _looked_up(value, names).items()}
-            continue
-        if hasattr(value, "__dict__") and not callable(value) and _is_copied_plainly(type(value)):
-            value = [type(value), _attributes(value, names, stored)]
-        read[name] = value
-    return read
-
-
-def _attributes(value: object, names: Set[str], stored: Set[str]) -> dict[str, object]:
-    """Return of an object what a function may look up of it, itself or by the object's methods."""
-    own = {key: each for key, each in vars(value).items() if key not in stored}
-    if names & _LOOKS_UP:
-        return own
-    known = set(names)
-    for kind in type(value).__mro__:
-        for key in names & vars(kind).keys():
-            method = getattr(vars(kind)[key], "fget", None) or vars(kind)[key]
-            if isinstance(method, FunctionType):
-                known |= {*_names(method.__code__)}
-    return {key: each for key, each in own.items() if key in known}
-
-
-def _stored(function: FunctionType) -> set[str]:
-    """Return the names of what a function may itself change: of others, or in what they hold."""
-    stored: set[str] = set()
-    codes = [function.__code__]
-    for code in codes:
-        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
-        last: list[Any] = []
-        for step in get_instructions(code):
-            if step.opname in ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"):
-                stored.add(step.argval)
-            if step.opname in ("LOAD_METHOD", "LOAD_ATTR") and step.argval in _CHANGES:
-                stored.update(each.argval for each in last[-1:])  # as of NOTED.append(...)
-                if len(last) > 2 and last[-1].opname == "BINARY_SUBSCR":  # NOTED["a"].append(...)
-                    stored.add(last[-3].argval)
-            if step.opname in ("STORE_SUBSCR", "COPY") and len(last) > 1:
-                stored.add(last[-2].argval)  # as of SEEN["n"] = ...
-            last = [*last, step][-3:]
-    return {name for name in stored if isinstance(name, str)}
-
-
-def _looked_up(module: ModuleType, names: Set[str]) -> dict[str, object]:
-    """Return what a function may look up in a module of its author's; modules in it are left."""
-    file = getattr(module, "__file__", None) or _file_of(module.__name__)
-    if not _may_be_edited(module.__name__, file):
+def settings_of(module: ModuleType) -> dict[str, object]:
+    """Return what somebody may edit in a module: nothing of one that was installed."""
+    if not _is_own_module(module):
         return {}
-    found = {key: own for key, own in vars(module).items() if key in names}
-    return {key: own for key, own in found.items() if not isinstance(own, ModuleType)}
-
-
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-
-
-def _is_copied_plainly(kind: type) -> bool:
-    """Whether an object is copied by its attributes alone."""
-    if kind is SimpleNamespace:
-        return True
-    ways = ("__reduce_ex__", "__reduce__", "__getstate__")
-    return all(getattr(kind, way, None) is getattr(object, way, None) for way in ways)
-
-
-def _is_own(function: FunctionType) -> bool:
-    """Whether a function is of a file that somebody may edit."""
-    return _may_be_edited(function.__module__ or "", function.__code__.co_filename)
+    return {name: value for name, value in vars(module).items() if not _is_reserved(name)}
 
 
 def is_ours(module: str) -> bool:
@@ -157,19 +78,139 @@ def is_ours(module: str) -> bool:
     return module.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _may_be_edited(module: str, file: str | None) -> bool:
-    """Whether what is of a module and file was not installed; None is of no file, as built in."""
-    if file is None or is_ours(module):
+# What a function reads
+
+_NOTHING = object()
+
+
+def _read_of(
+    variables: Mapping[str, object], uses: Mapping[str, Set[Use]], but: Set[str]
+) -> dict[str, object]:
+    """Return what is read of variables, but of some, by their names."""
+    names = (uses.keys() & variables.keys()) - but
+    read = {name: _read(variables[name], uses[name]) for name in names}
+    return {name: each for name, each in read.items() if each is not _NOTHING}
+
+
+def _read(value: Any, uses: Iterable[Use]) -> object:
+    """Return what of a value is read: all of it, some parts by how they are found, ``_NOTHING``.
+
+    Where a method of the value is used, that is what the method uses.
+    """
+    waiting = [*uses]
+    followed: set[CodeType] = set()
+    parts: dict[Attribute | Item, list[Use]] = defaultdict(list)
+    while waiting:
+        use = waiting.pop()
+        if use.how is How.WRITTEN or _is_but_told(value, use):
+            continue
+        if not use.path or _is_installed(value):
+            return value
+        step = use.path[0]
+        method = _method(value, step)
+        if method is not None:
+            waiting += used_of_own(method) if method not in followed else ()
+            followed.add(method)
+        elif _holds(value, step):
+            parts[step].append(use.beyond())
+        else:
+            return value
+    found = {str(step): _read(_part(value, step), each) for step, each in parts.items()}
+    read = {name: each for name, each in found.items() if each is not _NOTHING}
+    if not (read or followed):
+        return _NOTHING
+    return read if type(value) in (dict, ModuleType) else [type(value), read]
+
+
+def _is_but_told(value: Any, use: Use) -> bool:
+    """Whether something is told to a list, a log or the like, and nothing asked of it."""
+    if use.how is not How.TOLD or len(use.path) > 1:
         return False
-    return not file.startswith(_INSTALLED)
+    method, kind = use.path[0], type(value)
+    if isinstance(method, Item) or _has(value, method):
+        return False
+    return hasattr(kind, method.name) and not _is_own_class(kind)
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """Return the names that a function's code looks up, that of functions in it included."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+def _is_installed(value: object) -> bool:
+    return isinstance(value, ModuleType) and not _is_own_module(value)
+
+
+def _method(value: object, step: Attribute | Item) -> CodeType | None:
+    """Return the code of a method or property that is looked up; None of what is no such thing."""
+    if isinstance(step, Item) or not _is_plain(value):
+        return None
+    found = _in_class(type(value), step.name)
+    if isinstance(found, property):
+        found = found.fget
+    elif _has(value, step):  # it goes before a method of that name
+        return None
+    return found.__code__ if isinstance(found, FunctionType) else None
+
+
+def _holds(value: Any, step: Attribute | Item) -> bool:
+    """Whether it is known that ``_part`` is what is looked up."""
+    if isinstance(step, Item):
+        is_usual = isinstance(value, dict) and type(value).__getitem__ is dict.__getitem__
+        return is_usual and step.key in value
+    if isinstance(value, ModuleType):
+        return True
+    of_class = _in_class(type(value), step.name)
+    return _is_plain(value) and _has(value, step) and not hasattr(type(of_class), "__set__")
+
+
+def _part(value: Any, step: Attribute | Item) -> object:
+    if isinstance(step, Item):
+        return value[step.key]
+    return vars(value).get(step.name, vars(value).get("__getattr__"))  # of a module
+
+
+def _has(value: object, attribute: Attribute) -> bool:
+    """Whether an object has an attribute of its own, besides those of its class."""
+    return attribute.name in getattr(value, "__dict__", {})
+
+
+def _in_class(kind: type, name: str) -> Any:
+    return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether an object is its attributes, which are looked up and copied in the usual way."""
+    if callable(value) or not hasattr(value, "__dict__"):
+        return False
+    ways = ("__getattribute__", "__reduce_ex__", "__reduce__", "__getstate__")
+    kind = type(value)
+    return kind is SimpleNamespace or all(
+        getattr(kind, way, None) is getattr(object, way, None) for way in ways
+    )
+
+
+def _attributes_read(
+    function: FunctionType, variables: Mapping[str, object], uses: Mapping[str, Set[Use]]
+) -> dict[str, object]:
+    """Return a function's attributes, but those that it only writes itself."""
+    own = [use for name in uses if variables.get(name) is function for use in uses[name]]
+    kept = {}
+    for name, value in vars(function).items():
+        its = [use.beyond() for use in own if use.path[:1] == (Attribute(name),)]
+        if not its or _read(value, its) is not _NOTHING:
+            kept[name] = value
+    return kept
+
+
+def _is_iterator(value: object) -> bool:
+    """Whether it is one of Python's own iterators, which is another with each call."""
+    return hasattr(value, "__next__") and not hasattr(value, "__dict__")
+
+
+def _imported(function: FunctionType) -> Iterator[object]:
+    """Yield what a function imports when it runs, of modules that somebody may edit."""
+    package = str(function.__globals__.get("__package__") or "").split(".")
+    for each in imports(function.__code__):
+        above = package[: len(package) + 1 - each.level] if each.level else []
+        module = sys.modules.get(".".join([*above, *filter(None, [each.module])]))
+        if isinstance(module, ModuleType) and _is_own_module(module):
+            yield [vars(module).get(name) for name in each.names] if each.names else module
 
 
 def _held(cell: Any) -> object:
@@ -177,3 +218,66 @@ def _held(cell: Any) -> object:
         return cell.cell_contents
     except ValueError:  # it holds nothing yet
         return None
+
+
+# What somebody writes in a class
+
+
+def _beneath(value: object) -> object:
+    """Return what a class's attribute was made of, where that cannot be told of itself."""
+    match value:
+        case staticmethod() | classmethod():
+            return [type(value), _beneath(value.__func__)]
+        case property():
+            return [property, value.fget, value.fset, value.fdel]
+        case cached_property():
+            return [cached_property, value.func]
+        case singledispatchmethod():
+            return [singledispatchmethod, dict(value.dispatcher.registry)]
+        case partialmethod():
+            return [partialmethod, _beneath(value.func), value.args, value.keywords]
+    return value
+
+
+def _is_note_of_pythons(kind: type, name: str, value: object) -> bool:
+    """Whether Python keeps an attribute in a class for itself, maybe only from some time on."""
+    if issubclass(kind, Enum):
+        return name.startswith("_") and not isinstance(value, FunctionType)
+    is_method = callable(value) or isinstance(value, (classmethod, property))
+    return _is_reserved(name) and not (is_method and "annotate" not in name)
+
+
+def _is_reserved(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+# What somebody may edit
+
+_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+
+
+def _is_own(function: FunctionType) -> bool:
+    return _may_be_edited(function.__module__ or "", function.__code__.co_filename)
+
+
+def _is_own_class(kind: type) -> bool:
+    return _may_be_edited(kind.__module__, _file_of(kind.__module__))
+
+
+def _is_own_module(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None) or _file_of(module.__name__)
+    return _may_be_edited(module.__name__, file)
+
+
+def _file_of(module: str) -> str | None:
+    """Return the file of a module; None of one that is built in, nothing where it has none."""
+    if module in sys.builtin_module_names:
+        return None
+    return getattr(sys.modules.get(module), "__file__", None) or ""
+
+
+def _may_be_edited(module: str, file: str | None) -> bool:
+    """Whether what is of a module and file was not installed; None is of no file, as built in."""
+    if file is None or is_ours(module):
+        return False
+    return not file.startswith(_INSTALLED)
