@@ -28,6 +28,7 @@ from colonnade.drivers import Processes, Simulate
 from colonnade.effects import KINDS_OF_WORK
 from colonnade.errors import ConfigurationError, DataError, Diverged
 from colonnade.estimators import VerticalClassifier
+from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.layout import Layout, check_names
 from colonnade.local_updates import Consecutive, Proximal
@@ -979,6 +980,49 @@ def test_what_a_model_keeps_that_no_checkpoint_has_is_told(what, note):
     found = [each for each in told if ("'bank'" in each and "computes" in each) or "draws" in each]
     assert len(found) == (note is not None)
     assert note is None or re.search(note, found[0])
+
+
+class Versioned(nn.Module):
+    """Takes what its first version saved, which saved half."""
+
+    _version = 2
+
+    def __init__(self):
+        super().__init__()
+        self.linear = linear(4, 4)
+        self.register_buffer("factor", torch.ones(()))
+
+    def _load_from_state_dict(self, state, prefix, noted, *others):
+        if (noted.get("version") or 1) < 2:
+            state[f"{prefix}factor"] = 2 * state[f"{prefix}factor"]
+        super()._load_from_state_dict(state, prefix, noted, *others)
+
+    def forward(self, x):
+        return self.factor * self.linear(x)
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_nobody_takes_what_a_model_saved_for_that_of_an_older_version(driver, tmp_path):
+    training = Training(epochs=2, batch_size=10, early_stopping=EarlyStopping(patience=1))
+    go_on = partial(
+        federation(bank=nn.Sequential(Versioned())).train,
+        training=training,
+        driver=driver,
+        out=tmp_path,
+        resume=True,
+        report=False,
+    )
+    go_on(stop_before=3)
+    run = go_on()
+    assert float(run.models["bank"]["bottom"][0].factor) == 1.0
+    taken = load_part(tmp_path / "parts" / "bank").load_into(nn.Sequential(Versioned()))
+    assert float(taken[0].factor) == 1.0
+
+
+def test_the_best_of_a_model_is_kept_with_whatever_else_it_saves():
+    training = Training(epochs=2, batch_size=10, early_stopping=EarlyStopping(patience=1))
+    run = federation(bank=Holding(extra={"seen": [1]})).train(training=training)
+    assert run.models["bank"]["bottom"].extra == {"seen": [1]}
 
 
 class Running(nn.Module):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from colonnade import __version__
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.errors import CheckpointError, DataError
 from colonnade.faults import explained
-from colonnade.models import Features, copied
+from colonnade.models import Features, copied, put_state, versions_of
 from colonnade.outputs import MARK, PART, PROGRAM, SIGNATURE, TENSORS, check_outputs, replacing
 from colonnade.telling import first_line
 
@@ -47,11 +47,14 @@ class Part:
         What training said about it: method, widths, versions, and how its table becomes features.
     tensors
         For each module its parameters and buffers by name, and what else it saves of itself.
+    versions
+        For each module by which version of its class each part of it saved that.
     """
 
     organisation: str
     details: Mapping[str, Any]
     tensors: Mapping[str, Mapping[str, Any]]
+    versions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def load_into(self, module: nn.Module, part: str = "bottom") -> nn.Module:
         """Give ``module``, of the structure that was trained, the trained values; return it.
@@ -66,7 +69,7 @@ class Part:
                 f"{self.organisation!r} has no {part}; it has {', '.join(self.tensors)}"
             )
         try:
-            module.load_state_dict(dict(self.tensors[part]))
+            put_state(module, self.tensors[part], self.versions.get(part, {}))
         except RuntimeError as error:
             what = " ".join(str(error).split())
             raise DataError(
@@ -118,7 +121,9 @@ def export_part(
             digests[name] = _digest(data)
             _write(folder / f"{name}.safetensors", data)
         written = {"format": _FORMAT, "by": SIGNATURE, "organisation": organisation}
-        written |= {"parts": digests, "encoded": encoded, "details": dict(details)}
+        versions = {name: _whole_versions(module) for name, module in modules.items()}
+        written |= {"parts": digests, "encoded": encoded, "versions": versions}
+        written["details"] = dict(details)
         written["digest"] = _digest(json.dumps(written).encode())
         _write(folder / _DETAILS, (json.dumps(written, indent=2) + "\n").encode())
     if example is not None and "bottom" in modules:
@@ -173,6 +178,7 @@ def load_part(folder: str | Path) -> Part:
         if not is_older and digest != _digest(json.dumps(written).encode()):
             raise ValueError("it is not what was written")
         organisation, details = str(written["organisation"]), dict(written["details"])
+        versions = dict(written.get("versions", {}))
         tensors = {}
         for name in written["parts"]:
             if name not in ("bottom", "top"):
@@ -187,7 +193,7 @@ def load_part(folder: str | Path) -> Part:
         raise DataError(f"there is no {path}: it is no exported part") from None
     except (*_DAMAGED, safetensors.SafetensorError, CheckpointError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
-    return Part(organisation, details, tensors)
+    return Part(organisation, details, tensors, versions)
 
 
 def _as_tensors(module: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
@@ -208,6 +214,10 @@ def _as_tensors(module: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
 def _decoded(state: Mapping[str, Tensor], encoded: Sequence[str]) -> dict[str, Any]:
     values = {key: decode_state(state[key].numpy().tobytes())["value"] for key in encoded}
     return {**state, **values}
+
+
+def _whole_versions(module: nn.Module) -> dict[str, int]:
+    return {part: own for part, own in versions_of(module).items() if isinstance(own, int)}
 
 
 def _write(path: Path, data: bytes) -> None:

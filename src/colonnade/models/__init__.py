@@ -14,7 +14,9 @@ from colonnade.models.learner import (
     parameter_count,
     parameter_vector,
     put_parameters,
+    put_state,
     take,
+    versions_of,
 )
 from colonnade.models.learning import check_bottom_learns, check_top_learns
 from colonnade.models.lstm import Lstm
@@ -69,9 +71,11 @@ __all__ = [
     "parameter_vector",
     "put_into_training",
     "put_parameters",
+    "put_state",
     "shown",
     "sparse_parameters",
     "take",
     "terms_of",
     "tried",
+    "versions_of",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeAlias
@@ -24,8 +25,10 @@ __all__ = [
     "parameter_count",
     "parameter_vector",
     "put_parameters",
+    "put_state",
     "take",
     "unshared",
+    "versions_of",
 ]
 
 Features: TypeAlias = Tensor | Mapping[str, Tensor]
@@ -94,6 +97,42 @@ def unshared(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
             key: own.detach().clone() for key, own in group.items() if isinstance(own, Tensor)
         }
     return optimiser
+
+
+class _Versioned(OrderedDict[str, Any]):
+    """A state with what torch notes beside it, where it looks for that."""
+
+    _metadata: Mapping[str, Any]
+
+
+def versions_of(module: nn.Module) -> dict[str, Any]:
+    """Return by which version of its class each part of a module saves its state, by its name.
+
+    >>> versions_of(nn.BatchNorm1d(3))
+    {'': 2}
+    """
+    noted: Mapping[str, Any] = getattr(module.state_dict(), "_metadata", {})
+    return {part: its.get("version") for part, its in noted.items()}
+
+
+def put_state(
+    module: nn.Module, state: Mapping[str, Any], versions: Mapping[str, Any] | None = None
+) -> None:
+    """Give a module what another of its kind saved; no class takes it for that of an older version.
+
+    Parameters
+    ----------
+    module
+        What gets it.
+    state
+        What ``state_dict`` returned, or a plain dictionary of the same.
+    versions
+        What ``versions_of`` told where it was saved; by default that was by these classes.
+    """
+    versions = versions_of(module) if versions is None else versions
+    versioned = _Versioned(state)
+    versioned._metadata = {part: {"version": version} for part, version in versions.items()}
+    module.load_state_dict(versioned)
 
 
 class Learner:
@@ -208,7 +247,7 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
-        self.module.load_state_dict(state["module"])
+        put_state(self.module, state["module"])
         if self.optimiser is not None:
             # Torch would share the tensors of the state rather than copy them.
             self.optimiser.load_state_dict(copy.deepcopy(state["optimiser"]))

@@ -8,13 +8,14 @@ ledger, so that all organisations stop at the same round under every driver.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from enum import IntFlag
 from typing import Any
 
 from colonnade.errors import RemoteProtocolError
-from colonnade.models import Learner
+from colonnade.models import Learner, put_state
 from colonnade.training import EarlyStopping
 
 __all__ = ["BestParts", "Judge", "Verdict", "decode_verdict", "encode_verdict"]
@@ -121,14 +122,13 @@ class BestParts:
     def keep(self) -> None:
         """Copy the models as they are now."""
         self._kept = [
-            {name: value.clone() for name, value in learner.module.state_dict().items()}
-            for learner in self._learners
+            copy.deepcopy(dict(learner.module.state_dict())) for learner in self._learners
         ]
 
     def put_back(self) -> None:
         """Give the models their best parameters again, if any were kept."""
         for learner, kept in zip(self._learners, self._kept, strict=False):
-            learner.module.load_state_dict(kept)
+            put_state(learner.module, kept)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
