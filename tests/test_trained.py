@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +22,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import blank, export_part, form_of, load_part
 from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
+from colonnade.predictions_counted import PredictionCount
 from colonnade.training import Training
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -229,9 +235,91 @@ def test_what_predictions_disclose_adds_up_over_processes(monkeypatch, capsys):
     again = load_trained("run")
     found = again.predict_rows("test")
     assert found.privacy_loss_of_all["uses_of_a_row"] == 3
-    Path("run/predicted.json").write_text("{}")
-    with pytest.raises(DataError, match="which counts what predictions disclosed, is damaged"):
+
+
+def counted(folder="run"):
+    return PredictionCount(Path(folder), Path(folder) / "parts" / "label_holder")
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_every_handle_of_a_run_counts_what_all_predict():
+    run = trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
+    one, other = load_trained("run"), load_trained("run")
+    for times, each in enumerate((one, other, one, other), start=1):
+        found = each.predict_rows("test")
+        assert found.privacy_loss_of_all["uses_of_a_row"] == counted().times() == times
+    found = run.predict(features(run, RUNS["classes"]))
+    assert found.privacy_loss_of_all["uses_of_a_row"] == counted().times() == 5
+    with pytest.raises(ConfigurationError, match="a prediction needs the columns of bank, shop"):
+        run.predict({})
+    assert counted().times() == 5  # nothing left
+
+
+def test_predictions_that_begin_at_once_are_all_counted(tmp_path):
+    (tmp_path / "parts" / "label_holder").mkdir(parents=True)
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(lambda _: counted(tmp_path).add(0), range(40))]
+    assert sorted(found) == [*range(1, 41)]
+
+
+def resealed(**values):
+    told = {"by": "Written by Colonnade", **values}
+    digest = hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
+    return json.dumps(told | {"digest": digest})
+
+
+NO_COUNT = {
+    "nothing": "",
+    "no object": "[]",
+    "no digest": '{"times": 1}',
+    "another number": resealed(times=1).replace('"times": 1', '"times": 0'),
+    "less than none": resealed(times=-1),
+    "more than there can be": resealed(times=10**40),
+    "no number": resealed(times=float("nan")),
+    "levels": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("what", NO_COUNT)
+@pytest.mark.parametrize("where", ["", "parts/label_holder"])
+def test_a_damaged_count_of_predictions_is_told(tmp_path, what, where):
+    (tmp_path / "parts" / "label_holder").mkdir(parents=True)
+    counted(tmp_path).add(0)
+    (tmp_path / where / "predicted.json").write_text(NO_COUNT[what])
+    for use in (counted(tmp_path).times, partial(counted(tmp_path).add, 0)):
+        with pytest.raises(DataError, match="which counts what predictions disclosed, is damaged"):
+            use()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have names")
+@pytest.mark.parametrize("instead", ["pipe", "link", "folder"])
+def test_a_count_of_predictions_is_an_ordinary_file(tmp_path, instead):
+    (tmp_path / "parts" / "label_holder").mkdir(parents=True)
+    counted(tmp_path).add(0)
+    file = tmp_path / "predicted.json"
+    file.rename(tmp_path / "elsewhere.json")
+    {
+        "pipe": lambda: os.mkfifo(file),
+        "link": lambda: file.symlink_to("elsewhere.json"),
+        "folder": file.mkdir,
+    }[instead]()
+    with pytest.raises(DataError, match="is damaged: it is no ordinary file"):
+        counted(tmp_path).add(0)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_a_count_of_predictions_that_is_gone_is_missed():
+    trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
+    again = load_trained("run")
+    again.predict_rows("test")
+    Path("run/predicted.json").unlink()
+    message = r"predicted\.json, which counts what predictions disclosed, is gone, and the run has"
+    with pytest.raises(DataError, match=message):
         load_trained("run")
+    with pytest.raises(DataError, match=message):
+        again.predict_rows("test")
+    shutil.copy("run/parts/label_holder/predicted.json", "run/predicted.json")
+    assert load_trained("run").predict_rows("test").privacy_loss_of_all["uses_of_a_row"] == 2
 
 
 def test_the_command_warns_of_what_a_prediction_discloses(monkeypatch, capsys):
@@ -259,6 +347,78 @@ def test_no_flipped_bit_of_a_part_is_read(name):
     load_part("run/parts/bank")
     path.unlink()
     with pytest.raises(DataError):
+        load_trained("run")
+
+
+def test_parts_of_another_run_are_not_believed():
+    trained(RUNS["classes"])
+    trained(RUNS["classes"] | {"training": {"seed": 7}}, "other")
+    part = Path("run/parts/bank")
+    for other, message in (
+        ("other/parts/bank", r"bank/part\.json is not what this run wrote"),
+        ("run/parts/shop", "parts/bank holds the part of 'shop', not of 'bank'"),
+    ):
+        shutil.rmtree(part)
+        shutil.copytree(other, part)
+        with pytest.raises(DataError, match=message):
+            load_trained("run")
+
+
+def test_nothing_is_exported_into_a_runs_own_parts():
+    run = trained(RUNS["classes"])
+    trained(RUNS["classes"] | {"training": {"seed": 7}}, "other")
+    Path("link").symlink_to("other")
+    before = {path: path.read_bytes() for path in Path("other").rglob("*") if path.is_file()}
+    for folder in ("other/parts", "other/parts/bank", "link/parts", "other/../other/parts"):
+        with pytest.raises(ConfigurationError, match=r"is where the run in .*other keeps its own"):
+            run.export(folder)
+    assert before == {path: path.read_bytes() for path in before}
+    run.export("parts")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have names")
+@pytest.mark.parametrize("name", ["part.json", "bottom.safetensors"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_in_place_of_a_parts_file_is_not_waited_for(tmp_path, name, make):
+    export_part(tmp_path / "part", "bank", {"bottom": nn.Linear(2, 3)}, {})
+    (tmp_path / "part" / name).unlink()
+    make(tmp_path / "part" / name)
+    with pytest.raises(DataError, match=f"{name} is damaged: it is no ordinary file"):
+        load_part(tmp_path / "part")
+
+
+def without_digests_of_parts(folder):
+    """Leave of a run's summary what there was before it had digests of its parts."""
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["digests"] = {k: v for k, v in summary["digests"].items() if "parts" not in k}
+    sealed = {name: value for name, value in summary.items() if name != "digest"}
+    sealed["digest"] = hashlib.blake2b(json.dumps(sealed).encode(), digest_size=16).hexdigest()
+    (folder / "summary.json").write_text(json.dumps(sealed))
+
+
+LACKING = {
+    "features": lambda details: details.pop("features"),
+    "classes": lambda details: details.pop("classes"),
+    "transformer": lambda details: details.pop("transformer"),
+    "a form": lambda details: details.update(features={"": ["float32", "wide"]}),
+    "a width": lambda details: details.update(features={"": ["float32", [9]]}),
+    "a type": lambda details: details.update(features={"": ["load", [3]]}),
+    "a state": lambda details: details.update(transformer={"parameters": {}}),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_a_whole_part_that_says_what_cannot_be_is_told(what):
+    trained(RUNS["classes"])
+    without_digests_of_parts(Path("run"))
+    load_trained("run")
+    file = Path(f"run/parts/{'label_holder' if what == 'classes' else 'bank'}/part.json")
+    written = json.loads(file.read_text())
+    LACKING[what](written["details"])
+    del written["digest"]
+    written["digest"] = hashlib.blake2b(json.dumps(written).encode(), digest_size=16).hexdigest()
+    file.write_text(json.dumps(written))
+    with pytest.raises((DataError, ConfigurationError)):
         load_trained("run")
 
 

@@ -22,16 +22,40 @@ from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.checkpoints import decode_state, encode_state
-from colonnade.errors import CheckpointError, DataError
+from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.models import Features, copied, put_state, versions_of
-from colonnade.outputs import MARK, PART, PROGRAM, SIGNATURE, TENSORS, check_outputs, replacing
+from colonnade.outputs import (
+    CONFIGURATION,
+    MARK,
+    PART,
+    PROGRAM,
+    SIGNATURE,
+    TENSORS,
+    check_outputs,
+    is_ours,
+    replacing,
+)
 from colonnade.telling import first_line
 
-__all__ = ["Part", "blank", "export_part", "form_of", "load_part"]
+__all__ = [
+    "PARTS",
+    "PART_FILE",
+    "Part",
+    "blank",
+    "check_no_runs_parts",
+    "export_part",
+    "form_of",
+    "load_part",
+]
+
+PARTS = "parts"
+"""The folder in a run's in which it keeps its parts."""
+
+PART_FILE = "part.json"
+"""What says all of a part: what a reader must know, and digests of the other files."""
 
 _FORMAT = 2  # 1 had no digests
-_DETAILS = "part.json"
 _PROGRAM = "bottom.pt2"
 
 
@@ -70,7 +94,7 @@ class Part:
             )
         try:
             put_state(module, self.tensors[part], self.versions.get(part, {}))
-        except RuntimeError as error:
+        except Exception as error:  # a user's module may look at what it loads
             what = " ".join(str(error).split())
             raise DataError(
                 f"the {part} of {self.organisation!r} does not fit this module: {what}"
@@ -111,7 +135,7 @@ def export_part(
         If the folder cannot be written.
     """
     tensors = {f"{name}.safetensors": TENSORS for name in modules}
-    check_outputs(folder, {_DETAILS: PART, _PROGRAM: PROGRAM} | tensors)
+    check_outputs(folder, {PART_FILE: PART, _PROGRAM: PROGRAM} | tensors)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         digests, encoded = {}, {}
@@ -125,9 +149,21 @@ def export_part(
         written |= {"parts": digests, "encoded": encoded, "versions": versions}
         written["details"] = dict(details)
         written["digest"] = _digest(json.dumps(written).encode())
-        _write(folder / _DETAILS, (json.dumps(written, indent=2) + "\n").encode())
+        _write(folder / PART_FILE, (json.dumps(written, indent=2) + "\n").encode())
     if example is not None and "bottom" in modules:
         _export_program(folder / _PROGRAM, organisation, modules["bottom"], example)
+
+
+def check_no_runs_parts(folder: Path) -> None:
+    """Raise ``ConfigurationError`` where a run keeps its own parts, which no other may replace."""
+    place = folder.absolute().resolve()
+    for each in (place, *place.parents):
+        config = each.parent / "config.yaml"
+        if each.name == PARTS and config.is_file() and is_ours(config, CONFIGURATION):
+            raise ConfigurationError(
+                f"{folder} is where the run in {each.parent} keeps its own trained parts; choose "
+                "another folder"
+            )
 
 
 def form_of(features: Features) -> dict[str, Any]:
@@ -168,9 +204,9 @@ def load_part(folder: str | Path) -> Part:
         If a file is missing or damaged, or was written by a later version.
     """
     folder = Path(folder)
-    path = folder / _DETAILS
+    path = folder / PART_FILE
     try:
-        written = json.loads(path.read_text(encoding="utf-8"))
+        written = json.loads(_read(path))
         if written["format"] not in (1, _FORMAT):
             raise DataError(f"{path} has the format {written['format']!r}, not {_FORMAT}")
         is_older = written["format"] == 1
@@ -178,13 +214,13 @@ def load_part(folder: str | Path) -> Part:
         if not is_older and digest != _digest(json.dumps(written).encode()):
             raise ValueError("it is not what was written")
         organisation, details = str(written["organisation"]), dict(written["details"])
-        versions = dict(written.get("versions", {}))
+        versions = {name: dict(its) for name, its in written.get("versions", {}).items()}
         tensors = {}
         for name in written["parts"]:
             if name not in ("bottom", "top"):
                 raise DataError(f"{path} names a part {name!r}; there are bottom and top")
             path = folder / f"{name}.safetensors"
-            data = path.read_bytes() if path.is_file() else b""  # a pipe would be waited for
+            data = _read(path)
             if not is_older and written["parts"][name] != _digest(data):
                 raise ValueError("it is not what was written")
             encoded = [] if is_older else written["encoded"][name]
@@ -194,6 +230,12 @@ def load_part(folder: str | Path) -> Part:
     except (*_DAMAGED, safetensors.SafetensorError, CheckpointError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
     return Part(organisation, details, tensors, versions)
+
+
+def _read(path: Path) -> bytes:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError("it is no ordinary file")
+    return path.read_bytes()
 
 
 def _as_tensors(module: nn.Module) -> tuple[dict[str, Tensor], list[str]]:

@@ -63,6 +63,7 @@ from colonnade.models import (
 )
 from colonnade.organisations import LabelHolder, Party, check_everybody
 from colonnade.prediction import Predictor
+from colonnade.predictions_told import Predicted
 from colonnade.reports import draw_run, write_page
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
@@ -276,7 +277,7 @@ class Federation:
             record = driver.run(list(roles.values()), assignment)
             run = self._run(method, agreement, driver, roles, record, config or description, folder)
             if folder is not None:
-                run.export(folder.parts)
+                run.write_parts(folder.parts)
                 folder.finish(run)
             if folder is not None and report:
                 draw_run(run, folder.path / "run.png")
@@ -358,9 +359,18 @@ class Federation:
             name: {part: learner.module for part, learner in _learners(role).items()}
             for name, role in roles.items()
         }
-        path = None if folder is None else folder.path
-        predictor = self.predictor(method, agreement.training.seed, models)
-        return Run(summary, history, record.ledger, models, record, config, path, predictor, others)
+        return Run(
+            summary,
+            history,
+            record.ledger,
+            models,
+            record,
+            config,
+            None if folder is None else folder.path,
+            self.predictor(method, agreement.training.seed, models),
+            others,
+            Predicted() if folder is None else Predicted(kept=folder.predictions(holder)),
+        )
 
     def _devices(self) -> dict[str, str]:
         """Return where each organisation's models compute, in words."""

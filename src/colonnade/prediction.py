@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,6 +170,8 @@ class Predictor:
         tables: Mapping[str, Any],
         driver: Driver | None = None,
         rows_per_message: int = 1024,
+        *,
+        begin: Callable[[], object] | None = None,
     ) -> Prediction:
         """Predict rows that every organisation has, in the same order.
 
@@ -182,6 +184,8 @@ class Predictor:
             By default the simulator with an infinitely fast network.
         rows_per_message
             Rows that travel in one message.
+        begin
+            Called when all is found to be in order, before anything leaves.
 
         Raises
         ------
@@ -217,6 +221,8 @@ class Predictor:
         roles: list[Role] = [*parties, holder]
         flows = self.uplink.flows(layout, min(rows, rows_per_message), Purpose.PREDICTION)
         assignment = Assignment(seed=self.seed, limits=Limits.of(flows, len(new.pieces)))
+        if begin is not None:
+            begin()
         record = (driver or Simulate()).run(roles, assignment)
         assert holder.predictions is not None
         spent = _without_budget(holder.spent()) or None

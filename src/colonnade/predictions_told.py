@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import PrivacyWarning
+from colonnade.predictions_counted import PredictionCount
 
 __all__ = ["Predicted"]
 
@@ -27,10 +28,28 @@ class Predicted:
         Calls, each of which released every row that it was given once.
     over
         Whether a row that was in all of them is known to be beyond the budget.
+    kept
+        Where it is counted for whoever else has the run, where that has a folder.
     """
 
     times: int = 0
     over: bool = False
+    kept: PredictionCount | None = None
+
+    def count(self) -> None:
+        """Count a prediction that is about to be made.
+
+        Raises
+        ------
+        DataError
+            If what was counted before is damaged or gone.
+        Unwritten
+            If it cannot be written.
+        """
+        if self.kept is None or not self.kept.is_there:
+            self.times += 1
+        else:
+            self.times = self.kept.add(self.times)
 
     def tell(self, once: Mapping[str, Any], whole: Mapping[str, Any], training: Any) -> None:
         """Warn at the first prediction, and where all of them together pass the budget.

@@ -19,6 +19,7 @@ import yaml
 from colonnade import __version__
 from colonnade.checkpoints import CheckpointStore
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
+from colonnade.export import PART_FILE, PARTS, Part, load_part
 from colonnade.faults import explained, unwritten
 from colonnade.ledger import Ledger
 from colonnade.locks import locked, unlock
@@ -31,23 +32,23 @@ from colonnade.outputs import (
     is_ours,
     replacing,
 )
+from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
 from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
-__all__ = ["RunFolder", "load_run", "note_prediction", "predictions_noted"]
+__all__ = ["RunFolder", "load_parts", "load_run"]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
 _SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
-_PARTS = "parts"
-_PREDICTED = "predicted.json"
-_WRITTEN = (*FILES, OTHERS, *PICTURES, _PARTS, _PREDICTED, "checkpoint", "journal", "departures")
+_WRITTEN = (*FILES, OTHERS, *PICTURES, PARTS, PREDICTED, "checkpoint", "journal", "departures")
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
 _DYING = 1.0  # seconds that a process which was killed may take until it has let go
+_UNSEALED = "a run that was killed as it wrote its results writes them anew when it is resumed"
 _FORMAT = 1  # of a summary; without one, it is of the time before there were digests
 
 _UNREADABLE = (
@@ -75,23 +76,17 @@ def load_run(path: str | Path) -> Run:
             f"{folder} holds no run that can be read: {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not there"
         )
-    name, older = "summary.json", ""
+    summary, digests = _summary_in(folder)
+    older = _older_than_digests(summary) if digests is None else ""
+    name = "config.yaml"
     try:
-        sealed = json.loads((folder / name).read_text(encoding="utf-8"))
-        if not isinstance(sealed, dict):
-            raise ValueError("it is no summary")
-        if not sealed.keys() & _SEAL:
-            version = _version_of(sealed)
-            older = f", or older than colonnade {__version__} can read (it is of {version})"
-        summary, digests = _unsealed(sealed)
         for name, digest in (digests or {}).items():
+            if _is_part(name):  # which may have been given away
+                continue
             if not (folder / name).is_file():
                 raise ValueError("it is not there, or no ordinary file")
             if _digest_of(folder / name) != digest:
-                raise ValueError(
-                    "it is not what was written; a run that was killed as it wrote its results "
-                    "writes them anew when it is resumed"
-                )
+                raise ValueError(f"it is not what was written; {_UNSEALED}")
         name = "config.yaml"
         config = read_yaml((folder / name).read_text(encoding="utf-8"), _WRITTEN_OUT)
         if not isinstance(config, dict):
@@ -111,49 +106,56 @@ def load_run(path: str | Path) -> Run:
     return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
 
 
-def note_prediction(folder: Path, times: int) -> None:
-    """Note on disk how often a run has predicted, where that discloses something of rows.
-
-    Raises
-    ------
-    Unwritten
-        If it cannot be written.
-    """
-    with explained(folder / _PREDICTED), replacing(folder / _PREDICTED) as partial:
-        partial.write_text(json.dumps({"by": SIGNATURE, "times": times}) + "\n", encoding="utf-8")
-
-
-def predictions_noted(folder: Path) -> int:
-    """Return how often a run has predicted, as ``note_prediction`` noted.
+def load_parts(path: str | Path) -> dict[str, Part]:
+    """Return the trained parts that the run in a folder wrote, each by whose it is.
 
     Raises
     ------
     DataError
-        If that cannot be read.
+        If one is missing or damaged, or is that of another organisation or run.
     """
-    path = folder / _PREDICTED
-    if not path.exists():
-        return 0
-    try:
-        times = json.loads(path.read_text(encoding="utf-8") if path.is_file() else "")["times"]
-        if type(times) is not int or times < 0:
-            raise ValueError("it is no number of times")
-    except _UNREADABLE as error:
-        raise DataError(
-            f"{path}, which counts what predictions disclosed, is damaged: {first_line(error)}"
-        ) from None
-    return times
+    folder = RunFolder(Path(path))
+    summary, digests = _summary_in(folder.path)
+    sealed = {name: digest for name, digest in (digests or {}).items() if _is_part(name)}
+    if not summary.keys() >= {"parties", "label_holder"}:
+        raise DataError(f"{folder.path / 'summary.json'} does not say whose parts there are")
+    parts = {}
+    for name in dict.fromkeys((*summary["parties"], summary["label_holder"])):
+        part = parts[name] = load_part(folder.parts / name)
+        if part.organisation != name:
+            raise DataError(
+                f"{folder.parts / name} holds the part of {part.organisation!r}, not of {name!r}"
+            )
+        file = _part_file(name)
+        if sealed and _digest_of(folder.path / file) != sealed.get(file):
+            raise DataError(f"{folder.path / file} is not what this run wrote; {_UNSEALED}")
+    return parts
 
 
-def _sealed(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _sealed(run: Run, folder: Path) -> dict[str, Any]:
     """Return what ``summary.json`` shall hold: with digests of the results beside it, and its own.
 
     As a summary is written last, its digests are of files of the same moment, or do not fit.
     """
-    there = [name for name in _SEALED if (folder / name).is_file()]
+    names = (*_SEALED, *map(_part_file, run.models))
+    there = [name for name in names if (folder / name).is_file()]
     digests = {name: _digest_of(folder / name) for name in there}
-    sealed = {"format": _FORMAT, **summary, "digests": digests}
+    sealed = {"format": _FORMAT, **run.summary, "digests": digests}
     return sealed | {"digest": _digest(sealed)}
+
+
+def _summary_in(folder: Path) -> tuple[dict[str, Any], dict[str, str] | None]:
+    """Return the summary of a run, and the digests of its files; None of an older version."""
+    older = ""
+    try:
+        sealed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        if not isinstance(sealed, dict):
+            raise ValueError("it is no summary")
+        older = "" if sealed.keys() & _SEAL else _older_than_digests(sealed)
+        return _unsealed(sealed)
+    except _UNREADABLE as error:
+        what = first_line(error)
+        raise DataError(f"{folder / 'summary.json'} is damaged{older}: {what}") from error
 
 
 def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str] | None]:
@@ -180,11 +182,25 @@ def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
             raise ValueError("it is not what was written")
         del summary["format"]
         digests = summary.pop("digests")
-        if not {"history.csv", "ledger.csv"} <= digests.keys() <= set(_SEALED):
+        files = {name for name in digests if not _is_part(name)}
+        if not {"history.csv", "ledger.csv"} <= files <= set(_SEALED):
             raise ValueError("its digests are of other files than those beside it")
     if not summary.keys() >= {"method", "metric", "rounds"}:
         raise ValueError("it is no summary")
     return summary, digests
+
+
+def _part_file(organisation: str) -> str:
+    return f"{PARTS}/{organisation}/{PART_FILE}"
+
+
+def _is_part(name: str) -> bool:
+    return name.startswith(f"{PARTS}/")
+
+
+def _older_than_digests(summary: Mapping[str, Any]) -> str:
+    version = _version_of(summary)
+    return f", or older than colonnade {__version__} can read (it is of {version})"
 
 
 def _version_of(summary: Mapping[str, Any]) -> str:
@@ -309,7 +325,11 @@ class RunFolder:
     @property
     def parts(self) -> Path:
         """The folder of the organisations' trained parts; see ``Run.export``."""
-        return self.path / _PARTS
+        return self.path / PARTS
+
+    def predictions(self, label_holder: str) -> PredictionCount:
+        """Return how often the run has predicted."""
+        return PredictionCount(self.path, self.parts / label_holder)
 
     @property
     def journals(self) -> Path:
@@ -335,7 +355,7 @@ class RunFolder:
                 self._write(OTHERS, run.others_history.write_csv())
             with replacing(self.path / "ledger.csv") as partial:
                 run.ledger.write_csv(partial)
-            summary = _sealed(run.summary, self.path)
+            summary = _sealed(run, self.path)
             self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def keep(self, ledger: Ledger) -> None:
@@ -396,7 +416,7 @@ class RunFolder:
 
     def _check_unbegun(self, is_said: bool) -> None:
         """Raise ``ConfigurationError`` unless a run without checkpoints can begin again here."""
-        results = (*FILES, OTHERS, *PICTURES, _PARTS, _PREDICTED)
+        results = (*FILES, OTHERS, *PICTURES, PARTS, PREDICTED)
         told = [name for name in results[1:] if (self.path / name).exists()]
         if told:
             raise ConfigurationError(

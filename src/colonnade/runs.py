@@ -12,7 +12,7 @@ from torch import nn
 
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError
-from colonnade.export import export_part, form_of
+from colonnade.export import check_no_runs_parts, export_part, form_of
 from colonnade.ledger import Ledger
 from colonnade.prediction import Prediction, Predictor
 from colonnade.predictions_told import Predicted
@@ -112,7 +112,9 @@ class Run:
         ConfigurationError
             If the run has no models, or an organisation is missing.
         DataError
-            If rows or values do not fit.
+            If rows or values do not fit, or the number of earlier predictions is damaged or gone.
+        Unwritten
+            If what is disclosed cannot be counted in the run's folder.
 
         Warns
         -----
@@ -124,10 +126,10 @@ class Run:
                 f"the run in {self.folder} was read without its models: predict with the run that "
                 "training returned, or with the exported parts"
             )
-        found = self.predictor(tables, driver, rows_per_message)
+        counted = self.predicted.count if self.predictor.cost(1) else None
+        found = self.predictor(tables, driver, rows_per_message, begin=counted)
         if found.privacy_loss is None:
             return found
-        self.predicted.times += 1
         whole = self.predictor.cost(self.predicted.times)
         self.predicted.tell(found.privacy_loss, whole, self.summary["privacy_loss"])
         return replace(found, privacy_loss_of_all=whole)
@@ -148,12 +150,17 @@ class Run:
         Raises
         ------
         ConfigurationError
-            If the run has no models.
+            If the run has no models, or a run keeps its own parts there.
         DataError
             If torch cannot export a bottom.
         Unwritten
             If the folder cannot be written.
         """
+        check_no_runs_parts(Path(folder))
+        self.write_parts(Path(folder), programs=programs)
+
+    def write_parts(self, folder: Path, *, programs: bool = False) -> None:
+        """Write what ``export`` does, also where the run keeps its own."""
         if self.predictor is None:
             raise ConfigurationError(f"the run in {self.folder} was read without its models")
         examples, holder = self.predictor.examples, self.predictor.label_holder
@@ -173,7 +180,7 @@ class Run:
                 "versions": self.summary["versions"],
             }
             example = examples.get(name) if programs else None
-            export_part(Path(folder) / name, name, modules, details, example)
+            export_part(folder / name, name, modules, details, example)
 
     def __repr__(self) -> str:
         s = self.summary

@@ -16,19 +16,21 @@ from torch import Tensor, nn
 from colonnade.config.data import TablesConfig
 from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
-from colonnade.errors import ConfigurationError
-from colonnade.export import Part, blank, load_part
+from colonnade.errors import ColonnadeError, ConfigurationError, DataError
+from colonnade.export import Part, blank
+from colonnade.federation import Federation
 from colonnade.models import Features, take
 from colonnade.organisations import Transformer
 from colonnade.prediction import Prediction
 from colonnade.predictions_told import Predicted
-from colonnade.run_folder import RunFolder, load_run, note_prediction, predictions_noted
+from colonnade.run_folder import RunFolder, load_parts, load_run
 from colonnade.runs import Run
 from colonnade.streamed import RowEncoder
 from colonnade.tables import FittedTransformer, VerticalTables
 from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
 from colonnade.tables.table import keyed_tables
+from colonnade.telling import first_line
 
 __all__ = ["Rows", "Trained", "load_trained"]
 
@@ -152,11 +154,6 @@ class Trained:
         return replace(found, ids=pl.Series(_ROW, numbers))
 
     def _predict(self, features: Mapping[str, Features]) -> Prediction:
-        predictor, folder = self.run.predictor, self.run.folder
-        assert predictor is not None
-        assert folder is not None
-        if predictor.cost(1):  # it is on disk before anything of it leaves
-            note_prediction(folder, self.run.predicted.times + 1)
         return self.run.predict(
             {self._owner(name): columns for name, columns in features.items()},
             self.config.build_driver(),
@@ -179,7 +176,7 @@ def load_trained(path: str | Path) -> Trained:
     ConfigurationError
         If the run was not made from a configuration.
     DataError
-        If there is no run, or a file is missing or damaged.
+        If there is no run, a file is missing or damaged, or a part is of another run.
 
     Examples
     --------
@@ -198,22 +195,35 @@ def load_trained(path: str | Path) -> Trained:
             f"load_part({str(RunFolder(folder).parts / '...')!r}).load_into(module)"
         )
     config = parse_config(dict(run.config), str(folder / "config.yaml"))
-    holder = config.label_holder.name
-    parts = {holder: load_part(RunFolder(folder).parts / holder)}
-    for name in parts[holder].details["organisations"]:
-        parts[name] = load_part(RunFolder(folder).parts / name)
-    federation = config.build_federation(_blank_data(parts, config))
+    holder, parts = config.label_holder.name, load_parts(folder)
+    try:
+        federation = config.build_federation(_blank_data(parts, config))
+        models = _models(parts, federation)
+        predictor = federation.predictor(config.method.build(), config.training.seed, models)
+    except ColonnadeError:
+        raise
+    except Exception as error:  # what a digest is right of may be anything
+        raise DataError(
+            f"the parts in {RunFolder(folder).parts} are not those of the run that "
+            f"{folder / 'config.yaml'} describes: {first_line(error)}"
+        ) from error
+    counted = RunFolder(folder).predictions(holder)
+    predicted = Predicted(counted.times(), kept=counted)
+    return Trained(replace(run, models=models, predictor=predictor, predicted=predicted), config)
+
+
+def _models(parts: Mapping[str, Part], federation: Federation) -> dict[str, dict[str, nn.Module]]:
+    """Return everybody's models as they were trained."""
     models: dict[str, dict[str, nn.Module]] = {
         party.name: {"bottom": parts[party.name].load_into(party.bottom)}
         for party in federation.parties
     }
-    top, own = federation.label_holder.top, federation.label_holder.bottom
-    models[holder] = {"top": parts[holder].load_into(top, "top")}
-    if own is not None:
-        models[holder]["bottom"] = parts[holder].load_into(own)
-    predictor = federation.predictor(config.method.build(), config.training.seed, models)
-    predicted = Predicted(predictions_noted(folder))
-    return Trained(replace(run, models=models, predictor=predictor, predicted=predicted), config)
+    label_holder = federation.label_holder
+    holder = parts[label_holder.name]
+    models[label_holder.name] = {"top": holder.load_into(label_holder.top, "top")}
+    if label_holder.bottom is not None:
+        models[label_holder.name]["bottom"] = holder.load_into(label_holder.bottom)
+    return models
 
 
 @dataclass(frozen=True)
