@@ -421,6 +421,7 @@ REFUSED: list[tuple[Any, str]] = [
         {"network": {"parties": {"bank": {"down": {"latency": "soon"}}}}},
         "network.parties.bank.down.latency: 'soon' is not a number with a unit",
     ),
+    ({"training": {"threads": 10**6}}, "training.threads: input should be less than or equal to 1"),
     # names
     (
         {"label_holder": {"name": "a/b"}},

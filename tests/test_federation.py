@@ -369,6 +369,7 @@ def test_embeddings_that_cannot_be_combined(tmp_path: Path, fusion: Any) -> None
         ({"epochs": None}, "epochs must be a whole number, 1 or more, not None"),
         ({"batch_size": -1}, "batch_size must be a whole number, 1 or more, not -1"),
         ({"threads": 0}, "threads must be"),
+        ({"threads": 10**6}, "threads are 1024 at most, not 1000000"),
         ({"evaluation_rows": 0}, "evaluation_rows must be"),
         ({"evaluate_every": 0}, "evaluate_every must be"),
         ({"checkpoint_every": "often"}, "checkpoint_every must be .*, not 'often'"),

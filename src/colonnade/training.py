@@ -11,7 +11,10 @@ from colonnade import defaults
 from colonnade.channels import is_number
 from colonnade.errors import ConfigurationError
 
-__all__ = ["EarlyStopping", "Training", "Watcher"]
+__all__ = ["MOST_THREADS", "EarlyStopping", "Training", "Watcher"]
+
+MOST_THREADS = 1024
+"""Of a torch operation: so many that a system refuses them end the process without a word."""
 
 Values = Mapping[str, float | int | str]
 
@@ -71,7 +74,7 @@ class Training:
     seed
         Decides batches, dropout, dither: everything random that is not secret.
     threads
-        Threads within a torch operation. The last bits of a result depend on it.
+        Threads within a torch operation, 1024 at most. The last bits of a result depend on it.
     evaluate_every
         Rounds between evaluations on held-out rows; an epoch by default.
     evaluation_rows
@@ -121,6 +124,8 @@ class Training:
                 raise ConfigurationError(
                     f"{name} must be a whole number, {least} or more, not {value!r}"
                 )
+        if self.threads > MOST_THREADS:
+            raise ConfigurationError(f"threads are {MOST_THREADS} at most, not {self.threads}")
         if self.schedule_every not in ("epoch", "round"):
             raise ConfigurationError(
                 f"schedule_every is epoch or round, not {self.schedule_every!r}"

@@ -29,7 +29,7 @@ from colonnade.federation import Federation
 from colonnade.objectives import Objective
 from colonnade.planning import Plan, plan
 from colonnade.runs import Run
-from colonnade.training import EarlyStopping, Training, Watcher
+from colonnade.training import MOST_THREADS, EarlyStopping, Training, Watcher
 
 __all__ = ["RunConfig", "TrainingConfig", "blueprint_of"]
 
@@ -60,7 +60,7 @@ class TrainingConfig(Section):
     epochs: CountOrAuto = Field("auto", description="auto: about 3000 rounds, 15 to 100 epochs")
     batch_size: CountOrAuto = Field("auto", description="auto: 16 to 512, by the training rows")
     seed: int = Field(0, ge=-(2**63), lt=2**63, strict=True)
-    threads: Count = 1
+    threads: Count = Field(1, le=MOST_THREADS)
     evaluate_every: Count | None = Field(None, description="rounds; an epoch by default")
     evaluation_rows: Count = 1024
     checkpoint_every: Count | None = Field(None, description="rounds; an epoch by default")
