@@ -442,7 +442,7 @@ def predict(
     from colonnade.config import load_trained
 
     path = out_ or run / "predictions.csv"
-    sources = dict(_party_and_source(said) for said in table or [])
+    sources = _sources(table or [])
     if rows is not None and sources:
         raise ConfigurationError("--rows is about the run's own data, and --table about others")
     trained = load_trained(run)
@@ -764,11 +764,16 @@ def _overrides(set_: list[str] | None, data: Path | None) -> list[str]:
     return overrides
 
 
-def _party_and_source(said: str) -> tuple[str, str]:
-    party, equals, source = said.partition("=")
-    if not (party and equals and source):
-        raise ConfigurationError(f"--table {said}: it should be PARTY=SOURCE, as bank=new.csv")
-    return party, source
+def _sources(tables: list[str]) -> dict[str, str]:
+    sources: dict[str, str] = {}
+    for said in tables:
+        party, equals, source = said.partition("=")
+        if not (party and equals and source):
+            raise ConfigurationError(f"--table {said}: it should be PARTY=SOURCE, as bank=new.csv")
+        if party in sources:
+            raise ConfigurationError(f"--table names {party!r} twice; name each party once")
+        sources[party] = source
+    return sources
 
 
 def _show(quiet: bool, as_json: bool) -> Show:
