@@ -462,12 +462,22 @@ def test_files_that_are_damaged_or_of_other_alignments_are_refused(tmp_path: Pat
         (good.replace("[3, 5]", '[3, "5"]'), "ids that are text"),
         (good.replace("[3, 5]", f"[3, {2**64}]"), "no alignment"),
         (good.replace('"rows"', '"lines"'), "no alignment"),
+        (good.replace('"bank": 9', '"bank": 8'), "it is not what was written"),
+        (good.replace('"learned": []', '"learned": ["none"]'), "it is not what was written"),
+        (good.replace('"absent": {}', '"absent": {"shop": 1}'), "it is not what was written"),
+        (good.replace('"id": "id"', '"id": "key"'), "it is not what was written"),
+        (good.replace("insurer", "insur\udce5r"), "no alignment"),  # bytes that are no UTF-8
+        (good.replace("insurer", "insur\\ud800r"), "no alignment"),
         ("[" * 9999, "no alignment"),
     ):
-        path.write_text(bad)
+        path.write_bytes(bad.encode(errors="surrogateescape"))
         with pytest.raises(DataError, match=told):
             read_alignment(tmp_path)
     path.write_text(good)
+    (tmp_path / "other.json").write_text(good)
+    with pytest.raises(DataError, match=r"two files in .* are those of 'bank'"):
+        read_alignment(tmp_path)
+    (tmp_path / "other.json").unlink()
     write_alignment(kept("insurer", (3, 7)), tmp_path)
     with pytest.raises(DataError, match=r"different alignments \(bank, insurer\)"):
         read_alignment(tmp_path)

@@ -509,6 +509,7 @@ def test_matrices_and_mappings() -> None:
         ({"a": np.zeros((2, 2))}, r"column 'a' must have the shape \[N\], not \[2, 2\]"),
         ({"a": [object()]}, "column 'a' holds values"),
         ({"a": [2**200]}, "column 'a' holds values that no column can hold"),
+        ({"a": ["x", "\ud800"]}, "column 'a' holds text with a lone surrogate"),
         ({}, "the table has no columns"),
         ({"a": [1], 1: [2], "1": [3]}, "names column '1' twice"),
     ],

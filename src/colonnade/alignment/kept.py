@@ -3,7 +3,7 @@
 The order of the ids is that of their rows: numbers by size, text by its bytes. So it is the same
 at every organisation, and that of an alignment with all ids in one place. A file holds ids in the
 clear, its own organisation's, and is for nobody else. Its digest is that of the ids: two
-organisations that have the same one are about the same rows.
+organisations that have the same one are about the same rows. Another one is of all else in it.
 """
 
 from __future__ import annotations
@@ -103,18 +103,20 @@ def write_alignment(kept: Kept, folder: Path) -> Path:
     Unwritten
         If the system refuses it.
     """
-    values = {
-        "alignment": SIGNATURE,
-        "organisation": kept.organisation,
-        "everybody": list(kept.everybody),
-        "learned": list(kept.learned),
-        "id": kept.id,
-        "form": kept.form,
-        "rows": dict(kept.rows),
-        "absent": dict(kept.absent),
-        "digest": kept.digest,
-        "ids": kept.ids.to_list(),
-    }
+    file = _File(
+        SIGNATURE,
+        kept.organisation,
+        list(kept.everybody),
+        list(kept.learned),
+        kept.id,
+        kept.form,
+        dict(kept.rows),
+        dict(kept.absent),
+        "",
+        kept.digest,
+        kept.ids.to_list(),
+    )
+    values = msgspec.structs.asdict(file) | {"rest": _digest_of_rest(file)}
     path = folder / alignment_file(kept.organisation)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,8 +136,16 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     form: str
     rows: dict[str, _Count]
     absent: dict[str, _Count]
+    rest: str
     digest: str
     ids: list[_Id]
+
+
+def _digest_of_rest(file: _File) -> str:
+    """Return a digest of all but the ids, which have their own."""
+    values = msgspec.structs.asdict(file)
+    told = json.dumps({key: each for key, each in values.items() if key not in ("rest", "ids")})
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def read_alignment(folder: Path) -> dict[str, Kept]:
@@ -151,6 +161,8 @@ def read_alignment(folder: Path) -> dict[str, Kept]:
         paths = sorted(path for path in folder.glob("*.json") if path.is_file())
         for path in paths:
             kept = _kept(path)
+            if kept.organisation in found:
+                raise DataError(f"two files in {folder} are those of {kept.organisation!r}")
             found[kept.organisation] = kept
     except OSError as error:
         raise DataError(f"{folder} cannot be read: {error.strerror}") from None
@@ -167,7 +179,7 @@ def _kept(path: Path) -> Kept:
     try:
         read = msgspec.json.decode(path.read_bytes(), type=_File)
         check_names([read.organisation])
-    except (msgspec.MsgspecError, ConfigurationError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, ConfigurationError, RecursionError) as error:
         raise DataError(f"{path} is no alignment that colonnade align wrote: {error}") from None
     kinds = {type(value) for value in read.ids}
     if len(kinds) > 1:
@@ -185,4 +197,6 @@ def _kept(path: Path) -> Kept:
     )
     if kept.digest != read.digest:
         raise DataError(f"{path} is damaged: its ids are not those that were written; align again")
+    if _digest_of_rest(read) != read.rest:
+        raise DataError(f"{path} is damaged: it is not what was written; align again")
     return kept

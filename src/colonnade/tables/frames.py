@@ -178,6 +178,8 @@ def _from_values(values: list[Any], name: str, what: str) -> pl.Series:
         raise DataError(f"{what} mixes values of the kinds {' and '.join(names)}; make them alike")
     try:
         series = pl.Series(name, values, strict=True)
+    except UnicodeEncodeError:  # whose message would show what is in the table
+        raise DataError(f"{what} holds text with a lone surrogate, half a character") from None
     except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{what} holds values that no column can hold: {error}") from error
     if series.dtype == pl.Object:
