@@ -47,6 +47,7 @@ bench: .venv/installed-for-tests
 	$(BIN)/python benchmarks/fields.py
 	$(BIN)/python benchmarks/coded_rounds.py
 	$(BIN)/python benchmarks/alignment.py
+	$(BIN)/python benchmarks/federation.py
 
 siege: .venv/installed-for-tests
 	$(BIN)/python benchmarks/siege

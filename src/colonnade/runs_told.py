@@ -67,13 +67,24 @@ class HowRun(Protocol):
     """How roles were run: what is told of a ``Driver``."""
 
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """The name that summaries use."""
+        ...
+
     @property
-    def clock(self) -> Mapping[str, str]: ...
+    def clock(self) -> Mapping[str, str]:
+        """How seconds come about."""
+        ...
+
     @property
-    def network(self) -> Network | None: ...
+    def network(self) -> Network | None:
+        """The network that it models; None where messages travel as they do."""
+        ...
+
     @property
-    def repeats(self) -> bool: ...
+    def repeats(self) -> bool:
+        """Whether a run whose course depends on time repeats to the bit."""
+        ...
 
 
 class Told(NamedTuple):

@@ -32,7 +32,6 @@ from colonnade.ledger import Ledger
 from colonnade.models import parameter_count, terms_of
 from colonnade.organisations import LabelHolder
 from colonnade.prediction import Predictor
-from colonnade.reports import draw_run, write_page
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
 from colonnade.runs_told import Circumstances, run_told
@@ -221,6 +220,8 @@ class TrainingTogether:
             predictor,
             others,
         )
+        from colonnade.reports import draw_run, write_page  # only here: parties draw nothing
+
         run.export(folder.parts)
         folder.finish(run)
         draw_run(run, folder.path / "run.png")
