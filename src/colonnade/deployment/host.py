@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from colonnade.deployment import meeting
 from colonnade.deployment.job import JobConfig
 from colonnade.drivers import Assignment, control
+from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Courier, Post
 from colonnade.drivers.driver import Discarded, refuse_disagreement
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
@@ -185,8 +187,9 @@ class Host:
                 case meeting.Brings() | meeting.Top() | meeting.Held():
                     raise _out_of_turn(name, message)
                 case _:
-                    self._note(name, message)
-                    gatekeeper.heed(name, message)
+                    with _making_sense(name):
+                        self._note(name, message)
+                        gatekeeper.heed(name, message)
         if gatekeeper.everybody_is_there and not gatekeeper.everybody_has_left:
             gatekeeper.look_after()
 
@@ -201,6 +204,7 @@ class Host:
                 self._discard(name, message.discarded)
             case control.Played():
                 self._enter(name, message.entries)
+                Account.from_json(message.account)  # the label holder reads it
                 self._played[name] = message
             case control.Left(_, discarded, cpu_seconds):
                 self._discard(name, discarded)
@@ -266,6 +270,15 @@ class Host:
 
     def _lose(self, name: str) -> None:
         self._inbox.put((name, RoleFailed(f"nothing is heard of {name!r} any more")))
+
+
+@contextmanager
+def _making_sense(name: str) -> Iterator[None]:
+    """Blame a site for what it told where that is of no use."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RemoteProtocolError(f"{name!r} told what makes no sense: {error!r}") from None
 
 
 def _out_of_turn(name: str, message: object) -> RemoteProtocolError:

@@ -7,7 +7,7 @@ value of a table is in any of it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,6 +35,9 @@ __all__ = [
 
 PROTOCOL = 1  # of these messages, and of those that roles send
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
+
 
 class Brings(msgspec.Struct, tag=True):
     """What an organisation brings: how much of it, not what.
@@ -46,10 +49,10 @@ class Brings(msgspec.Struct, tag=True):
     protocol: int
     version: str
     job: str
-    rows: int
+    rows: _Count
     people: str
-    width: int | None
-    terms: int | None
+    width: _Width | None
+    terms: _Width | None
 
 
 class Everybody(msgspec.Struct, tag=True):
@@ -58,16 +61,16 @@ class Everybody(msgspec.Struct, tag=True):
     It is asked for that first: then that is None.
     """
 
-    widths: dict[str, int]
-    terms: dict[str, int]
+    widths: dict[str, _Width]
+    terms: dict[str, _Width]
     top: Top | None
 
 
 class Labels(msgspec.Struct):
     """What all know of labels before these are shared."""
 
-    form: tuple[str, tuple[int, ...], int, int]
-    classes: int | None
+    form: tuple[str, tuple[_Width, ...], int, int]
+    classes: _Width | None
     learned: dict[str, Any]
 
 
@@ -79,7 +82,7 @@ class Top(msgspec.Struct, tag=True):
     knows of the training rows (``Objective.learned``).
     """
 
-    parameters: int
+    parameters: _Count
     labels: Labels | None = None
 
 
@@ -91,9 +94,9 @@ class Held(msgspec.Struct, tag=True):
     """
 
     agreed: str
-    rounds: list[int]
+    rounds: list[_Count]
     seconds: float
-    every: int
+    every: _Count
 
 
 class Go(msgspec.Struct, tag=True):

@@ -245,7 +245,12 @@ class TrainingTogether:
         objective = self.job.objective.build(labels.classes)
         blueprint = replace(self.part.blueprint, objective=objective)
         widths = [*self._widths(everybody).values()]
-        return Shared(*judge_of(labels.learned, widths, blueprint))
+        try:
+            return Shared(*judge_of(labels.learned, widths, blueprint))
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise RemoteProtocolError(
+                f"{self.job.label_holder.name!r} told of its labels what makes no sense: {error!r}"
+            ) from None
 
     def _try(self, checkpoint: Checkpoint) -> None:
         """Raise ``CheckpointError`` unless a role takes it: it may name files elsewhere."""

@@ -1,0 +1,139 @@
+"""Frames in order, and once, whatever becomes of datagrams; nothing grows by hostile ones."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from colonnade.drivers import courier as room
+from colonnade.drivers.courier import Courier
+from colonnade.errors import RemoteProtocolError
+
+HEADER = struct.Struct("!BQQI")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """In one process what is late is lost, and need not be waited for."""
+    monkeypatch.setattr(room, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(room, "CHUNK", 100)
+    monkeypatch.setattr(room, "_UNDER_WAY", 1000)
+
+
+def pair(fates=(), patience=30.0, limit=5000):
+    """Two couriers; each datagram's fate is the next of these: lost, twice, late, or well."""
+    ends, got, lost, fates = {}, {"bank": [], "shop": []}, [], iter(fates)
+    late, lock = [], threading.Lock()
+
+    def end(own, other):
+        def post(peer, datagram):
+            with lock:
+                fate = next(fates, "well")
+                if fate == "late":
+                    late.append((peer, own, datagram))
+                held, late[:] = ([], late) if fate in ("late", "lost") else (late[:], [])
+            for _ in range({"lost": 0, "late": 0, "twice": 2, "well": 1}[fate]):
+                ends[peer].receive(own, datagram)
+            for receiver, sender, again in held:
+                ends[receiver].receive(sender, again)
+
+        made = Courier(post, lambda peer, frame: got[own].append(frame), lost.append, patience)
+        made.admit(other, limit)
+        made.start()
+        return made
+
+    ends |= {"bank": end("bank", "shop"), "shop": end("shop", "bank")}
+    return ends, got, lost
+
+
+FRAMES = [b"", b"a", b"b" * 99, b"c" * 100, b"d" * 101, b"e" * 2345, b"f" * 5000]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(["lost", "twice", "late", "well"]), max_size=60))
+@example(["lost"] * 30)
+@example(["late", "well"] * 30)
+def test_frames_come_in_order_and_once(fates):
+    ends, got, lost = pair(fates)
+    threads = [
+        threading.Thread(target=lambda own=own, to=to: [ends[own].send(to, f) for f in FRAMES])
+        for own, to in (("bank", "shop"), ("shop", "bank"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(each.flush(30.0) for each in ends.values())
+    for each in ends.values():
+        each.close()
+    assert got == {"bank": FRAMES, "shop": FRAMES}
+    assert lost == []
+
+
+def test_who_is_not_heard_is_given_up():
+    ends, _, lost = pair(["lost"] * 10**6, patience=0.05)
+    ends["bank"].send("shop", b"x" * 1000)  # more may not be under way
+    with pytest.raises(ConnectionError, match="nothing is heard of 'shop' any more"):
+        ends["bank"].send("shop", b"x")
+    assert lost == ["shop"]
+    assert not ends["bank"].flush(1.0)
+
+
+def datagram(kind=1, number=0, awaited=0, left=1, data=b"x"):
+    return HEADER.pack(kind, number, awaited, left) + data
+
+
+@pytest.mark.parametrize(
+    ("hostile", "why"),
+    [
+        (b"", "0 bytes are no datagram"),
+        (b"\x01" * 20, "20 bytes are no datagram"),
+        (datagram(kind=7), "a datagram of kind 7"),
+        (datagram(awaited=1), "it awaits chunk 1, of 0 that were sent"),
+        (datagram(left=5001), "a frame of 5001 bytes; at most 5000 are accepted"),
+        (datagram(left=0), "a chunk of 1 bytes with 0 left"),
+        (datagram(left=300, data=b"x" * 99), "a chunk of 99 bytes with 300 left"),
+        (datagram(left=50, data=b"x" * 100), "a chunk of 100 bytes with 50 left"),
+    ],
+)
+def test_what_no_courier_sends_is_refused_by_name(hostile, why):
+    ends, got, _ = pair()
+    with pytest.raises(RemoteProtocolError, match=f"from 'shop': {why}"):
+        ends["bank"].receive("shop", hostile)
+    assert got["bank"] == []
+
+
+def test_a_frame_ends_where_it_said():
+    ends, _, _ = pair()
+    ends["bank"].receive("shop", datagram(left=150, data=b"x" * 100))
+    with pytest.raises(RemoteProtocolError, match="with 60 left of its frame, where 50 are"):
+        ends["bank"].receive("shop", datagram(number=1, left=60, data=b"x" * 60))
+
+
+def test_what_comes_too_early_is_kept_within_bounds():
+    ends, got, _ = pair()
+    for number in range(1, 2000):
+        ends["bank"].receive("shop", datagram(number=number, left=100, data=b"x" * 100))
+    inbound = ends["bank"]._inbound["shop"]
+    assert inbound.early_bytes <= 2 * 1000 + 100 + room._OVERHEAD
+    assert got["bank"] == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_taken_or_refused(data):
+    ends, _, _ = pair()
+    for each in (data, b"\x01" + bytes(16) + data):
+        with suppress(RemoteProtocolError):
+            ends["bank"].receive("shop", each)
+
+
+def test_of_a_stranger_nothing_is_taken():
+    ends, got, _ = pair()
+    ends["bank"].receive("thief", datagram())
+    assert got["bank"] == []
