@@ -191,7 +191,7 @@ class TrainingTogether:
         if record is None:
             told = {"method": self._method.name, "versions": _VERSIONS}
             own = Run(told, pl.DataFrame(), ledger, models, None, self._told, predictor=predictor)
-            own.export(folder.parts)
+            own.write_parts(folder.parts)
             folder.keep(ledger)
             return
         part = self.part
@@ -222,7 +222,7 @@ class TrainingTogether:
         )
         from colonnade.reports import draw_run, write_page  # only here: parties draw nothing
 
-        run.export(folder.parts)
+        run.write_parts(folder.parts)
         folder.finish(run)
         draw_run(run, folder.path / "run.png")
         write_page(run, folder.path / "report.html")
