@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Protocol
 
 from colonnade.errors import RemoteProtocolError
@@ -31,8 +32,12 @@ _UNDER_WAY = 2**23  # bytes under way to a peer, of which it has not told that t
 _HEADER = struct.Struct("!BQQI")
 _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
-_OVERHEAD = 256  # bytes that keeping a chunk takes besides its own, about
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0  # seconds until a chunk is sent again
+
+
+def _size(data: bytes) -> int:
+    """Return how many bytes it takes to keep a chunk, about."""
+    return len(data) + 256
 
 
 class Post(Protocol):
@@ -59,7 +64,7 @@ class _Outbound:
 
     number: int = 0
     chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
-    size: int = 0  # bytes of them
+    size: int = 0  # bytes that they take
     heard: float = 0.0  # when something of it was last acknowledged, or began to be awaited
     wait: float = _FIRST_WAIT
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -72,14 +77,11 @@ class _Inbound:
     limit: int
     awaited: int = 0
     early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    early_size: int = 0  # bytes that they take
     parts: list[bytes] = field(default_factory=list)
     left: int = 0  # of the frame whose parts these are
     told: int = 0  # what was last told to be awaited
     taking: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def early_bytes(self) -> int:
-        return sum(_OVERHEAD + len(data) for _, data in self.early.values())
 
 
 class Courier:
@@ -163,7 +165,7 @@ class Courier:
         for start in range(0, max(len(frame), 1), CHUNK):
             chunk = _Chunk(len(frame) - start, frame[start : start + CHUNK], time.monotonic())
             with out.changed:
-                while out.chunks and out.size + len(chunk.data) > _UNDER_WAY:
+                while out.chunks and out.size + _size(chunk.data) > _UNDER_WAY:
                     if self._is_over(peer):
                         break
                     out.changed.wait()
@@ -174,7 +176,7 @@ class Courier:
                     out.heard = chunk.sent
                 number, out.number = out.number, out.number + 1
                 out.chunks[number] = chunk
-                out.size += len(chunk.data)
+                out.size += _size(chunk.data)
             self._due.set()
             self._send_chunk(peer, number, chunk)
 
@@ -236,10 +238,10 @@ class Courier:
                 raise RemoteProtocolError(
                     f"from {peer!r}: it awaits chunk {awaited}, of {out.number} that were sent"
                 )
-            arrived = [number for number in out.chunks if number < awaited]
+            arrived = [*takewhile(lambda number: number < awaited, out.chunks)]  # in their order
             for number in arrived:
                 chunk = out.chunks.pop(number)
-                out.size -= len(chunk.data)
+                out.size -= _size(chunk.data)
                 if chunk.times == 1:  # of one that was repeated, nobody knows which has come
                     took = now - chunk.sent
                     out.wait = min(max(_FIRST_WAIT, 4 * took), _LONGEST_WAIT)
@@ -256,9 +258,13 @@ class Courier:
             if is_next:
                 self._add(peer, inbound, left, data)
                 while inbound.awaited in inbound.early:
-                    self._add(peer, inbound, *inbound.early.pop(inbound.awaited))
-            elif number > inbound.awaited and inbound.early_bytes + len(data) <= 2 * _UNDER_WAY:
-                inbound.early.setdefault(number, (left, data))
+                    left, data = inbound.early.pop(inbound.awaited)
+                    inbound.early_size -= _size(data)
+                    self._add(peer, inbound, left, data)
+            elif number > inbound.awaited and number not in inbound.early:
+                if inbound.early_size + _size(data) <= _UNDER_WAY:
+                    inbound.early[number] = left, data
+                    inbound.early_size += _size(data)
             is_urgent = not is_next or inbound.awaited - inbound.told >= 4
         if is_urgent:  # it has something twice, or lacks something, or waits with much
             self._acknowledge(peer)
