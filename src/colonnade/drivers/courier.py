@@ -83,6 +83,11 @@ class _Inbound:
     told: int = 0  # what was last told to be awaited
     taking: threading.Lock = field(default_factory=threading.Lock)
 
+    def has_room(self, number: int, data: bytes) -> bool:
+        """Whether a chunk that comes too early can be kept."""
+        is_early = number > self.awaited and number not in self.early
+        return is_early and self.early_size + _size(data) <= _UNDER_WAY
+
 
 class Courier:
     """Brings frames to peers and hands over theirs.
@@ -261,10 +266,9 @@ class Courier:
                     left, data = inbound.early.pop(inbound.awaited)
                     inbound.early_size -= _size(data)
                     self._add(peer, inbound, left, data)
-            elif number > inbound.awaited and number not in inbound.early:
-                if inbound.early_size + _size(data) <= _UNDER_WAY:
-                    inbound.early[number] = left, data
-                    inbound.early_size += _size(data)
+            elif inbound.has_room(number, data):
+                inbound.early[number] = left, data
+                inbound.early_size += _size(data)
             is_urgent = not is_next or inbound.awaited - inbound.told >= 4
         if is_urgent:  # it has something twice, or lacks something, or waits with much
             self._acknowledge(peer)
