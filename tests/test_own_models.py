@@ -26,14 +26,14 @@ from colonnade.costs import Delayed, Modelled
 from colonnade.delays import Constant
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import KINDS_OF_WORK
-from colonnade.errors import ConfigurationError, DataError, Diverged
+from colonnade.errors import ConfigurationError, DataError, Diverged, RoleFailed
 from colonnade.estimators import VerticalClassifier
 from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.layout import Layout, check_names
 from colonnade.local_updates import Consecutive, Proximal
 from colonnade.metrics import ACCURACY, AUC, Metric
-from colonnade.models import Learner
+from colonnade.models import Learner, optimising
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.roles.blame import largest_embedding
@@ -465,6 +465,36 @@ def test_an_optimiser_of_sparse_gradients_that_raises_is_told():
         )
 
 
+SHORT = {
+    "cycle": partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=2),
+    "list": partial(torch.optim.lr_scheduler.LambdaLR, lr_lambda=lambda step: [1, 0.5, 0.1][step]),
+}
+
+
+@pytest.mark.parametrize("how", SHORT)
+def test_a_scheduler_of_fewer_steps_than_training_has_is_told_before_anything_starts(tmp_path, how):
+    f = learning(scheduler=SHORT[how])
+    assert f.train(training=TRAINING).summary["completed"]
+    longer = replace(TRAINING, epochs=4)
+    message = "^the scheduler .*LR of 'bank' fails at step 3 of the 4 that training has: .*; make"
+    with pytest.raises(ConfigurationError, match=message):
+        f.train(training=longer, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigurationError, match=message):
+        plan(f, training=longer)
+    f.parties = federation().parties
+    with pytest.raises(ConfigurationError, match=message.replace("bank", "insurer")):
+        f.train(training=longer)
+
+
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler.step")
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_a_scheduler_that_fails_very_late_names_its_owner(driver, monkeypatch):
+    monkeypatch.setattr(optimising, "_MOST", 2)
+    with pytest.raises(RoleFailed, match=r"^(bank|shop|insurer) failed in round 9: IndexE"):
+        learning(scheduler=SHORT["list"]).train(training=replace(TRAINING, epochs=4), driver=driver)
+
+
 @pytest.mark.parametrize(
     "how",
     [
@@ -731,6 +761,70 @@ def test_training_takes_rules_and_whole_numbers():
     for name in ("epochs", "seed"):
         with pytest.raises(ConfigurationError, match="whole number"):
             Training(**{name: True})
+
+
+# Features
+
+PLACES = {
+    "coo": (torch.Tensor.to_sparse, "is sparse_coo: pad it, or take its to_dense"),
+    "csr": (torch.Tensor.to_sparse_csr, "is sparse_csr: pad it, or take its to_dense"),
+    "nested": (lambda x: torch.nested.nested_tensor(list(x)), "is nested: pad it, or take its"),
+    "meta": (lambda x: x.to("meta"), "is on 'meta'; it is models that compute elsewhere"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*beta state:UserWarning", "ignore:.*prototype stage")
+@pytest.mark.parametrize("place", PLACES)
+def test_features_and_labels_are_dense_and_on_the_cpu(place):
+    change, message = PLACES[place]
+    f = federation()
+    bank, holder = f.parties[0], f.label_holder
+    for features in (change(bank.features), {"features": change(bank.features)}):
+        with pytest.raises(DataError, match=f"^features of 'bank' must be a .*, but it {message}"):
+            Federation([replace(bank, features=features)], holder)
+    labels = change(torch.zeros(ROWS, 1))
+    with pytest.raises(DataError, match=f"^the labels of 'insurer' must .*, but it {message}"):
+        Federation([bank], replace(holder, labels=labels))
+
+
+class Codes(nn.Module):
+    """Embeds two columns of codes, of which there are 10 and 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList([nn.Embedding(10, 4), nn.Embedding(5, 4)])
+
+    def forward(self, codes):
+        if isinstance(codes, dict):
+            codes = torch.stack([codes["one"], codes["other"]], dim=1)
+        return sum(table(codes[:, i]) for i, table in enumerate(self.tables))
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("beyond", [7, -1])
+def test_a_code_that_a_table_of_embeddings_lacks_is_told_with_its_row(by_name, beyond):
+    codes = torch.stack([torch.arange(ROWS) % 10, torch.arange(ROWS) % 5], dim=1)
+    codes[20, 1] = beyond
+    features = {"one": codes[:, 0], "other": codes[:, 1]} if by_name else codes
+    party, holder = Party("bank", features, Codes()), federation(top=linear(4, 3)).label_holder
+    message = "^the bottom model of 'bank' does not take row 20 of its features: index out of range"
+    with pytest.raises(ConfigurationError, match=message):
+        Federation([party], holder)
+    run = Federation([party], holder, range(20)).train(training=TRAINING)  # which nobody looks up
+    assert run.summary["completed"]
+
+
+def test_rows_that_go_together_are_not_mixed():
+    """The least and the greatest of two columns may never be in one row, and be refused there."""
+
+    def forward(codes):
+        assert torch.equal(codes[:, 0], 9 - codes[:, 1])
+        return codes.float().repeat(1, 2) / 10
+
+    codes = torch.arange(ROWS) % 10
+    party = Party("bank", torch.stack([codes, 9 - codes], dim=1), Returns(forward))
+    holder = federation(top=linear(4, 3)).label_holder
+    assert Federation([party], holder).train(training=TRAINING).summary["completed"]
 
 
 # Labels

@@ -137,6 +137,16 @@ class BatchPlan:
         """Whether schedulers take a step when ``done`` rounds are done."""
         return self._schedule_every == "round" or done % self.rounds_per_epoch == 0
 
+    @property
+    def schedule_steps(self) -> int:
+        """How many steps schedulers take in all.
+
+        >>> BatchPlan(np.arange(10), batch_size=4, epochs=2, seed=0).schedule_steps
+        2
+        """
+        every_round = self._schedule_every == "round"
+        return self.rounds if every_round else self.rounds // self.rounds_per_epoch
+
 
 def pieces(rows: Rows, size: int) -> list[Rows]:
     """Cut row numbers into consecutive pieces of at most ``size``, in order.

@@ -36,6 +36,7 @@ from colonnade.telling import first_line
 
 __all__ = [
     "check_classes",
+    "check_codes",
     "check_device",
     "check_features",
     "check_labels",
@@ -50,6 +51,8 @@ __all__ = [
 ]
 
 _DIFFERENTIABLE = "compute it without argmax, rounding, detach() or item()"
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_MOST_CODES = 2**26
 _AT_ONCE = 2**20  # values among which the wrong one is searched at a time: that needs memory
 
 
@@ -84,6 +87,8 @@ def extreme_rows(labels: Tensor) -> Rows:
 
 def check_labels(name: str, labels: object) -> None:
     """Raise ``DataError`` unless labels are a tensor of finite values with a row or more."""
+    if isinstance(labels, Tensor):
+        _check_dense("the labels", name, labels)
     if not isinstance(labels, Tensor) or labels.dim() == 0 or labels.numel() == 0:
         raise DataError(
             f"the labels of {name!r} must be a tensor with a row or more, not {shown(labels)}"
@@ -98,13 +103,15 @@ def check_labels(name: str, labels: object) -> None:
 
 
 def check_features(name: str, features: Features, rows: int) -> None:
-    """Raise ``DataError`` unless features are tensors of ``rows`` rows, all finite."""
+    """Raise ``DataError`` unless features are dense tensors of ``rows`` rows, all finite."""
     columns: object = {"features": features} if isinstance(features, Tensor) else features
     if not isinstance(columns, Mapping):
         raise DataError(
             f"the features of {name!r} must be a tensor, or tensors by name, not {shown(columns)}"
         )
     for column, values in columns.items():
+        if isinstance(values, Tensor):
+            _check_dense(column, name, values)
         if not isinstance(values, Tensor) or values.dim() == 0:
             raise DataError(
                 f"{column} of {name!r} must be a tensor [rows, ...], not {shown(values)}"
@@ -115,6 +122,17 @@ def check_features(name: str, features: Features, rows: int) -> None:
             )
         if values.is_floating_point():
             _check_finite(column, name, values)
+
+
+def _check_dense(what: str, name: str, values: Tensor) -> None:
+    if values.is_nested or values.layout is not torch.strided:
+        layout = str(values.layout).removeprefix("torch.")
+        found = f"is {'nested' if values.is_nested else layout}: pad it, or take its to_dense()"
+    elif values.device.type != "cpu":
+        found = f"is on {str(values.device)!r}; it is models that compute elsewhere (device=...)"
+    else:
+        return
+    raise DataError(f"{what} of {name!r} must be a dense tensor on the CPU, but it {found}")
 
 
 def _check_finite(what: str, name: str, values: Tensor) -> None:
@@ -175,6 +193,48 @@ def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
         )
     check_steady(f"the bottom model of {name!r}", bottom, rows)
     return int(output.shape[1])
+
+
+def check_codes(name: str, bottom: nn.Module, features: Features, used: Rows) -> None:
+    """Raise ``ConfigurationError`` if a bottom model does not take all whole numbers of its features.
+
+    A table of embeddings takes no code beyond its end. So the least and the greatest of each column
+    are tried, side by side; of a row that is used, if these are refused. Tables of more than 2^26
+    numbers are not looked through.
+
+    Examples
+    --------
+    >>> codes = torch.tensor([0, 1, 7, 2])
+    >>> check_codes("bank", nn.Embedding(5, 3), codes, np.array([0, 1, 3]))
+    >>> check_codes("bank", nn.Embedding(5, 3), codes, np.arange(4))
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the bottom model of 'bank' does not take row 2 of its features: index out of range in self; give tables of embeddings a row for each code
+    """  # noqa: E501 - a message is one line
+    columns = {"": features} if isinstance(features, Tensor) else features
+    whole = [key for key, each in columns.items() if each.dtype in _WHOLE and each.numel()]
+    if not whole or sum(columns[key].numel() for key in whole) > _MOST_CODES:
+        return
+    rows = take(columns, np.zeros(2, dtype=np.int64))
+    rows |= {key: torch.stack([columns[key].amin(0), columns[key].amax(0)]) for key in whole}
+    if _refusal(bottom, rows if isinstance(features, Mapping) else rows[""]) is None:
+        return
+    for key in whole:
+        flat = columns[key][torch.from_numpy(used)].reshape(len(used), -1)
+        for row in used[torch.cat([flat.argmin(0), flat.argmax(0)]).numpy()]:
+            error = _refusal(bottom, take(features, np.array([row, row])))
+            if error is not None:
+                raise ConfigurationError(
+                    f"the bottom model of {name!r} does not take row {row} of its features: "
+                    f"{first_line(error)}; give tables of embeddings a row for each code"
+                ) from error
+
+
+def _refusal(module: nn.Module, inputs: Any) -> Exception | None:
+    try:
+        tried(module, inputs)
+    except Exception as error:  # a user's module may raise anything
+        return error
+    return None
 
 
 def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:

@@ -27,6 +27,7 @@ from colonnade.agreement import Agreement, HolderRole, HolderSeat, PartyRole, Pa
 from colonnade.checkpoints import Checkpoint
 from colonnade.checks import (
     check_classes,
+    check_codes,
     check_device,
     check_features,
     check_labels,
@@ -158,7 +159,9 @@ class Federation:
         self.widths = {
             p.name: embedding_width(p.name, p.bottom, p.features) for p in self._holders()
         }
+        used = np.concatenate([self.train_rows, self.validation_rows, self.test_rows])
         for party in self._holders():  # whose bottoms are modules, as just tried
+            check_codes(party.name, party.bottom, party.features, used)
             check_gradients(party.name, party.bottom, party.optimiser)
 
     def on(self, device: str | torch.device) -> Federation:

@@ -21,6 +21,7 @@ from colonnade.models import (
     check_bottom_learns,
     check_module,
     check_optimiser,
+    check_schedule,
     copied,
     take,
 )
@@ -121,6 +122,10 @@ class Party:
         two = take(self.features, np.zeros(2, dtype=np.int64))
         check_bottom_learns(self.name, self.bottom, two, width)
 
+    def check_schedule(self, steps: int) -> None:
+        """Raise ``ConfigurationError`` unless its scheduler takes so many steps."""
+        check_schedule(self.name, self.bottom, self.optimiser, self.scheduler, steps)
+
 
 @dataclass(frozen=True)
 class LabelHolder:
@@ -191,6 +196,12 @@ class LabelHolder:
         check_optimiser(self.name, self.top, self.optimiser, self.scheduler, self.device)
         top = Learner(copied(self.top), self.optimiser, self.scheduler, self.device)
         return top, own
+
+    def check_schedules(self, steps: int) -> None:
+        """Raise ``ConfigurationError`` unless its schedulers take so many steps."""
+        check_schedule(self.name, self.top, self.optimiser, self.scheduler, steps)
+        if own := self.as_party():
+            own.check_schedule(steps)
 
     def as_party(self) -> Party | None:
         """Return what it is besides: an organisation with columns; None if it has none."""

@@ -19,8 +19,9 @@ from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory
 from colonnade.models.trial import made
 from colonnade.telling import first_line
 
-__all__ = ["check_optimiser"]
+__all__ = ["check_optimiser", "check_schedule"]
 
+_MOST = 1000  # steps of a scheduler, which are some milliseconds
 _STEPS = 2  # many remember something from the second step on only
 _AS = "take one that needs nothing at a step, as StepLR, CosineAnnealingLR or OneCycleLR"
 
@@ -60,9 +61,7 @@ def check_optimiser(
     trained = [p for p in module.parameters() if p.requires_grad]
     if not trained:
         return
-    small = [nn.Parameter(_filled([min(n, 2) for n in p.shape], p.dtype, device)) for p in trained]
-    learner = Learner(nn.ParameterList(small), device=device)
-    learner.optimiser = unshared(made("optimiser", owner, optimiser, small))
+    learner = _small(owner, module, optimiser, device)
     check_gradients(owner, module, optimiser)
     sparse = {id(p) for p in sparse_parameters(module)}
     with warnings.catch_warnings():  # what it warns of, it warns of in training
@@ -70,11 +69,60 @@ def check_optimiser(
         if scheduler is not None:
             learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
         for _ in range(_STEPS):
-            for p, original in zip(small, trained, strict=True):
+            for p, original in zip(learner.module.parameters(), trained, strict=True):
                 gradient = _filled(p.shape, p.dtype, device)
                 p.grad = gradient.to_sparse(1) if id(original) in sparse else gradient
             _step(owner, learner)
-            _advance(owner, learner)
+        _advance(owner, learner)
+
+
+def check_schedule(
+    owner: str,
+    module: nn.Module,
+    optimiser: OptimiserFactory,
+    scheduler: SchedulerFactory | None,
+    steps: int,
+) -> None:
+    """Refuse a scheduler that takes fewer steps than there will be, or than 1000.
+
+    Parameters
+    ----------
+    owner, module, optimiser, scheduler
+        As for ``check_optimiser``, which comes before.
+    steps
+        How many there will be.
+
+    Raises
+    ------
+    ConfigurationError
+        If one of them raises.
+    """
+    if scheduler is None or not any(p.requires_grad for p in module.parameters()):
+        return
+    learner = _small(owner, module, optimiser, "cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
+        for step in range(min(steps, _MOST)):
+            try:
+                learner.advance_schedule()
+            except Exception as error:  # a scheduler of the user's own may raise anything
+                raise ConfigurationError(
+                    f"the scheduler {type(learner.scheduler).__name__} of {owner!r} fails at step "
+                    f"{step + 1} of the {steps} that training has: {first_line(error)}; make it "
+                    "for as many"
+                ) from error
+
+
+def _small(
+    owner: str, module: nn.Module, optimiser: OptimiserFactory, device: str | torch.device
+) -> Learner:
+    """Return a learner of small parameters, of the kinds that a module trains, and as many."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    small = [nn.Parameter(_filled([min(n, 2) for n in p.shape], p.dtype, device)) for p in trained]
+    learner = Learner(nn.ParameterList(small), device=device)
+    learner.optimiser = unshared(made("optimiser", owner, optimiser, small))
+    return learner
 
 
 def _filled(shape: Sequence[int], dtype: torch.dtype, device: str | torch.device) -> Tensor:

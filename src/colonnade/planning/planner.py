@@ -211,7 +211,9 @@ def plan(
     agreement = federation.agreement(method, training)
     for party in federation.parties:  # hollow models would take any row
         check_party_alone(agreement, party)
+        party.check_schedule(agreement.batches.schedule_steps)
     check_holder_alone(agreement, federation.label_holder)
+    federation.label_holder.check_schedules(agreement.batches.schedule_steps)
     network, costs = _world(driver)
     if uses_measured(costs):
         costs = calibrated(federation, method, training, network, costs)

@@ -66,6 +66,7 @@ class TrainingParty(ABC):
         self._evaluation = agreement.evaluation
         self._uplink = uplink.uploader(layout, seat.own)
         check_party_alone(agreement, seat.own)
+        seat.own.check_schedule(self._batches.schedule_steps)
         self._embed = uplink.embedder(self.bottom)  # for steps that send nothing
         self._seed = layout.seed
         self._stopped = False
@@ -215,6 +216,7 @@ class TrainingLabelHolder(ABC):
         policy = stragglers or method.stragglers
         self._uplink = method.uplink.collector(layout, method.fusion, policy)
         check_holder_alone(agreement, own)
+        own.check_schedules(self._batches.schedule_steps)
         self._metrics = seat.metrics or usual_metrics(own.labels)
         self._seed = layout.seed
         self._judge = self._made_judge()
