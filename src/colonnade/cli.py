@@ -10,7 +10,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -343,6 +343,10 @@ def deploy(
         bool,
         typer.Option("--local", help="Run it in a federation on this machine, and take that down."),
     ] = False,
+    hosted: Annotated[
+        bool,
+        typer.Option("--hosted", help="The label holder runs the server, and needs no own site."),
+    ] = False,
     run_: Annotated[
         str | None,
         typer.Option("--run", help="What every site calls the run; by default the file's name."),
@@ -373,9 +377,10 @@ def deploy(
         raise ConfigurationError("say either --to FOLDER, to write a job, or --local, to run it")
     parsed, show = _parsed(config, set_, data), _show(quiet, json_)
     name_of_run = run_ or config.stem
+    place_of_holder: Literal["site", "server"] = "server" if hosted else "site"
     if to is not None:
-        job = job_of(parsed, name_of_run)
-        write_job(job_of(parsed, name_of_run, "align"), to / "align")
+        job = job_of(parsed, name_of_run, "train", place_of_holder)
+        write_job(job_of(parsed, name_of_run, "align", place_of_holder), to / "align")
         write_job(job, to / "train")
         for name in job.everybody:
             write_site(parsed, name, to / "sites" / name)
@@ -395,7 +400,7 @@ def deploy(
         elif show is Show.BAR:
             say(err, f"{sentence[:1].upper()}{sentence[1:]}.")
 
-    job = prove(parsed, name_of_run, place, told, keep)
+    job = prove(parsed, name_of_run, place, told, label_holder_at=place_of_holder, keep=keep)
     folder = place.run(job.label_holder.name, job)
     result = load_run(folder)
     _show_runs({result.summary["method"]: result}, show)

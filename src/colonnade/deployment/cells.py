@@ -46,6 +46,8 @@ class CellPost:
         Whose it is: an organisation, or ``GATEKEEPER``.
     cells
         The cells of all organisations and of the gatekeeper, by name.
+    here
+        Who listens in this process, by name: the gatekeeper's and a label holder's posts share it.
 
     Raises
     ------
@@ -53,23 +55,34 @@ class CellPost:
         If the cell's connections are not secured.
     """
 
-    def __init__(self, cell: CoreCell, own: str, cells: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        cell: CoreCell,
+        own: str,
+        cells: Mapping[str, str],
+        here: dict[str, Callable[[str, bytes], None]] | None = None,
+    ) -> None:
         if not cell.is_secure():
             raise ConfigurationError(
                 "the connections of this FLARE system are not secured by mutual TLS, so nobody "
                 "knows who sends what; provision it with connection_security: mtls"
             )
         self._cell, self._own, self._cells = cell, own, dict(cells)
+        self._here = {} if here is None else here
         self._names = {address: name for name, address in cells.items() if name != GATEKEEPER}
 
     def __call__(self, peer: str, datagram: bytes) -> None:
         """Send a datagram; one that cannot be sent now is lost."""
+        if self._cells[peer] == self._cells[self._own]:
+            self._here[peer](self._own, datagram)
+            return
         message = new_cell_message({}, datagram)
         topic = self._topic(self._own, peer)
         self._cell.fire_and_forget(_CHANNEL, topic, self._cells[peer], message, optional=True)
 
     def listen(self, receive: Callable[[str, bytes], None]) -> None:
         """Hand over what comes from now on: who sent it, and the datagram."""
+        self._here[self._own] = receive
 
         def hear(sender: Callable[[str], str | None]) -> Callable[[Message], None]:
             def heard(message: Message) -> None:

@@ -7,6 +7,7 @@ a ``Host``. Jobs carry configuration alone; the code is that which each site has
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Listen to sites, which may be there before."""
-        self._signal = Signal()
-        job = _job(fl_ctx)
-        post = CellPost(_cell(fl_ctx), GATEKEEPER, _cells(job, fl_ctx))
+        self._signal, self._here = Signal(), dict[str, Callable[[str, bytes], None]]()
+        self._job = job = _job(fl_ctx)
+        post = CellPost(_cell(fl_ctx), GATEKEEPER, _cells(job, fl_ctx), self._here)
         self._host = Host(job, post, lambda: self._signal.triggered, self._reached, self._reported)
         post.listen(self._host.receive)
 
@@ -51,6 +52,8 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
         self._signal = abort_signal
         task = Task(_TASK, Shareable(), timeout=0, result_received_cb=self._ended)
         self.broadcast(task, fl_ctx, min_responses=0)
+        if self._job.label_holder_at == "server":
+            threading.Thread(target=self._attend, args=(fl_ctx,), daemon=True).start()
         try:
             self._host.preside()
         except ColonnadeError as error:
@@ -61,6 +64,17 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def process_result_of_unknown_task(self, *_: Any) -> None:
         """Do nothing: a site that ends tells the host."""
+
+    def _attend(self, fl_ctx: FLContext) -> None:
+        """Play the label holder's role, where it runs the server."""
+        try:
+            _seat(fl_ctx, self._here).attend()
+        except Aborted as aborted:
+            self.logger.error(f"the run was ended: {aborted}")
+        except Exception as error:
+            self.logger.exception(f"the run failed here: {first_line(error)}")
+            said = f"{type(error).__name__}: {first_line(error)}"
+            self._host.lose(self._job.label_holder.name, said)
 
     def _ended(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """Know that a site has ended, and maybe failed before it could say so."""
@@ -85,7 +99,7 @@ class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE
         """Take part in the run to its end."""
         over = threading.Event()
         try:
-            guest = self._seat(fl_ctx)
+            guest = _seat(fl_ctx)
             watching = (guest, abort_signal, over)
             threading.Thread(target=_watch, args=watching, daemon=True).start()
             guest.attend()
@@ -100,14 +114,16 @@ class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE
             over.set()
         return make_reply(ReturnCode.OK)
 
-    def _seat(self, fl_ctx: FLContext) -> Guest:
-        job = _job(fl_ctx)
-        workspace = fl_ctx.get_engine().get_workspace()
-        site = load_site(Path(workspace.get_site_config_dir()) / SITE)
-        post = CellPost(_cell(fl_ctx), site.organisation, _cells(job, fl_ctx))
-        guest = Guest(job, site, post, "flare")
-        post.listen(guest.receive)
-        return guest
+
+def _seat(fl_ctx: FLContext, here: dict[str, Callable[[str, bytes], None]] | None = None) -> Guest:
+    """Return the organisation whose computer this is, listening."""
+    job = _job(fl_ctx)
+    workspace = fl_ctx.get_engine().get_workspace()
+    site = load_site(Path(workspace.get_site_config_dir()) / SITE)
+    post = CellPost(_cell(fl_ctx), site.organisation, _cells(job, fl_ctx), here)
+    guest = Guest(job, site, post, "flare")
+    post.listen(guest.receive)
+    return guest
 
 
 def _watch(guest: Guest, abort_signal: Signal, over: threading.Event) -> None:
@@ -129,5 +145,6 @@ def _cell(fl_ctx: FLContext) -> Any:
 def _cells(job: JobConfig, fl_ctx: FLContext) -> dict[str, str]:
     """Return the cells of everybody; a site is called as its organisation is."""
     number = str(fl_ctx.get_job_id())
-    cells = {name: cell_of_site(name, number) for name in job.everybody}
-    return cells | {GATEKEEPER: cell_of_server(number)}
+    server = cell_of_server(number)
+    sites = {name: cell_of_site(name, number) for name in job.sites}
+    return {job.label_holder.name: server} | sites | {GATEKEEPER: server}

@@ -37,12 +37,11 @@ def write_job(job: JobConfig, folder: Path) -> None:
     config = folder / "app" / "config"
     if folder.exists() and not _is_ours(config / "job.yaml"):
         raise ConfigurationError(f"{folder} is there, and holds no job; choose another folder")
-    everybody = job.everybody
     meta = {
         "name": job.run,
         "resource_spec": {},
-        "min_clients": len(everybody),
-        "mandatory_clients": everybody,
+        "min_clients": len(job.sites),
+        "mandatory_clients": job.sites,
         "deploy_map": {"app": ["@ALL"]},
     }
     preside, attend = CLASSES

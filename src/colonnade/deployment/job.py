@@ -52,6 +52,9 @@ class JobConfig(Section):
     run: Name = Field(description="what every organisation calls the folder of the run")
     parties: list[Name] = Field(min_length=1, description="in party order")
     label_holder: LabelHolderConfig = LabelHolderConfig()
+    label_holder_at: Literal["site", "server"] = Field(
+        "site", description="server: the label holder runs the server, and needs no site beside it"
+    )
     rows: RowsConfig
     model: ModelConfig = ModelConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
@@ -73,6 +76,11 @@ class JobConfig(Section):
         return [*self.parties, self.label_holder.name]
 
     @property
+    def sites(self) -> list[str]:
+        """Whose roles are played at sites; the label holder's may be at the server."""
+        return self.parties if self.label_holder_at == "server" else self.everybody
+
+    @property
     def digest(self) -> str:
         """What tells this job from another: organisations compare it before they begin."""
         told = json.dumps(self.model_dump(mode="json"), sort_keys=True)
@@ -84,7 +92,12 @@ class JobConfig(Section):
         return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
 
 
-def job_of(config: RunConfig, run: str, task: Literal["train", "align"] = "train") -> JobConfig:
+def job_of(
+    config: RunConfig,
+    run: str,
+    task: Literal["train", "align"] = "train",
+    label_holder_at: Literal["site", "server"] = "site",
+) -> JobConfig:
     """Return a job of the run that a configuration describes: to train, or to align before.
 
     Sources of data stay behind: each organisation says for itself where its own are.
@@ -106,6 +119,7 @@ def job_of(config: RunConfig, run: str, task: Literal["train", "align"] = "train
     shared = ("label_holder", "model", "objective", "optimiser", "method", "training")
     parties = [name for name in data.parties if name not in (holds, *data.leave_out)]
     job = {"task": task, "run": run, "parties": parties, "rows": rows}
+    job["label_holder_at"] = label_holder_at
     job |= {key: said[key] for key in shared}
     return parse_section(JobConfig, job, "the job")
 

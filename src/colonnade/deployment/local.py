@@ -33,9 +33,9 @@ from colonnade.deployment.folders import CLASSES
 from colonnade.errors import RoleFailed, Unwritten
 from colonnade.faults import explained
 
-__all__ = ["Local", "local_federation"]
+__all__ = ["SERVER", "Local", "local_federation"]
 
-_SERVER = "localhost"
+SERVER = "localhost"
 _OPERATOR = "operator@colonnade.local"
 _START = 60.0  # seconds in which server and sites are there, or never
 _END = 10.0  # seconds in which processes end that were asked to
@@ -57,7 +57,7 @@ class Local:
         self._session: Any = None
 
     def site(self, name: str) -> Path:
-        """Return where a site has what it keeps to itself."""
+        """Return where a site has what it keeps to itself; the server's is that of ``SERVER``."""
         return self.folder / name / "local" / "colonnade"
 
     def start(self, names: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class Local:
         RoleFailed
             If one is not there in time; its log says why.
         """
-        for name in (_SERVER, *names):
+        for name in (SERVER, *names):
             self.start_one(name)
         deadline = time.monotonic() + _START
         while not self._everybody_is_there(names):
@@ -76,7 +76,7 @@ class Local:
                 if process.poll() is not None:
                     raise RoleFailed(f"{name!r} ended as it started; see {self.log(name)}")
             if time.monotonic() > deadline:
-                raise RoleFailed(f"the federation did not come together; see {self.log(_SERVER)}")
+                raise RoleFailed(f"the federation did not come together; see {self.log(SERVER)}")
             time.sleep(_LOOK)
 
     def start_one(self, name: str) -> None:
@@ -170,7 +170,7 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
     provisioned = _provisioned(folder, names)
     local = Local(provisioned)
     try:
-        for name in (_SERVER, *names):
+        for name in (SERVER, *names):
             _allow(provisioned / name / "local", folder)
         yield local
     finally:
@@ -181,7 +181,7 @@ def _provisioned(folder: Path, names: Sequence[str]) -> Path:
     """Make certificates and the folders of all; return where they are."""
     project = Project("colonnade", "a federation on one machine")
     fed_learn, admin = _free_ports(2)
-    project.set_server(_SERVER, "colonnade", {"fed_learn_port": fed_learn, "admin_port": admin})
+    project.set_server(SERVER, "colonnade", {"fed_learn_port": fed_learn, "admin_port": admin})
     for name in names:
         project.add_client(name, "colonnade", {})
     project.add_admin(_OPERATOR, "colonnade", {"role": "project_admin"})

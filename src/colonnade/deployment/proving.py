@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from colonnade.alignment import alignment_file
 from colonnade.config.data import TablesConfig
@@ -42,7 +43,13 @@ class Place:
 
 
 def prove(
-    config: RunConfig, run: str, place: Place, told: Callable[[str], None], keep: bool = False
+    config: RunConfig,
+    run: str,
+    place: Place,
+    told: Callable[[str], None],
+    *,
+    label_holder_at: Literal["site", "server"] = "site",
+    keep: bool = False,
 ) -> JobConfig:
     """Carry out a run on this machine as organisations would on theirs; return its job.
 
@@ -59,6 +66,8 @@ def prove(
         Where each organisation keeps what is its own.
     told
         Called with a sentence about each step.
+    label_holder_at
+        Whether the label holder has a site, or runs the server.
     keep
         Whether FLARE's own folders and logs stay; they do where a job fails.
 
@@ -70,23 +79,25 @@ def prove(
         If a job fails; the logs say why.
     """
     try:
-        from colonnade.deployment.local import local_federation
+        from colonnade.deployment.local import SERVER, local_federation
     except ImportError as error:
         raise ConfigurationError(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
-    job = job_of(config, run)
-    jobs = [job] if _is_aligned(config, job, place) else [job_of(config, run, "align"), job]
+    job = job_of(config, run, "train", label_holder_at)
+    before = (
+        [] if _is_aligned(config, job, place) else [job_of(config, run, "align", label_holder_at)]
+    )
     folder = place.folder / _FEDERATION
-    with local_federation(folder / "flare", job.everybody) as local:
+    with local_federation(folder / "flare", job.sites) as local:
         told("certificates for the server and every site are made")
         for name in job.everybody:
             own = {"alignment": place.of(name) / "aligned", "runs": place.of(name) / "runs"}
             there = {key: path.absolute() for key, path in own.items()}
-            write_site(config, name, local.site(name), **there)
-        local.start(job.everybody)
+            write_site(config, name, local.site(name if name in job.sites else SERVER), **there)
+        local.start(job.sites)
         told("the server and every site are up, and know each other by mutual TLS")
-        for each in jobs:
+        for each in (*before, job):
             write_job(each, folder / each.task)
             number = local.submit(folder / each.task)
             told(f"job {number} is submitted, {_PURPOSES[each.task]}")
