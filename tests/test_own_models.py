@@ -33,7 +33,7 @@ from colonnade.federation import Federation
 from colonnade.layout import Layout, check_names
 from colonnade.local_updates import Consecutive, Proximal
 from colonnade.metrics import ACCURACY, AUC, Metric
-from colonnade.models import Learner, optimising
+from colonnade.models import Learner, copied, optimising
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.roles.blame import largest_embedding
@@ -989,6 +989,17 @@ def test_a_model_with_what_torch_computes_anew_is_trained_and_goes_on(kind, driv
     states = [run.models["bank"]["bottom"].state_dict() for run in (whole, rest)]
     for name, value in states[0].items():
         assert torch.equal(value.to_dense(), states[1][name].to_dense())
+
+
+def test_a_copy_has_hooks_and_tables_of_its_own():
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.seen = model.also = {}
+    other = copied(model)
+    other[0].register_forward_hook(lambda *_: None)
+    other.seen["x"] = 1
+    assert other.also == {"x": 1}
+    assert not model.seen
+    assert not model[0]._forward_hooks
 
 
 @pytest.mark.filterwarnings("ignore:.*beta state:UserWarning", "ignore:.*deprecated")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -31,10 +33,21 @@ def copied(module: _Module) -> _Module:
     >>> bool((copied(model).weight == model.weight).all())
     True
     """
-    computed = (
-        value
-        for part in module.modules()
-        for value in vars(part).values()
-        if isinstance(value, Tensor) and not value.is_leaf
-    )
-    return copy.deepcopy(module, {id(value): value.detach().clone() for value in computed})
+    return copy.deepcopy(module, dict(_copies(module)))
+
+
+_CONTAINERS = (dict, set, OrderedDict)
+
+
+def _copies(module: nn.Module) -> Iterator[tuple[int, Any]]:
+    """Yield the copies of what a module holds that ``deepcopy`` refuses, or is slow at.
+
+    A module has a dozen empty tables of hooks, most of the time of copying a small one.
+    """
+    for part in module.modules():
+        for value in vars(part).values():
+            if type(value) in _CONTAINERS:
+                if not value:
+                    yield id(value), type(value)()
+            elif isinstance(value, Tensor) and not value.is_leaf:
+                yield id(value), value.detach().clone()
