@@ -237,12 +237,12 @@ class Federation:
                 "early stopping chooses the best model by validation rows, and there are none; "
                 "chosen by test rows, the test would be no test"
             )
-        self.check(method)
+        self._check_predictions(method)
         agreement = self.agreement(method, training)
         agreement.warm_up()
         batches = agreement.batches
         seats = self._seats(agreement)
-        roles = _cast(agreement, seats)
+        roles = _cast(agreement, seats)  # which tries optimisers
         for name, role in roles.items():
             for learner in _learners(role).values():
                 check_saved(name, learner)
@@ -551,6 +551,11 @@ class Federation:
         DataError
             If a label is out of range, or the held-out rows cannot give a metric.
         """
+        self._check_predictions(method)
+        self._check_learners()
+
+    def _check_predictions(self, method: Method) -> None:
+        """Try what ``check`` tries, but for what trains: making the roles tries that."""
         holder, labels = self.label_holder, self.label_holder.labels
         fused = method.fusion.width(list(self.widths.values()))
         rows = extreme_rows(labels)
@@ -568,7 +573,6 @@ class Federation:
                 f"the top model of {holder.name!r} must return predictions of shape "
                 f"[rows, ...], but for {len(rows)} rows it returned {shown(output)}"
             )
-        self._check_learners()
         if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
             check_classes(holder.name, labels, output.shape[1])
         check_lets_through(holder.name, holder.top, len(rows), fused)
