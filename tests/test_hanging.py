@@ -35,8 +35,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs forked pr
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    """Ask how it stands soon, and leave no process behind."""
+    """Ask how it stands soon, wait for no process that is stopped, and leave none behind."""
     monkeypatch.setattr(gatekeeper, "_QUIET", 0.1)
+    monkeypatch.setattr(processes, "_ENDING", 0.5)
     yield
     assert not multiprocessing.active_children()
 

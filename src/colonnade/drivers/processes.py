@@ -50,6 +50,7 @@ from colonnade.telling import first_line
 __all__ = ["Processes"]
 
 _PATIENCE = 10.0  # seconds in which a process takes what it is told, when much waits already
+_ENDING = 5.0  # seconds in which a process ends by itself, when its run has ended
 _LOOK = 0.2  # seconds after which the parent looks around, heard anything or not
 
 
@@ -243,7 +244,7 @@ class _Parent:
 
     def _end(self) -> None:
         for process in self.processes.values():
-            process.join(timeout=5)
+            process.join(timeout=_ENDING)
             if process.is_alive():
                 process.kill()
                 process.join()
