@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -149,6 +149,9 @@ class MethodSubject:
     noise: float = 0.0
     steps: bool = True
     late: Simulate | None = None
+    _made: list[tuple[Any, Federation]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
     _simulated: list[tuple[Any, Run]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -186,8 +189,18 @@ class MethodSubject:
         holder_has_features: bool,
         settings: dict[str, Any],
     ) -> Run:
-        federation = self.federation(method, holder_has_features)
+        federation = self.made(method, holder_has_features)
         return federation.train(method, driver=driver or DRIVER, report=False, **settings)
+
+    def made(self, method: Method, holder_has_features: bool = True) -> Federation:
+        """Return the federation for a method: one for all runs, since none changes it."""
+        asked = (method, holder_has_features)
+        for known, federation in self._made:
+            if known == asked:
+                return federation
+        federation = self.federation(method, holder_has_features)
+        self._made.append((asked, federation))
+        return federation
 
     def variants(self) -> Iterator[Method]:
         """Yield the method; where it has no local steps, with each kind that the exchange takes."""
@@ -207,7 +220,7 @@ _POLICIES: dict[LocalStep, LocalUpdates] = {
 
 def says_who_learns_what(subject: MethodSubject) -> None:
     """Assert that the summary tells of embeddings and labels, and warns of what is unprotected."""
-    layout = subject.federation(subject.method, True).agreement(subject.method, TRAINING).layout
+    layout = subject.made(subject.method).agreement(subject.method, TRAINING).layout
     disclosures = subject.method.disclosures(layout)
     said = {disclosure.what for disclosure in disclosures}
     assert {"embeddings", "labels"} <= said, f"nothing is said of who learns what: {said}"
@@ -225,7 +238,7 @@ def lists_every_flow(subject: MethodSubject) -> None:
     training = replace(TRAINING, early_stopping=EarlyStopping(patience=9))
     for method in subject.variants():
         for has_features in (True, False):
-            federation = subject.federation(method, has_features)
+            federation = subject.made(method, has_features)
             run = subject.train(method, holder_has_features=has_features, training=training)
             _assert_listed(run, federation, method, training)
 
@@ -233,7 +246,7 @@ def lists_every_flow(subject: MethodSubject) -> None:
 def is_planned(subject: MethodSubject) -> None:
     """Assert that a plan has the bytes of the run, or what they are at most, kind by kind."""
     for method in subject.variants():
-        planned = plan(subject.federation(method, True), method, TRAINING, DRIVER)
+        planned = plan(subject.made(method), method, TRAINING, DRIVER)
         rows = {
             (row["sender"], row["receiver"], row["kind"], row["purpose"]): row
             for row in planned.traffic.to_dicts()
@@ -344,7 +357,7 @@ def lives_with_the_late(subject: MethodSubject) -> None:
     # An evaluation waits for everybody, and who was late is then on time again.
     training = replace(TRAINING, evaluate_every=100)
     run = subject.train(driver=late, training=training)
-    federation = subject.federation(method, True)
+    federation = subject.made(method)
     discarded = [entry for entry in run.ledger if entry.discarded]
     assert {entry.sender for entry in discarded} == {"party_1"}
     assert {entry.purpose for entry in discarded} == {Purpose.TRAINING}
@@ -360,7 +373,7 @@ def lives_with_the_late(subject: MethodSubject) -> None:
 def _assert_lives_with(subject: MethodSubject, late: Simulate, training: Training) -> None:
     method = subject.method
     run = subject.train(driver=late, training=training)
-    federation = subject.federation(method, True)
+    federation = subject.made(method)
     assert any(entry.discarded for entry in run.ledger) or _attempts_ended(run), "nobody was late"
     _assert_listed(run, federation, method, training)
     planned = plan(federation, method, training, late)
@@ -390,7 +403,7 @@ def agrees_with_another(subject: MethodSubject) -> None:
             other = subject.train(like, holder_has_features=has_features)
             for (place, one), (_, expected) in zip(_states(mine), _states(other), strict=True):
                 _assert_close(one, expected, subject.tolerance, place)
-            federation = subject.federation(method, has_features)
+            federation = subject.made(method, has_features)
             _assert_close(
                 _predicted(mine, _new_rows(federation)).scores,
                 _predicted(other, _new_rows(federation)).scores,
@@ -428,11 +441,15 @@ def names_who_sent_a_spoilt_body(subject: MethodSubject) -> None:
 
     ``colonnade.wire.reading`` says so of whatever is read within it. A code without redundancy
     may take other bytes for other values; an empty body, or one that is cut short where all are
-    of one length, is taken by nobody.
+    of one length, is taken by nobody. Whoever sends a kind of message is spoilt in one way or
+    another, and with other local steps in another.
     """
-    for method in subject.variants():
-        for flow in _read_by_others(subject, method):
-            for spoilt, spoil in _SPOILT.items():
+    ways = list(_SPOILT.items())
+    for turn, method in enumerate(subject.variants()):
+        for flows in _read_by_others(subject, method):
+            for number in range(max(len(flows), len(ways))):
+                flow = flows[(number + turn) % len(flows)]
+                spoilt, spoil = ways[number % len(ways)]
                 what = f"a {flow.kind} of {flow.sender!r} ({flow.purpose.label}) that is {spoilt}"
                 driver = _Spoiling(DRIVER, flow.sender, flow.kind, flow.purpose, spoil)
                 refused = _refused(partial(subject.train, method, driver))
@@ -451,18 +468,21 @@ def _refused(train: Callable[[], Run]) -> str | None:
     return None
 
 
-def _read_by_others(subject: MethodSubject, method: Method) -> Iterator[Flow]:
-    """Yield a flow of each kind of message with a body that somebody took."""
-    run, federation = subject.train(method), subject.federation(method, True)
+def _read_by_others(subject: MethodSubject, method: Method) -> Iterable[Sequence[Flow]]:
+    """Return the flows of each kind of message with a body that somebody took, by their senders."""
+    run, agreement = subject.train(method), subject.made(method).agreement(method, TRAINING)
     taken = {
         (entry.sender, entry.kind, entry.purpose)
         for entry in run.ledger
         if entry.body_bytes and not entry.discarded
     }
-    for flow in federation.agreement(method, TRAINING).flows():
+    alike: dict[tuple[str, Purpose, bool], dict[str, Flow]] = {}
+    for flow in agreement.flows():
         if (flow.sender, flow.kind, flow.purpose) in taken:
-            taken.remove((flow.sender, flow.kind, flow.purpose))
-            yield flow
+            from_holder = flow.sender == agreement.layout.label_holder
+            of_kind = alike.setdefault((flow.kind, flow.purpose, from_holder), {})
+            of_kind.setdefault(flow.sender, flow)
+    return [list(flows.values()) for flows in alike.values()]
 
 
 _CUT, _EMPTY = "cut short by a byte", "empty"
@@ -698,7 +718,7 @@ def _predicted(run: Run, tables: Mapping[str, Any], *how: Any, **more: Any) -> P
 
 
 def _assert_predicts(subject: MethodSubject, run: Run) -> None:
-    federation = subject.federation(subject.method, True)
+    federation = subject.made(subject.method)
     rows = torch.from_numpy(federation.test_rows)
     tables = {name: take(x, federation.test_rows) for name, x in _features(federation).items()}
     for driver in (Simulate(), Processes()):
