@@ -351,10 +351,10 @@ def check_lets_through(name: str, top: nn.Module, rows: int, width: int) -> None
     whose = f"the top model of {name!r}"
     fused = torch.zeros(rows, width, requires_grad=True)
     try:
-        _check_slope(whose, tried(top, fused, graph=True).float().sum(), fused)
+        _check_slope(whose, tried(top, fused.clone(), graph=True).float().sum(), fused)
     except ConfigurationError:
         try:
-            output = tried(top, fused, training=True)
+            output = tried(top, fused.clone(), training=True)
         except Exception:  # it may take no batch of so few rows; what it does of more is not known
             return
         _check_slope(whose, output.float().sum(), fused)

@@ -81,7 +81,7 @@ class Metric:
             )
 
     def __call__(self, scores: Tensor, targets: Tensor) -> float:
-        """Return the value for these scores and targets.
+        """Return the value for these scores and targets, of which the function is given copies.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Metric:
             If the function returns no number, or raises what is not Colonnade's own.
         """
         try:
-            value = self.function(scores, targets)
+            value = self.function(scores.clone(), targets.clone())
         except ColonnadeError:  # which says itself what is wrong
             raise
         except Exception as error:  # a user's function may raise anything

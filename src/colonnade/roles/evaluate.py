@@ -60,7 +60,7 @@ async def outputs(
 
 
 def _predicted(collected: Collected, own: Tensor | None, top: Learner) -> Tensor:
-    return top(collected.fuse(own), training=False)
+    return top(collected.fuse(own).clone(), training=False)  # which it may write into
 
 
 async def evaluated(

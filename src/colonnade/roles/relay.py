@@ -104,8 +104,9 @@ class RelayParty(TrainingParty):
         if embedding is None:
             embedding = self._embed(take(self._features, rows), training=True)
         own = embedding.detach().requires_grad_()
-        predictions = self._top(fuse(own), training=True)
-        loss = self._loss(predictions, self._labels.of(rows))
+        # Copies, which top model and loss may write into.
+        predictions = self._top(fuse(own).clone(), training=True)
+        loss = self._loss(predictions.clone(), self._labels.of(rows))
         (derivative,) = torch.autograd.grad(loss, own)
         torch.autograd.backward(embedding, derivative)
         self.bottom.step()

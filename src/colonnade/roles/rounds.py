@@ -325,9 +325,12 @@ class TrainingLabelHolder(ABC):
         return loss.item()
 
     def _predicted(self, fused: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return the top model's predictions for a batch, and their mean loss, which is finite."""
-        predictions = self.top(fused, training=True)
-        loss = self._loss(predictions, self._labels[torch.from_numpy(rows)])
+        """Return the top model's predictions for a batch, and their mean loss, which is finite.
+
+        Either is given a copy, which it may write into.
+        """
+        predictions = self.top(fused.clone(), training=True)
+        loss = self._loss(predictions.clone(), self._labels[torch.from_numpy(rows)])
         if not math.isfinite(loss.item()):
             raise Diverged(f"the loss is {loss.item()}; try a smaller learning rate")
         return predictions, loss
