@@ -103,10 +103,10 @@ def configuration(folder, method="svfl", **training):
 
 def federation(tmp_path, config):
     """Write what each site has: its tables, its alignment, its site.yaml."""
-    folders = {name: tmp_path / name for name in ("bank", "shop", "insurer")}
+    meeting, organisations = aligning(config)
+    folders = {name: tmp_path / name for name in meeting.everybody}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
-    meeting, organisations = aligning(config)
     carry_out(config, meeting, organisations, tmp_path / "all", lambda *_: None)
     for name, folder in folders.items():
         (folder / "aligned").mkdir(exist_ok=True)
@@ -146,9 +146,12 @@ def play(job, sites, mesh):
     return failed
 
 
-def prepared(tmp_path, method="svfl", **training):
+def prepared(tmp_path, method="svfl", parties=("bank", "shop"), **training):
+    """Return a configuration, its job, and the sites of its organisations, which have aligned."""
     tables(tmp_path)
-    config = parse_config(configuration(tmp_path, method, **training))
+    said = configuration(tmp_path, method, **training)
+    said["data"]["parties"] = {name: said["data"]["parties"][name] for name in parties}
+    config = parse_config(said)
     sites = federation(tmp_path, config)
     aligned = config.as_dict()
     aligned["data"]["alignment"] = str(tmp_path / "all")

@@ -42,7 +42,8 @@ def marked(folder, markers):
 
 
 def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path):
-    config, job, sites = prepared(tmp_path, epochs=120, checkpoint_every=20, evaluate_every=200)
+    settings = {"epochs": 120, "checkpoint_every": 20, "evaluate_every": 200}
+    config, job, sites = prepared(tmp_path, parties=["bank"], **settings)  # each is a process
     write_job(job, tmp_path / "job")
     federation = tmp_path / "federation"
     with local_federation(federation, job.everybody) as local:
@@ -62,3 +63,5 @@ def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path):
     run = load_run(sites["insurer"].runs / "first")
     assert run.ledger.without_time() == expected.ledger.without_time()
     assert run.summary["driver"] == "flare"
+    # No log, job or file of the engine's holds an id, a label or a row of a table.
+    assert marked(federation, [b"person-", b"bought"]) == []
