@@ -51,7 +51,7 @@ FLOORS = [
     "exchanges method",
     "drivers",
     "checks prediction export runs run_folder summaries reaching sent local_reports "
-    "networks_told predictions_told predictions_counted outputs runs_told",
+    "networks_told notes predictions_told predictions_counted outputs runs_told",
     "reports methods datasets objectives streamed",
     "federation",
     "planning assembly alignment partners progress convergence audits",

@@ -34,6 +34,7 @@ from colonnade.layout import Layout, check_names
 from colonnade.local_updates import Consecutive, Proximal
 from colonnade.metrics import ACCURACY, AUC, Metric
 from colonnade.models import Learner, copied, optimising
+from colonnade.notes import notes_of_optimiser
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.roles.blame import largest_embedding
@@ -1128,6 +1129,55 @@ def test_the_best_of_a_model_is_kept_with_whatever_else_it_saves():
     training = Training(epochs=2, batch_size=10, early_stopping=EarlyStopping(patience=1))
     run = federation(bank=Holding(extra={"seen": [1]})).train(training=training)
     assert run.models["bank"]["bottom"].extra == {"seen": [1]}
+
+
+class Slows(torch.optim.SGD):
+    """Divides its rate by the number of its step, which it keeps in an attribute or saves."""
+
+    def __init__(self, parameters, saves):
+        super().__init__(parameters, lr=0.1)
+        self.saves, self.steps = saves, 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        for group in self.param_groups:
+            group["lr"] = 0.1 / self.steps
+        return super().step(closure)
+
+    def state_dict(self):
+        return super().state_dict() | ({"steps": self.steps} if self.saves else {})
+
+    def load_state_dict(self, state):
+        self.steps = state.pop("steps", 0)
+        super().load_state_dict(state)
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_what_an_optimiser_keeps_that_no_checkpoint_has_is_told(tmp_path, saves):
+    f = learning(optimiser=partial(Slows, saves=saves))
+    whole = f.train(training=TRAINING)
+    told = [each for each in whole.summary["warnings"] if "when it takes a step" in each]
+    assert len(told) == (0 if saves else 3)  # the label holder's once, for both of its models
+    assert all("optimiser Slows of" in each and "(steps)" in each for each in told)
+    f.train(training=TRAINING, out=tmp_path, stop_before=4)
+    rest = f.train(training=TRAINING, out=tmp_path, resume=True)
+    assert rest.history.drop("seconds").equals(whole.history.drop("seconds")) == saves
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        torch.optim.Adadelta,
+        partial(torch.optim.Adagrad, fused=True),
+        partial(torch.optim.AdamW, lr=torch.tensor(0.1), amsgrad=True),
+        torch.optim.ASGD,
+        partial(torch.optim.RMSprop, momentum=0.9, centered=True),
+        partial(torch.optim.SGD, momentum=0.9, fused=True),
+        lambda parameters: torch.optim.NAdam([{"params": [p]} for p in parameters]),
+    ],
+)
+def test_optimisers_of_torch_save_all_that_they_keep(optimiser):
+    assert not notes_of_optimiser("bank", linear(), optimiser)
 
 
 class Running(nn.Module):

@@ -5,10 +5,7 @@ Each check happens before anything is written, and its error names the organisat
 
 from __future__ import annotations
 
-import copy
-import random
 from collections.abc import Mapping
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.checkpoints import encode_state
-from colonnade.descriptions import content_of, unsaved
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.links import Rows
 from colonnade.models import (
@@ -25,8 +21,6 @@ from colonnade.models import (
     all_finite,
     check_module,
     check_steady,
-    copied,
-    put_into_training,
     shown,
     take,
     tried,
@@ -45,9 +39,6 @@ __all__ = [
     "check_saved",
     "embedding_width",
     "extreme_rows",
-    "notes_of_loss",
-    "notes_of_mode",
-    "notes_of_unsaved",
 ]
 
 _DIFFERENTIABLE = "compute it without argmax, rounding, detach() or item()"
@@ -235,87 +226,6 @@ def _refusal(module: nn.Module, inputs: Any) -> Exception | None:
     except Exception as error:  # a user's module may raise anything
         return error
     return None
-
-
-def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
-    """Return what a model changes as it computes that no checkpoint and no other process has.
-
-    Parameters
-    ----------
-    whose
-        Which model it is.
-    module
-        The model; a copy is tried.
-    inputs
-        Some of its inputs.
-
-    Examples
-    --------
-    >>> class Counts(nn.Module):
-    ...     calls = 0
-    ...     def forward(self, x):
-    ...         self.calls += 1
-    ...         return x
-    >>> notes_of_unsaved("the top model of 'bank'", Counts(), torch.ones(2, 3))[0].partition(":")[0]
-    "the top model of 'bank' changes what it does not save when it computes (calls)"
-    """
-    own = copied(module).cpu()
-    put_into_training(own)
-    before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
-    try:
-        with torch.enable_grad():
-            own(inputs)
-    except Exception:  # it may take no such batch in training; others tell
-        return []
-    after = unsaved(own)
-    notes = []
-    if changed := [name for name in before | after if before.get(name) != after.get(name)]:
-        notes.append(
-            f"{whose} changes what it does not save when it computes ({', '.join(changed)}): where "
-            "that matters make it a buffer, as a run that goes on from a checkpoint, and models "
-            "that come back from another process, are without it"
-        )
-    if draws != (random.getstate(), content_of(np.random.get_state())):
-        notes.append(
-            f"{whose} draws from a generator of Python's or numpy's, which no run seeds: let it "
-            "draw from torch's, or no run repeats"
-        )
-    return notes
-
-
-def notes_of_mode(whose: str, module: nn.Module) -> list[str]:
-    """Return that a model is trained as in evaluation, where it was handed over so.
-
-    >>> notes_of_mode("the top model of 'bank'", nn.Linear(2, 1).eval())[0].partition(":")[0]
-    "the top model of 'bank' was handed over in evaluation mode, and is trained in it"
-    """
-    if module.training or not any(p.requires_grad for p in module.parameters()):
-        return []
-    return [
-        f"{whose} was handed over in evaluation mode, and is trained in it: without dropout, and "
-        "with the statistics that batch normalisation has; call its train() before, unless that is "
-        "meant"
-    ]
-
-
-def notes_of_loss(
-    name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Tensor
-) -> list[str]:
-    """Return that an object that is a loss is another one when it was computed, where it is."""
-    if isinstance(loss, FunctionType):
-        return []
-    try:
-        own = copy.deepcopy(loss)
-        before = content_of(own)
-        own(tried(top, fused).float(), labels)
-    except Exception:  # it may be of objects that cannot be copied
-        return []
-    if content_of(own) == before:
-        return []
-    return [
-        f"the loss of {name!r} changes as it is computed, and no checkpoint has what it then is: a "
-        "run that goes on from one may end otherwise"
-    ]
 
 
 def check_classes(name: str, labels: Tensor, outputs: int) -> None:

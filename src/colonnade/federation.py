@@ -36,9 +36,6 @@ from colonnade.checks import (
     check_saved,
     embedding_width,
     extreme_rows,
-    notes_of_loss,
-    notes_of_mode,
-    notes_of_unsaved,
 )
 from colonnade.descriptions import content_of, described, device_told
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
@@ -61,6 +58,12 @@ from colonnade.models import (
     take,
     terms_of,
     tried,
+)
+from colonnade.notes import (
+    notes_of_loss,
+    notes_of_mode,
+    notes_of_optimiser,
+    notes_of_unsaved,
 )
 from colonnade.organisations import LabelHolder, Party, check_everybody
 from colonnade.prediction import Predictor
@@ -516,19 +519,22 @@ class Federation:
                     metric(outputs, truth)
 
     def _notes_of_models(self, method: Method) -> list[str]:
-        """Return what of a model or loss no checkpoint has, no other process, or no training."""
+        """Return what should be known of how models, losses and optimisers are made."""
         holder = self.label_holder
         two = np.arange(2) % self.rows
         fused = torch.zeros(len(holder.labels[:2]), method.fusion.width([*self.widths.values()]))
-        models: list[tuple[str, nn.Module, Any]] = [
-            (f"the bottom model of {own.name!r}", own.bottom, take(own.features, two))
-            for own in self._holders()
+        models: list[tuple[Party | LabelHolder, str, nn.Module, Any]] = [
+            (own, "bottom", own.bottom, take(own.features, two)) for own in self._holders()
         ]
-        models.append((f"the top model of {holder.name!r}", holder.top, fused))
+        models.append((holder, "top", holder.top, fused))
         notes: list[str] = []
-        for whose, module, inputs in models:
-            notes += notes_of_mode(whose, module) + notes_of_unsaved(whose, module, inputs)
-        return notes + notes_of_loss(holder.name, self.loss, holder.top, fused, holder.labels[:2])
+        for own, part, module, inputs in models:
+            whose = f"the {part} model of {own.name!r}"
+            notes += notes_of_mode(whose, module)
+            notes += notes_of_unsaved(whose, module, inputs)
+            notes += notes_of_optimiser(own.name, module, own.optimiser)
+        notes += notes_of_loss(holder.name, self.loss, holder.top, fused, holder.labels[:2])
+        return list(dict.fromkeys(notes))  # the label holder has one optimiser for both of its own
 
     def _check_learners(self) -> None:
         """Try every bottom model, optimiser and scheduler."""

@@ -23,7 +23,7 @@ from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.models.mvcnn import Mvcnn
-from colonnade.models.optimising import check_optimiser, check_schedule
+from colonnade.models.optimising import check_optimiser, check_schedule, gone_on
 from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
 from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import check_rows_apart
@@ -66,6 +66,7 @@ __all__ = [
     "check_top_learns",
     "copied",
     "evaluating",
+    "gone_on",
     "group_norm",
     "mlp",
     "parameter_count",

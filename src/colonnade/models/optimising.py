@@ -19,7 +19,7 @@ from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory
 from colonnade.models.trial import made
 from colonnade.telling import first_line
 
-__all__ = ["check_optimiser", "check_schedule"]
+__all__ = ["check_optimiser", "check_schedule", "gone_on"]
 
 _MOST = 1000  # steps of a scheduler, which are some milliseconds
 _STEPS = 2  # many remember something from the second step on only
@@ -58,21 +58,15 @@ def check_optimiser(
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: the optimiser LBFGS of 'bank' wants to evaluate the loss anew at every step, which takes an exchange with the others: take one whose step needs gradients alone, as Adam or SGD
     """  # noqa: E501 - a message is one line
-    trained = [p for p in module.parameters() if p.requires_grad]
-    if not trained:
+    if not _trained(module):
         return
     learner = _small(owner, module, optimiser, device)
     check_gradients(owner, module, optimiser)
-    sparse = {id(p) for p in sparse_parameters(module)}
     with warnings.catch_warnings():  # what it warns of, it warns of in training
         warnings.simplefilter("ignore")
         if scheduler is not None:
             learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
-        for _ in range(_STEPS):
-            for p, original in zip(learner.module.parameters(), trained, strict=True):
-                gradient = _filled(p.shape, p.dtype, device)
-                p.grad = gradient.to_sparse(1) if id(original) in sparse else gradient
-            _step(owner, learner)
+        _take_steps(owner, learner, module)
         _advance(owner, learner)
 
 
@@ -97,7 +91,7 @@ def check_schedule(
     ConfigurationError
         If one of them raises.
     """
-    if scheduler is None or not any(p.requires_grad for p in module.parameters()):
+    if scheduler is None or not _trained(module):
         return
     learner = _small(owner, module, optimiser, "cpu")
     with warnings.catch_warnings():
@@ -114,12 +108,32 @@ def check_schedule(
                 ) from error
 
 
+def gone_on(owner: str, module: nn.Module, optimiser: OptimiserFactory) -> tuple[Learner, Learner]:
+    """Return a small learner that took some steps, and another that goes on from what it saves.
+
+    Raises
+    ------
+    Exception
+        As whatever the optimiser holds may.
+    """
+    stepped, other = (_small(owner, module, optimiser, "cpu") for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _take_steps(owner, stepped, module)
+    other.load_state_dict(stepped.state_dict())
+    return stepped, other
+
+
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    return [p for p in module.parameters() if p.requires_grad]
+
+
 def _small(
     owner: str, module: nn.Module, optimiser: OptimiserFactory, device: str | torch.device
 ) -> Learner:
     """Return a learner of small parameters, of the kinds that a module trains, and as many."""
-    trained = [p for p in module.parameters() if p.requires_grad]
-    small = [nn.Parameter(_filled([min(n, 2) for n in p.shape], p.dtype, device)) for p in trained]
+    shapes = [([min(n, 2) for n in p.shape], p.dtype) for p in _trained(module)]
+    small = [nn.Parameter(_filled(shape, dtype, device)) for shape, dtype in shapes]
     learner = Learner(nn.ParameterList(small), device=device)
     learner.optimiser = unshared(made("optimiser", owner, optimiser, small))
     return learner
@@ -129,6 +143,15 @@ def _filled(shape: Sequence[int], dtype: torch.dtype, device: str | torch.device
     """Return different numbers near 1: as a matrix they are not singular."""
     numbers = torch.linspace(0.5, 1.5, math.prod(shape), device=device)
     return numbers.to(dtype).reshape(tuple(shape))
+
+
+def _take_steps(owner: str, learner: Learner, module: nn.Module) -> None:
+    sparse = {id(p) for p in sparse_parameters(module)}
+    for _ in range(_STEPS):
+        for p, original in zip(learner.module.parameters(), _trained(module), strict=True):
+            gradient = _filled(p.shape, p.dtype, p.device)
+            p.grad = gradient.to_sparse(1) if id(original) in sparse else gradient
+        _step(owner, learner)
 
 
 def _step(owner: str, learner: Learner) -> None:

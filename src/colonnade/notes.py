@@ -1,0 +1,145 @@
+"""What should be known of models, losses and optimisers as people bring them: told in summaries.
+
+Nothing of it is wrong, so training goes on; where it matters, a sentence says what to do.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from colonnade.descriptions import content_of, unsaved
+from colonnade.models import (
+    OptimiserFactory,
+    copied,
+    gone_on,
+    put_into_training,
+    tried,
+)
+from colonnade.organisations import Loss
+
+__all__ = ["notes_of_loss", "notes_of_mode", "notes_of_optimiser", "notes_of_unsaved"]
+
+
+def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
+    """Return what a model changes as it computes that no checkpoint and no other process has.
+
+    Parameters
+    ----------
+    whose
+        Which model it is.
+    module
+        The model; a copy is tried.
+    inputs
+        Some of its inputs.
+
+    Examples
+    --------
+    >>> class Counts(nn.Module):
+    ...     calls = 0
+    ...     def forward(self, x):
+    ...         self.calls += 1
+    ...         return x
+    >>> notes_of_unsaved("the top model of 'bank'", Counts(), torch.ones(2, 3))[0].partition(":")[0]
+    "the top model of 'bank' changes what it does not save when it computes (calls)"
+    """
+    own = copied(module).cpu()
+    put_into_training(own)
+    before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
+    try:
+        with torch.enable_grad():
+            own(inputs)
+    except Exception:  # it may take no such batch in training; others tell
+        return []
+    after = unsaved(own)
+    notes = []
+    if changed := [name for name in before | after if before.get(name) != after.get(name)]:
+        notes.append(
+            f"{whose} changes what it does not save when it computes ({', '.join(changed)}): where "
+            "that matters make it a buffer, as a run that goes on from a checkpoint, and models "
+            "that come back from another process, are without it"
+        )
+    if draws != (random.getstate(), content_of(np.random.get_state())):
+        notes.append(
+            f"{whose} draws from a generator of Python's or numpy's, which no run seeds: let it "
+            "draw from torch's, or no run repeats"
+        )
+    return notes
+
+
+def notes_of_mode(whose: str, module: nn.Module) -> list[str]:
+    """Return that a model is trained as in evaluation, where it was handed over so.
+
+    >>> notes_of_mode("the top model of 'bank'", nn.Linear(2, 1).eval())[0].partition(":")[0]
+    "the top model of 'bank' was handed over in evaluation mode, and is trained in it"
+    """
+    if module.training or not any(p.requires_grad for p in module.parameters()):
+        return []
+    return [
+        f"{whose} was handed over in evaluation mode, and is trained in it: without dropout, and "
+        "with the statistics that batch normalisation has; call its train() before, unless that is "
+        "meant"
+    ]
+
+
+def notes_of_loss(
+    name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Tensor
+) -> list[str]:
+    """Return that an object that is a loss is another one when it was computed, where it is."""
+    if isinstance(loss, FunctionType):
+        return []
+    try:
+        own = copy.deepcopy(loss)
+        before = content_of(own)
+        own(tried(top, fused).float(), labels)
+    except Exception:  # it may be of objects that cannot be copied
+        return []
+    if content_of(own) == before:
+        return []
+    return [
+        f"the loss of {name!r} changes as it is computed, and no checkpoint has what it then is: a "
+        "run that goes on from one may end otherwise"
+    ]
+
+
+def notes_of_optimiser(name: str, module: nn.Module, optimiser: OptimiserFactory) -> list[str]:
+    """Return what an optimiser changes at its steps that another, given its state, is without.
+
+    >>> class Counts(torch.optim.SGD):
+    ...     steps = 0
+    ...     def step(self, closure=None):
+    ...         self.steps += 1
+    ...         return super().step(closure)
+    >>> notes_of_optimiser("bank", nn.Linear(2, 1), Counts)[0].partition(":")[0]
+    "the optimiser Counts of 'bank' changes what it does not save when it takes a step (steps)"
+    """
+    try:
+        stepped, other = gone_on(name, module, optimiser)
+    except Exception:  # it has nothing to train, or others tell
+        return []
+    before, after = _held(other.optimiser), _held(stepped.optimiser)
+    changed = [key for key in before | after if before.get(key) != after.get(key)]
+    if not changed:
+        return []
+    kind = type(stepped.optimiser).__name__
+    return [
+        f"the optimiser {kind} of {name!r} changes what it does not save when it takes a step "
+        f"({', '.join(changed)}): where that matters keep it in its state or in param_groups, as a "
+        "run that goes on from a checkpoint is without it"
+    ]
+
+
+_SAVED = {"state", "param_groups"}
+_TORCHS = {"defaults", "_need_device_dtype_check_for_fused"}  # which changes nothing at a step
+
+
+def _held(optimiser: object) -> dict[str, str]:
+    """Return what tells what an optimiser holds besides what it saves, by name."""
+    held = {key: own for key, own in vars(optimiser).items() if key not in _SAVED | _TORCHS}
+    return {key: content_of(own) for key, own in held.items()}
