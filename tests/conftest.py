@@ -19,8 +19,12 @@ pytest.register_assert_rewrite("colonnade.testing")
 
 
 def pytest_configure() -> None:
-    """Let no collector look through what is imported and collected; and wait for no disk."""
+    """Let no collector look through what is imported and collected; and wait for no disk.
+
+    Workers, and all processes that tests start, find one thread of linear algebra each.
+    """
     gc.disable()  # none of it is garbage
+    os.environ["OMP_NUM_THREADS"] = "1"
     # Thousands of flushes to the disk are waited for, unless the folders of tests are in memory.
     memory = Path("/dev/shm")
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30:
