@@ -529,6 +529,9 @@ READ = {
     "of an object that changes what it is told": "OBJECT.scale_(p)",
     "of a module in a module": "w = outer.within.VALUE",
     "of a module that goes elsewhere": "w = getattr(inner, 'VAL' + 'UE')",
+    "of a module that is told something": "outer.within.call(p)",
+    "of an object that holds what is told something": "HOLDER.call(p)",
+    "of a class that is told something": "Methods.half(p)",
     "of a module that is imported": "from inner_of_a_loss import VALUE",
     "of a module in an import": "import inner_of_a_loss as inside",
     "of a method that is a part of another": "w = Methods().half()",
@@ -537,6 +540,7 @@ READ = {
 }
 LOOKED_UP = """
 from functools import partial
+from types import SimpleNamespace
 import torch
 from test_same_run import scaled
 class Object:
@@ -553,6 +557,7 @@ class Methods:
 def read_by(an_object): return an_object.set
 OBJECT = Object()
 OBJECT.set = SET
+HOLDER = SimpleNamespace(call=partial(scaled, SET))
 TABLE = {"a": SET}
 TENSOR = torch.tensor(SET)
 def loss(p, y):
@@ -566,6 +571,7 @@ def test_a_function_is_told_by_a_value_that_it_reads(monkeypatch, how):
     monkeypatch.setitem(sys.modules, inner.__name__, inner)
     told = []
     for inner.VALUE in (0, 1, 0):
+        inner.call = partial(scaled, inner.VALUE)
         module = ModuleType("nowhere_to_be_found")
         vars(module).update(SET=inner.VALUE, outer=outer, inner=inner)
         exec(LOOKED_UP + f" {READ[how]}\n return p", vars(module))

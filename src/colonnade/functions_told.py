@@ -124,7 +124,7 @@ def _read(value: Any, uses: Iterable[Use]) -> object:
 
 def _is_but_told(value: Any, use: Use) -> bool:
     """Whether something is told to a list, a log or the like, and nothing asked of it."""
-    if use.how is not How.TOLD or len(use.path) > 1:
+    if use.how is not How.TOLD or len(use.path) != 1:
         return False
     method, kind = use.path[0], type(value)
     if isinstance(method, Item) or _has(value, method):
