@@ -3,7 +3,8 @@
 The Python blocks of a page run one after the other, in one namespace and an empty folder. A
 ``text`` block after one is its output, to every digit printed but those of seconds, which a machine
 measures: a page prints no more digits than machines agree on. A ``yaml`` block is a valid
-configuration; it is written where the next ``console`` block, whose commands run, looks for it.
+configuration, or the file that its first line names; a configuration is written where the next
+``console`` block, whose commands run, looks for it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import yaml
 from colonnade import cli
 from colonnade.channels import PRESETS, Network
 from colonnade.config import parse_config
-from colonnade.config.reference import reference
+from colonnade.config.parse import parse_section
+from colonnade.config.reference import keys_of, reference
+from colonnade.deployment.policy import PolicyConfig
 from colonnade.networks_told import network_told
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -75,6 +78,8 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capsys):
                 printed = output.getvalue()
             case "text":
                 assert form(printed) == form(content)
+            case "yaml" if content.startswith("# policy.yaml"):
+                parse_section(PolicyConfig, yaml.safe_load(content), str(page))
             case "yaml":
                 parse_config(yaml.safe_load(content), str(page))
                 written = content
@@ -89,6 +94,10 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capsys):
 def test_the_reference_is_that_of_the_models():
     """To write it anew: python -m colonnade.config.reference > docs/configuration.md."""
     assert (DOCS / "configuration.md").read_text(encoding="utf-8") == reference()
+
+
+def test_the_keys_of_a_policy_are_those_of_its_section():
+    assert "\n".join(keys_of(PolicyConfig)) in (DOCS / "policy.md").read_text(encoding="utf-8")
 
 
 def test_every_page_is_in_the_navigation():

@@ -17,7 +17,7 @@ from colonnade.config.registry import GROUPS, Group, Part
 from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen
 
-__all__ = ["default_text", "reference"]
+__all__ = ["default_text", "keys_of", "reference"]
 
 _HEAD = """# Configuration
 
@@ -66,7 +66,7 @@ def reference() -> str:
     >>> reference().splitlines()[0]
     '# Configuration'
     """
-    lines = [_HEAD, *_fields(RunConfig)]
+    lines = [_HEAD, *keys_of(RunConfig)]
     for place_of, places in _places().items():
         first, *others = [f"`{place}`" for place in sorted(places, key=lambda p: p.count("."))]
         lines += [f"## {first}\n"]
@@ -74,7 +74,7 @@ def reference() -> str:
             more = f" (and {len(others) - _SHOWN} more)" if len(others) > _SHOWN else ""
             lines += [f"Also {', '.join(others[:_SHOWN])}{more}.\n"]
         lines += [_summary(place_of) + "\n"]
-        lines += _fields(place_of)
+        lines += keys_of(place_of)
     for group in GROUPS.values():
         lines += _group(group)
     return "\n".join(lines).rstrip() + "\n"
@@ -94,9 +94,9 @@ def _group(group: Group) -> list[str]:
         lines += [
             f"### `{group.key}: {name}`\n",
             " ".join(_summary(of).split()) + "\n",
-            *_fields(of),
+            *keys_of(of),
         ]
-    return lines + ([_COMPOSITION, *_fields(composition())] if group.name == "methods" else [])
+    return lines + ([_COMPOSITION, *keys_of(composition())] if group.name == "methods" else [])
 
 
 def _title(group: Group) -> str:
@@ -125,8 +125,8 @@ def _places() -> dict[type[BaseModel], list[str]]:
     return places
 
 
-def _fields(of: type[BaseModel]) -> list[str]:
-    """Return the table of a section's fields."""
+def keys_of(of: type[BaseModel]) -> list[str]:
+    """Return the table of a section's keys, as lines of Markdown."""
     rows = [
         f"| `{name}` | {_shown(field.annotation, field.metadata)} | {_default(field)} "
         f"| {_about(field).replace('|', chr(92) + '|')} |"

@@ -15,6 +15,7 @@ from colonnade.config.data import TableConfig
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
+from colonnade.deployment.leaving import Leaving
 from colonnade.deployment.site import SiteConfig, check_site
 from colonnade.drivers import RunRecord
 from colonnade.effects import Role
@@ -65,6 +66,14 @@ class AligningTogether:
     def agree(self, everybody: meeting.Everybody) -> str:
         """See ``Engagement``."""
         return hashlib.blake2b(repr(self._meeting).encode(), digest_size=16).hexdigest()
+
+    @property
+    def leaving(self) -> Leaving:
+        """See ``Engagement``: how much hangs on how many ids there are."""
+        flows = self.limits.flows
+        assert flows is not None
+        own = self.site.organisation
+        return Leaving(frozenset(kind for sender, _, kind, _ in flows if sender == own))
 
     @property
     def limits(self) -> Limits:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.deployment import meeting
+from colonnade.deployment.leaving import Leaving
 from colonnade.drivers import RunRecord
 from colonnade.effects import Role
 from colonnade.flows import Limits
@@ -48,6 +49,11 @@ class Engagement(Protocol):
 
     def agree(self, everybody: meeting.Everybody) -> str:
         """Agree with all; return the digest of what was agreed on."""
+        ...
+
+    @property
+    def leaving(self) -> Leaving:
+        """What leaves the organisation by what was agreed on."""
         ...
 
     @property

@@ -6,6 +6,7 @@ a ``Host``. Jobs carry configuration alone; the code is that which each site has
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ __all__ = ["Attend", "Preside"]
 
 JOB = Path("config") / "job.yaml"  # in the folder of the job
 SITE = Path("colonnade") / "site.yaml"  # in the folder `local` of a site
+_log = logging.getLogger(__name__)
 _TASK, _REASON = "attend", "reason"
 _LOOK = 0.1  # seconds after which it is looked whether the job is to end
 
@@ -120,6 +122,8 @@ def _seat(fl_ctx: FLContext, here: dict[str, Callable[[str, bytes], None]] | Non
     job = _job(fl_ctx)
     workspace = fl_ctx.get_engine().get_workspace()
     site = load_site(Path(workspace.get_site_config_dir()) / SITE)
+    for note in site.notes:
+        _log.warning(note)
     post = CellPost(_cell(fl_ctx), site.organisation, _cells(job, fl_ctx), here)
     guest = Guest(job, site, post, "flare")
     post.listen(guest.receive)

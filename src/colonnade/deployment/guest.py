@@ -11,6 +11,8 @@ from colonnade.deployment import meeting
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.engagement import Engagement, Folders
 from colonnade.deployment.job import JobConfig
+from colonnade.deployment.metered import Metered
+from colonnade.deployment.policy import NO_POLICY, load_policy
 from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Assignment, RunRecord, control
@@ -20,7 +22,7 @@ from colonnade.drivers.couriered import CourierTransport
 from colonnade.drivers.driver import Part, threads
 from colonnade.drivers.failures import failed
 from colonnade.drivers.keeping import Keeper, seconds_of
-from colonnade.drivers.player import Player, Task
+from colonnade.drivers.player import Player, Task, Transport
 from colonnade.effects import Role
 from colonnade.errors import Aborted, CheckpointError, RemoteProtocolError
 from colonnade.ledger import Ledger
@@ -51,6 +53,7 @@ class Guest:
         self._heard: queue.Queue[bytes | Exception] = queue.Queue()
         self._transport = CourierTransport(post, self._heard.put, self._heard.put)
         self._player: Player | None = None
+        self._policy = NO_POLICY  # until it is read, where others can be told what is wrong
 
     def receive(self, peer: str, datagram: bytes) -> None:
         """Take a datagram of another; any thread may."""
@@ -74,6 +77,8 @@ class Guest:
             As which it failed here; all others are told.
         """
         try:
+            self._policy = load_policy(self.site.policy)
+            self._policy.check_job(self.job, self.name)
             with threads(self.job.training.threads):
                 self._attend(self._engaged())
         except Aborted:
@@ -96,6 +101,7 @@ class Guest:
             self._say(engagement.top(everybody))
             everybody = self._hear(meeting.Everybody)
         agreed = engagement.agree(everybody)
+        self._policy.check_leaving(self.job, self.name, engagement.leaving)
         with engagement.folders() as folders:
             held: dict[int, Checkpoint] = {}
             if folders.store is not None:
@@ -154,12 +160,20 @@ class Guest:
             shows=False,
             keeper=keeper,
         )
-        self._player = Player(task, self._transport)
+        ledger = Ledger() if keeper is None else keeper.ledger
+        self._player = Player(task, self._metered(ledger))
         self._transport.start(self._player)
         self._player.play()
         self._transport.release()
         self._player = None
-        return Ledger() if keeper is None else keeper.ledger
+        return ledger
+
+    def _metered(self, ledger: Ledger) -> Transport:
+        """Return the transport, limited by the policy, of who has sent this in the run before."""
+        most = self._policy.max_bytes
+        if most is None:
+            return self._transport
+        return Metered(self._transport, self.name, most, ledger.framed_bytes())
 
     # Words to and from the gatekeeper
 

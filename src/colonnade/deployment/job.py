@@ -27,7 +27,10 @@ from colonnade.errors import ConfigurationError
 from colonnade.layout import check_names
 from colonnade.tables import IdForm
 
-__all__ = ["JobConfig", "job_of", "load_job"]
+__all__ = ["JobConfig", "Task", "job_of", "load_job"]
+
+Task = Literal["train", "align"]
+"""What organisations do together."""
 
 
 class RowsConfig(Section):
@@ -48,7 +51,7 @@ class RowsConfig(Section):
 class JobConfig(Section):
     """What all organisations of a run are told."""
 
-    task: Literal["train", "align"] = Field("train", description="what is done together")
+    task: Task = Field("train", description="what is done together")
     run: Name = Field(description="what every organisation calls the folder of the run")
     parties: list[Name] = Field(min_length=1, description="in party order")
     label_holder: LabelHolderConfig = LabelHolderConfig()
@@ -95,7 +98,7 @@ class JobConfig(Section):
 def job_of(
     config: RunConfig,
     run: str,
-    task: Literal["train", "align"] = "train",
+    task: Task = "train",
     label_holder_at: Literal["site", "server"] = "site",
 ) -> JobConfig:
     """Return a job of the run that a configuration describes: to train, or to align before.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from colonnade.tables import OwnTables, own_tables
 
 __all__ = ["OwnPart", "SiteConfig", "check_site", "load_site", "own_part"]
 
+_POLICY = "policy.yaml"
+
 
 class SiteConfig(Section):
     """What an organisation keeps to itself: where its data are, and where runs are kept."""
@@ -40,9 +43,20 @@ class SiteConfig(Section):
         Path("aligned"), description="the folder with what it keeps of an alignment"
     )
     runs: Path = Field(Path("runs"), description="the folder in which runs are kept")
+    policy: Path | None = Field(
+        None,
+        description="what it lets a job do; by default policy.yaml beside this file, where one is",
+    )
     device: str | None = Field(
         None, description="where its models compute, as torch names it; by default as the job says"
     )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What should be known of every job that it takes part in, a sentence each."""
+        if self.policy is not None:
+            return ()
+        return (f"{self.organisation!r} has no policy.yaml, so its site lets every job run",)
 
     @pydantic.model_validator(mode="after")
     def _has_something(self) -> SiteConfig:
@@ -61,10 +75,13 @@ def load_site(path: Path) -> SiteConfig:
     """
     site = parse_section(SiteConfig, read_file(path), str(path))
     own = path.absolute().parent
+    usual = own / _POLICY
     places = {
         "folder": own / (site.folder or ""),
         "alignment": own / site.alignment,
         "runs": own / site.runs,
+        # A link to nothing is a policy that cannot be read, and not none.
+        "policy": own / (site.policy or usual) if site.policy or lexists(usual) else None,
     }
     return site.model_copy(update=places)
 

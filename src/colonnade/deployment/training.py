@@ -19,6 +19,7 @@ from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
+from colonnade.deployment.leaving import Leaving, leaving_in_training
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
@@ -145,6 +146,11 @@ class TrainingTogether:
         return self._agreement.digest
 
     @property
+    def leaving(self) -> Leaving:
+        """See ``Engagement``."""
+        return leaving_in_training(self._agreement, self.name)
+
+    @property
     def every(self) -> int:
         """See ``Engagement``."""
         agreement = self._agreement
@@ -198,7 +204,7 @@ class TrainingTogether:
         circumstances = Circumstances(
             {self.name: device_told(part.blueprint.device)},
             {"left_out": part.kept.left_out[LABELS], "absent": dict(part.kept.absent)},
-            part.tables.warnings,
+            (*part.tables.warnings, *self.site.notes),
             _ALIGNED,
         )
         history, others, summary = run_told(

@@ -60,7 +60,7 @@ from colonnade.roles.split import SKIPPED
 from colonnade.runs import Run
 from colonnade.streams import StreamKey
 from colonnade.training import EarlyStopping, Training
-from colonnade.uplinks import Collector, Fused, Moment, Uploader
+from colonnade.uplinks import Collector, Fused, Moment, Relayable, Uploader
 from colonnade.wire import Purpose
 
 __all__ = [
@@ -227,6 +227,8 @@ def says_who_learns_what(subject: MethodSubject) -> None:
     assert all(disclosure.statement for disclosure in disclosures)
     for disclosure in disclosures:
         assert bool(disclosure.to) == bool(disclosure.sees), disclosure
+    uplink = subject.method.uplink
+    assert not (uplink.sums_only and isinstance(uplink, Relayable)), "it shows each embedding"
     summary = subject.train().summary
     assert said <= set(summary["privacy"])
     exposed = [disclosure.sees for disclosure in disclosures if disclosure.sees]

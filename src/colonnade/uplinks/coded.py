@@ -123,6 +123,11 @@ class Coded(Uplink):
         return Delivery.ANY
 
     @property
+    def sums_only(self) -> bool:
+        """What is decoded is the sum of all."""
+        return True
+
+    @property
     def what_time_decides(self) -> str:
         """Which answers are sent, and who is told that its own is not needed."""
         return "who is told that its answer is not needed"

@@ -247,6 +247,11 @@ class Uplink(Protocol):
         return False
 
     @property
+    def sums_only(self) -> bool:
+        """Whether nobody is shown a party's embeddings but in a sum with those of others."""
+        return False
+
+    @property
     def what_time_decides(self) -> str | None:
         """Which messages are sent hangs on time, though not what comes of them: how, or None."""
         return None

@@ -125,6 +125,11 @@ class Masked(Uplink):
         """A party goes on when it has revealed what it was asked for."""
         return True
 
+    @property
+    def sums_only(self) -> bool:
+        """It is what secure sums are for."""
+        return True
+
     def bits(self, parties: int) -> int:
         """Return k: a word of the masked messages of so many parties has ceil(log2(M b + 1))."""
         summands = {self.mechanism, self.held_out or self.mechanism}

@@ -1,0 +1,68 @@
+"""What leaves an organisation by what was agreed on: known before any of it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from colonnade.agreement import Agreement
+from colonnade.wire import Purpose, carried_bytes, encode_header
+
+__all__ = ["Leaving", "leaving_in_training"]
+
+_NUMBER = 2**32 - 1  # in a header: no round and no sequence is greater
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What leaves an organisation.
+
+    Parameters
+    ----------
+    kinds
+        Of its messages.
+    bytes
+        How many at most, envelopes included, if nobody is late and nothing has to be repeated; None
+        where that hangs on what nobody knows before.
+    of_embeddings, of_labels
+        The accounts of privacy, as ``uplinks.account.told``; empty where none is kept.
+    """
+
+    kinds: frozenset[str]
+    bytes: int | None = None
+    of_embeddings: Mapping[str, Any] = field(default_factory=dict)
+    of_labels: Mapping[str, Any] = field(default_factory=dict)
+
+
+def leaving_in_training(agreement: Agreement, name: str) -> Leaving:
+    """Return what leaves an organisation while it trains.
+
+    A message of each flow is counted for each round, or for each piece of an evaluation, or once
+    before the first round; each as long as it can be.
+    """
+    method, layout = agreement.method, agreement.layout
+    rounds = agreement.batches.rounds
+    uses = agreement.uses(rounds)
+    evaluation = agreement.evaluation
+    pieces = len(evaluation.watched.pieces) * uses.get(Purpose.EVALUATION, 0)
+    if method.exchange.own_pace:  # a party begins with all of its rows
+        rounds += agreement.batches.rounds_per_epoch
+    times = {
+        Purpose.TRAINING: rounds,
+        Purpose.RELAY: rounds,
+        Purpose.EVALUATION: pieces + len(evaluation.final.pieces),
+        Purpose.SETUP: 1,
+    }
+    flows = [flow for flow in agreement.flows() if flow.sender == name and flow.receivers]
+    most = 0
+    for flow in flows:
+        header = encode_header(flow.kind, flow.purpose, _NUMBER, _NUMBER, _NUMBER)
+        message = carried_bytes(header, flow.bytes_at_most)
+        most += times[flow.purpose] * len(flow.receivers) * message
+    return Leaving(
+        frozenset(flow.kind for flow in flows),
+        most,
+        method.uplink.spending(layout, uses),
+        method.exchange.spending(layout, uses[Purpose.TRAINING]),
+    )
