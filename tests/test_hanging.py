@@ -22,7 +22,8 @@ from colonnade.drivers import (
     gatekeeper,
     processes,
 )
-from colonnade.drivers.child import SocketTransport, _failed, play
+from colonnade.drivers.child import SocketTransport, play
+from colonnade.drivers.failures import failed as told_of
 from colonnade.drivers.framed import FramedSocket, Frames, connected_pair, control_line
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.errors import ConfigurationError, Deadlock, RemoteProtocolError, RoleFailed
@@ -375,7 +376,7 @@ class Silent(Exception):
     ids=["a surrogate", "endless", "none"],
 )
 def test_what_a_process_failed_of_is_told_whatever_its_error_says(error, told):
-    failed = _failed(error)
+    failed = told_of(error)
     assert (failed.error, failed.message) == (type(error).__name__, told)
     assert len(failed.traceback) < 200_000
 

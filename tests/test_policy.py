@@ -235,7 +235,9 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "federation"), METHODS, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("method", "federation"), METHODS, ids=lambda each: getattr(each, "name", "")
+)
 def test_nobody_sends_more_than_is_told_before(method, federation):
     training = replace(TRAINING, early_stopping=EarlyStopping(patience=None))
     federation = federation(method)

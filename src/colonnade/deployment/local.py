@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nvflare.fuel.flare_api.flare_api import new_secure_session
 from nvflare.lighter.entity import Project
 from nvflare.lighter.impl.cert import CertBuilder
 from nvflare.lighter.impl.signature import SignatureBuilder
@@ -54,7 +53,7 @@ class Local:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._session: Any = None
+        self._operator: subprocess.Popen[str] | None = None
 
     def site(self, name: str) -> Path:
         """Return where a site has what it keeps to itself; the server's is that of ``SERVER``."""
@@ -70,8 +69,9 @@ class Local:
         """
         for name in (SERVER, *names):
             self.start_one(name)
+        self._start_operator()
         deadline = time.monotonic() + _START
-        while not self._everybody_is_there(names):
+        while not set(self._asked("there")) >= set(names):
             for name, process in self.processes.items():
                 if process.poll() is not None:
                     raise RoleFailed(f"{name!r} ended as it started; see {self.log(name)}")
@@ -98,9 +98,14 @@ class Local:
         return self.folder / f"{name}.log"
 
     def submit(self, job: Path) -> str:
-        """Submit a job; return its number."""
-        with _quietly():
-            return str(self._session.submit_job(str(job)))
+        """Submit a job; return its number.
+
+        Raises
+        ------
+        RoleFailed
+            If FLARE does not take it.
+        """
+        return str(self._asked("submit", str(job.absolute())))
 
     def wait(self, number: str, told: Callable[[], None] = lambda: None) -> bool:
         """Wait until a job has ended; return whether it was completed.
@@ -113,8 +118,7 @@ class Local:
             Called as time goes by.
         """
         while True:
-            with _quietly():
-                status = str(self._session.get_job_meta(number).get("status"))
+            status = str(self._asked("status", number))
             if status.startswith("FINISHED"):
                 return status == "FINISHED:COMPLETED"
             told()
@@ -122,9 +126,9 @@ class Local:
 
     def stop(self) -> None:
         """End all processes, those of a job included."""
-        if self._session is not None:
-            with _quietly(), contextlib.suppress(Exception):
-                self._session.close()
+        if self._operator is not None:
+            self._operator.kill()
+            self._operator.communicate()
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -136,16 +140,31 @@ class Local:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _everybody_is_there(self, names: Sequence[str]) -> bool:
-        try:
-            with _quietly():
-                if self._session is None:
-                    operator = str(self.folder / _OPERATOR)
-                    self._session = new_secure_session(_OPERATOR, operator, timeout=5.0)
-                there = {client.name for client in self._session.get_system_info().client_info}
-        except Exception:  # it is not there yet, and says so in many ways
-            return False
-        return there >= set(names)
+    def _start_operator(self) -> None:
+        with self.log(_OPERATOR).open("ab") as log:
+            self._operator = subprocess.Popen(
+                [sys.executable, "-m", "colonnade.deployment.operator", self.folder / _OPERATOR],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def _asked(self, question: str, *given: str) -> Any:
+        """Return what the operator answers."""
+        operator = self._operator
+        assert operator is not None
+        assert operator.stdin is not None
+        assert operator.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            operator.stdin.write(json.dumps([question, *given]) + "\n")
+            operator.stdin.flush()
+        line = operator.stdout.readline()
+        answer = json.loads(line) if line else {"error": "the operator ended"}
+        if "error" in answer:
+            raise RoleFailed(f"{answer['error']}; see {self.log(_OPERATOR)}")
+        return answer["answer"]
 
 
 @contextmanager
