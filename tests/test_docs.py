@@ -4,13 +4,15 @@ The Python blocks of a page run one after the other, in one namespace and an emp
 ``text`` block after one is its output, to every digit printed but those of seconds, which a machine
 measures: a page prints no more digits than machines agree on. A ``yaml`` block is a valid
 configuration, or the file that its first line names; a configuration is written where the next
-``console`` block, whose commands run, looks for it.
+``console`` block, whose commands run, looks for it. ``py`` and ``yml`` blocks do not run as they
+stand; some have tests of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -21,10 +23,13 @@ import yaml
 
 from colonnade import cli
 from colonnade.channels import PRESETS, Network
-from colonnade.config import parse_config
+from colonnade.config import load_config, parse_config
 from colonnade.config.parse import parse_section
 from colonnade.config.reference import keys_of, reference
+from colonnade.deployment.folders import CLASSES
+from colonnade.deployment.job import job_of
 from colonnade.deployment.policy import PolicyConfig
+from colonnade.deployment.site import SiteConfig, check_site
 from colonnade.networks_told import network_told
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -80,6 +85,8 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capsys):
                 assert form(printed) == form(content)
             case "yaml" if content.startswith("# policy.yaml"):
                 parse_section(PolicyConfig, yaml.safe_load(content), str(page))
+            case "yaml" if content.startswith("# site.yaml"):
+                parse_section(SiteConfig, yaml.safe_load(content), str(page))
             case "yaml":
                 parse_config(yaml.safe_load(content), str(page))
                 written = content
@@ -89,6 +96,45 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capsys):
                 for line in content.splitlines():
                     command(line.removeprefix("$ "), monkeypatch)
                     capsys.readouterr()
+
+
+def shown(page, language, start=""):
+    """Return the blocks of a page in a language, and with this first line."""
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    return [text for each, text in blocks if each == language and text.startswith(start)]
+
+
+@pytest.fixture
+def three_companies():
+    config = load_config(DOCS.parent / "examples" / "three-companies.yaml")
+    return job_of(config, "three")
+
+
+def test_the_sites_that_are_shown_fit_the_job(three_companies):
+    told = [yaml.safe_load(text) for text in shown("deploy.md", "yaml", "# site.yaml")]
+    sites = [parse_section(SiteConfig, values, "deploy.md") for values in told]
+    assert [site.organisation for site in sites] == three_companies.everybody
+    for site in sites:
+        check_site(three_companies, site)
+
+
+def test_the_project_that_is_shown_has_a_site_for_each_company(three_companies):
+    provision = pytest.importorskip("nvflare.lighter.provision")
+    [text] = shown("deploy.md", "yml")
+    project = provision.prepare_project(yaml.safe_load(text))
+    assert [site.name for site in project.get_clients()] == three_companies.everybody
+
+
+def test_the_program_that_is_shown_lets_jobs_in(tmp_path, monkeypatch):
+    [program], [allowed] = shown("deploy.md", "py"), shown("deploy.md", "json")
+    monkeypatch.chdir(tmp_path)
+    Path("local").mkdir()
+    usual = {"class_allow_list": ["..."], "allow_log_streaming": True}
+    Path("local/resources.json.default").write_text(json.dumps(usual), encoding="utf-8")
+    exec(compile(program, "deploy.md", "exec"), {})
+    settings = json.loads(Path("local/resources.json").read_text(encoding="utf-8"))
+    assert settings == json.loads(allowed)
+    assert settings["class_allow_list"] == ["...", *CLASSES]
 
 
 def test_the_reference_is_that_of_the_models():
