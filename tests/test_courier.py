@@ -23,6 +23,13 @@ def impatient(monkeypatch):
     monkeypatch.setattr(room, "_FIRST_WAIT", 0.01)
     monkeypatch.setattr(room, "CHUNK", 100)
     monkeypatch.setattr(room, "_UNDER_WAY", 1000)
+    yield
+    for courier in opened:  # each has a thread
+        courier.close()
+    opened.clear()
+
+
+opened = []
 
 
 def pair(fates=(), patience=30.0, limit=5000):
@@ -48,6 +55,7 @@ def pair(fates=(), patience=30.0, limit=5000):
         return made
 
     ends |= {"bank": end("bank", "shop"), "shop": end("shop", "bank")}
+    opened.extend(ends.values())
     return ends, got, lost
 
 
@@ -130,6 +138,8 @@ def test_any_bytes_are_taken_or_refused(data):
     for each in (data, b"\x01" + bytes(16) + data):
         with suppress(RemoteProtocolError):
             ends["bank"].receive("shop", each)
+    for courier in ends.values():
+        courier.close()
 
 
 def test_of_a_stranger_nothing_is_taken():

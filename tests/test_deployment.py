@@ -130,9 +130,11 @@ def play(job, sites, mesh):
     def attend(name, function):
         try:
             function()
+            if name != GATEKEEPER:  # whoever runs the sites sees that one has ended, and how
+                server.finish(name)
         except ColonnadeError as error:
             failed[name] = error
-            if name != GATEKEEPER:  # whoever runs the sites sees that one has ended
+            if name != GATEKEEPER:
                 server.lose(name, str(error))
 
     threads = [

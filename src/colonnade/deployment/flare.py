@@ -80,10 +80,11 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def _ended(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """Know that a site has ended, and maybe failed before it could say so."""
-        code = client_task.result.get_return_code()
-        if code != ReturnCode.OK:
-            why = client_task.result.get_header(_REASON, code)
-            self._host.lose(client_task.client.name, str(why))
+        code, name = client_task.result.get_return_code(), client_task.client.name
+        if code == ReturnCode.OK:
+            self._host.finish(name)
+        else:
+            self._host.lose(name, str(client_task.result.get_header(_REASON, code)))
 
     def _reached(self, name: str, round: int, sent_bytes: int) -> None:
         self.logger.debug(f"{name} is before round {round}, having sent {sent_bytes} bytes")

@@ -96,6 +96,10 @@ class Host:
         """Know that a site has failed, from whoever runs it; any thread may tell."""
         self._inbox.put((name, RoleFailed(f"{name!r} failed: {why}")))
 
+    def finish(self, name: str) -> None:
+        """Know that a site has ended well, from whoever runs it: its last word may be lost."""
+        self._inbox.put((name, meeting.encode(meeting.Done())))
+
     def preside(self) -> None:
         """See the run to its end.
 
