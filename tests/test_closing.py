@@ -256,6 +256,7 @@ def test_every_field_of_an_account_makes_a_difference_to_its_json():
         departed=Mark(11, "x"),
         uncounted=True,
         fingerprint="12ab",
+        discarded={("d", 13)},
     )
     default = Account()
     for field in fields(Account):

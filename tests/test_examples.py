@@ -86,7 +86,7 @@ def test_organisations_train_in_processes_of_their_own(tmp_path):
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
 def test_a_configuration_runs(path, tmp_path, monkeypatch, capsys):
     config = load_config(path)
-    if config.data.name != "mnist5k":
+    if config.data.name not in ("mnist5k", "tables"):  # which come along
         needs(config.data.name)
     quick = ("--set", "training.epochs=1", "--set", "training.batch_size=500")
     command = ["colonnade", "run", str(path), *quick, "--quiet"]

@@ -133,6 +133,12 @@ def by_a_global(predictions, labels):
 
 
 LABELS = torch.tensor([0, 0, 1])
+
+
+def loss_of(objective, labels):
+    return objective.loss(objective.learned(labels))
+
+
 LOSSES = {
     "usual": lambda: None,
     "a function": lambda: nn.functional.multi_margin_loss,
@@ -140,7 +146,7 @@ LOSSES = {
     "a module with a setting": lambda: nn.CrossEntropyLoss(label_smoothing=0.1),
     "weights": lambda: weighted(1.0, 9.0),
     "other weights": lambda: weighted(9.0, 1.0),
-    "balanced": lambda: Classification(2, "balanced").loss(LABELS),
+    "balanced": lambda: loss_of(Classification(2, "balanced"), LABELS),
     "modules in one": lambda: nn.ModuleList([weighted(1.0, 9.0)])[0].forward,
     "part of a function": lambda: partial(nn.functional.cross_entropy, label_smoothing=0.1),
     "another part of it": lambda: partial(nn.functional.cross_entropy, label_smoothing=0.2),
@@ -157,8 +163,8 @@ LOSSES = {
     "a generator": lambda: Drawing(1),
     "another generator": lambda: Drawing(2),
     "a global": lambda: by_a_global,
-    "a number": lambda: Regression().loss(LABELS.float()),
-    "another number": lambda: Regression().loss(2 * LABELS.float()),
+    "a number": lambda: loss_of(Regression(), LABELS.float()),
+    "another number": lambda: loss_of(Regression(), 2 * LABELS.float()),
 }
 
 
