@@ -31,6 +31,7 @@ from colonnade.deployment.engagement import Folders
 from colonnade.deployment.folders import write_job
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.job import JobConfig
+from colonnade.deployment.leaving import Leaving
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.flows import Limits
 
@@ -78,6 +79,7 @@ class Playing:
     """What a site does in this benchmark, in place of training."""
 
     every, wants_record, limits = 0, False, Limits()
+    leaving = Leaving(frozenset({"ball"}))
 
     def __init__(self, name: str, settings: dict) -> None:
         self.name, self.settings = name, settings
@@ -126,7 +128,7 @@ class Site(flare.Attend):
         else:
             self._catch(cell)
         post = flare.CellPost(cell, name, cells)
-        site = type("Site", (), {"organisation": name})
+        site = type("Site", (), {"organisation": name, "policy": None})
         guest = PlayingGuest(job, site, post, "benchmark")
         post.listen(guest.receive)
         guest.attend()

@@ -47,6 +47,8 @@ __all__ = [
     "PartyRole",
     "PartySeat",
     "Shared",
+    "learners_of",
+    "modules_of",
 ]
 
 VERDICT = "verdict"
@@ -68,6 +70,17 @@ class HolderRole(Role, Protocol):
     def best_round(self) -> int | None:
         """After which round the model was best, where training chooses the best."""
         ...
+
+
+def learners_of(role: PartyRole | HolderRole) -> dict[str, Learner]:
+    """Return the models that a role trains, by which part of the whole they are."""
+    parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
+    return {part: learner for part, learner in parts.items() if learner is not None}
+
+
+def modules_of(role: PartyRole | HolderRole) -> dict[str, nn.Module]:
+    """Return the modules of the models that a role trains."""
+    return {part: learner.module for part, learner in learners_of(role).items()}
 
 
 class Composition(Protocol):
@@ -389,6 +402,13 @@ class Agreement:
         for rows in self.row_sets:
             hashed.update(f"{len(rows)}".encode() + np.ascontiguousarray(rows, np.int64).tobytes())
         return hashed.hexdigest()
+
+    def cast(self, seat: PartySeat | HolderSeat) -> PartyRole | HolderRole:
+        """Return the role of whoever is in ``seat``."""
+        exchange = self.method.exchange
+        if isinstance(seat, PartySeat):
+            return exchange.party(self, seat)
+        return exchange.label_holder(self, seat)
 
     def fingerprint(self, seat: PartySeat | HolderSeat) -> str:
         """Return what a checkpoint of a role must share with one that goes on from it.

@@ -23,7 +23,16 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from colonnade.agreement import Agreement, HolderRole, HolderSeat, PartyRole, PartySeat, Shared
+from colonnade.agreement import (
+    Agreement,
+    HolderRole,
+    HolderSeat,
+    PartyRole,
+    PartySeat,
+    Shared,
+    learners_of,
+    modules_of,
+)
 from colonnade.checkpoints import Checkpoint
 from colonnade.checks import (
     check_classes,
@@ -40,6 +49,7 @@ from colonnade.checks import (
 from colonnade.descriptions import content_of, described, device_told
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError
+from colonnade.export import blank, form_of
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
@@ -47,8 +57,6 @@ from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import (
-    Features,
-    Learner,
     check_gradients,
     check_module,
     check_optimiser,
@@ -247,7 +255,7 @@ class Federation:
         seats = self._seats(agreement)
         roles = _cast(agreement, seats)  # which tries optimisers
         for name, role in roles.items():
-            for learner in _learners(role).values():
+            for learner in learners_of(role).values():
                 check_saved(name, learner)
         description = self._describe(method, training, roles)
         folder = None if out is None else RunFolder(Path(out))
@@ -361,10 +369,7 @@ class Federation:
             ),
             [roles[party.name] for party in self.parties],
         )
-        models = {
-            name: {part: learner.module for part, learner in _learners(role).items()}
-            for name, role in roles.items()
-        }
+        models = {name: modules_of(role) for name, role in roles.items()}
         return Run(
             summary,
             history,
@@ -418,7 +423,7 @@ class Federation:
             method.fusion,
             {o.name: o.device for o in self.parties} | {label_holder.name: label_holder.device},
             {o.name: o.transformer for o in self._holders() if o.transformer is not None},
-            {o.name: _blank(o.features) for o in self._holders()},
+            {o.name: blank(form_of(o.features)) for o in self._holders()},
             seed,
             self.classes,
             {o.name: o.secrets for o in self.parties if o.secrets and not o.secrets.simulated},
@@ -432,7 +437,7 @@ class Federation:
     ) -> dict[str, Any]:
         """Return what tells this run from another, as plain values."""
         organisations = {
-            name: {part: described(learner) for part, learner in _learners(role).items()}
+            name: {part: described(learner) for part, learner in learners_of(role).items()}
             for name, role in roles.items()
         }
         return {
@@ -590,23 +595,4 @@ class Federation:
 
 def _cast(agreement: Agreement, seats: Mapping[str, _Seat]) -> dict[str, PartyRole | HolderRole]:
     """Return a role for every seat."""
-    exchange = agreement.method.exchange
-    return {
-        name: exchange.party(agreement, seat)
-        if isinstance(seat, PartySeat)
-        else exchange.label_holder(agreement, seat)
-        for name, seat in seats.items()
-    }
-
-
-def _learners(role: PartyRole | HolderRole) -> dict[str, Learner]:
-    """Return the models that a role trains, by which part of the whole they are."""
-    parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
-    return {part: learner for part, learner in parts.items() if learner is not None}
-
-
-def _blank(features: Features) -> Features:
-    """Return two rows of zeros, of the shapes and types that features have."""
-    if isinstance(features, Tensor):
-        return features.new_zeros((2, *features.shape[1:]))
-    return {name: values.new_zeros((2, *values.shape[1:])) for name, values in features.items()}
+    return {name: agreement.cast(seat) for name, seat in seats.items()}

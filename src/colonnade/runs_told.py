@@ -31,7 +31,10 @@ from colonnade.summaries import (
 )
 from colonnade.uplinks.account import most_told
 
-__all__ = ["Circumstances", "Told", "run_told"]
+__all__ = ["VERSIONS", "Circumstances", "Told", "run_told"]
+
+VERSIONS = {"colonnade": __version__, "torch": torch.__version__}
+"""What a run is made with, as its account tells."""
 
 _ALIGNED_OPENLY = "rows were aligned before training; not protected here"
 
@@ -167,7 +170,7 @@ def run_told(
             "driver": driver.label,
             "devices": dict(circumstances.devices),
             "network": None if network is None else network_told(network, layout.parties, name),
-            "versions": {"colonnade": __version__, "torch": torch.__version__},
+            "versions": dict(VERSIONS),
         },
     )
     best_round: int | None = getattr(holder, "best_round", None)

@@ -9,7 +9,6 @@ from functools import partial
 
 from colonnade import __version__
 from colonnade.alignment import Organisation, Seat, refuse_nobody, write_alignment
-from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.config.aligning import own_ids
 from colonnade.config.data import TableConfig
 from colonnade.deployment import meeting
@@ -84,10 +83,6 @@ class AligningTogether:
     def folders(self) -> Iterator[Folders]:
         """See ``Engagement``: nothing but the result is kept."""
         yield Folders()
-
-    def held(self, store: CheckpointStore) -> Iterator[Checkpoint]:
-        """See ``Engagement``: none."""
-        return iter(())
 
     def cast(self) -> Role:
         """See ``Engagement``."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -27,11 +27,14 @@ class Folders:
     ----------
     store
         Its own checkpoints; None where it keeps none, and begins anew when it was stopped.
+    held
+        Those that it could go on from, by their rounds.
     journals, departures
         See ``Assignment``.
     """
 
     store: CheckpointStore | None = None
+    held: Mapping[int, Checkpoint] = field(default_factory=dict)
     journals: Path | None = None
     departures: Path | None = None
 
@@ -68,10 +71,6 @@ class Engagement(Protocol):
 
     def folders(self) -> AbstractContextManager[Folders]:
         """Keep others out of its folders while the role plays; return them."""
-        ...
-
-    def held(self, store: CheckpointStore) -> Iterator[Checkpoint]:
-        """Yield checkpoints that it could go on from, the newest first."""
         ...
 
     def cast(self) -> Role:

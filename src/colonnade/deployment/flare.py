@@ -27,7 +27,7 @@ from colonnade.deployment.job import JobConfig, load_job
 from colonnade.deployment.site import load_site
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import Aborted, ColonnadeError
-from colonnade.telling import first_line
+from colonnade.telling import first_line, named
 
 __all__ = ["Attend", "Preside"]
 
@@ -59,7 +59,7 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
         try:
             self._host.preside()
         except ColonnadeError as error:
-            self.system_panic(f"{type(error).__name__}: {first_line(error)}", fl_ctx)
+            self.system_panic(named(error), fl_ctx)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         """Do nothing: the host has ended with the run."""
@@ -69,22 +69,18 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def _attend(self, fl_ctx: FLContext) -> None:
         """Play the label holder's role, where it runs the server."""
-        try:
-            _seat(fl_ctx, self._here).attend()
-        except Aborted as aborted:
-            self.logger.error(f"the run was ended: {aborted}")
-        except Exception as error:
-            self.logger.exception(f"the run failed here: {first_line(error)}")
-            said = f"{type(error).__name__}: {first_line(error)}"
-            self._host.lose(self._job.label_holder.name, said)
+        self._know(self._job.label_holder.name, *_attended(lambda: _seat(fl_ctx, self._here)))
 
     def _ended(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """Know that a site has ended, and maybe failed before it could say so."""
-        code, name = client_task.result.get_return_code(), client_task.client.name
+        code = client_task.result.get_return_code()
+        self._know(client_task.client.name, code, client_task.result.get_header(_REASON, code))
+
+    def _know(self, name: str, code: str, why: str) -> None:
         if code == ReturnCode.OK:
             self._host.finish(name)
         else:
-            self._host.lose(name, str(client_task.result.get_header(_REASON, code)))
+            self._host.lose(name, why)
 
     def _reached(self, name: str, round: int, sent_bytes: int) -> None:
         self.logger.debug(f"{name} is before round {round}, having sent {sent_bytes} bytes")
@@ -101,21 +97,31 @@ class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE
     ) -> Shareable:
         """Take part in the run to its end."""
         over = threading.Event()
-        try:
+
+        def watched() -> Guest:
             guest = _seat(fl_ctx)
             watching = (guest, abort_signal, over)
             threading.Thread(target=_watch, args=watching, daemon=True).start()
-            guest.attend()
-        except Aborted as aborted:
-            self.log_error(fl_ctx, f"the run was ended: {aborted}")
-            return make_reply(ReturnCode.TASK_ABORTED)
-        except Exception as error:
-            self.log_exception(fl_ctx, f"the run failed here: {first_line(error)}")
-            said = f"{type(error).__name__}: {first_line(error)}"
-            return make_reply(ReturnCode.EXECUTION_EXCEPTION, {_REASON: said})
+            return guest
+
+        try:
+            code, why = _attended(watched)
         finally:
             over.set()
-        return make_reply(ReturnCode.OK)
+        return make_reply(code, {_REASON: why})
+
+
+def _attended(seat: Callable[[], Guest]) -> tuple[str, str]:
+    """Take a seat and attend; return as FLARE's code how that ended, and why."""
+    try:
+        seat().attend()
+    except Aborted as aborted:
+        _log.error(f"the run was ended: {aborted}")
+        return ReturnCode.TASK_ABORTED, str(aborted)
+    except Exception as error:
+        _log.exception(f"the run failed here: {first_line(error)}")
+        return ReturnCode.EXECUTION_EXCEPTION, named(error)
+    return ReturnCode.OK, ""
 
 
 def _seat(fl_ctx: FLContext, here: dict[str, Callable[[str, bytes], None]] | None = None) -> Guest:

@@ -14,7 +14,7 @@ from colonnade.config.run import RunConfig
 from colonnade.deployment.job import JobConfig
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
-from colonnade.outputs import SIGNATURE
+from colonnade.outputs import CONFIGURATION, SIGNATURE, is_ours
 
 __all__ = ["CLASSES", "write_job", "write_site"]
 
@@ -35,7 +35,7 @@ def write_job(job: JobConfig, folder: Path) -> None:
         If it cannot be written.
     """
     config = folder / "app" / "config"
-    if folder.exists() and not _is_ours(config / "job.yaml"):
+    if folder.exists() and not _is_written(config / "job.yaml"):
         raise ConfigurationError(f"{folder} is there, and holds no job; choose another folder")
     meta = {
         "name": job.run,
@@ -103,8 +103,9 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
-def _is_ours(path: Path) -> bool:
+def _is_written(path: Path) -> bool:
+    """Return whether a job was written there, by whatever version."""
     try:
-        return path.read_text(encoding="utf-8").startswith(_MARK)
-    except (OSError, UnicodeDecodeError):
+        return path.is_file() and path.stat().st_size > 0 and is_ours(path, CONFIGURATION)
+    except OSError:
         return False

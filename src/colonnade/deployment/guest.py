@@ -103,11 +103,8 @@ class Guest:
         agreed = engagement.agree(everybody)
         self._policy.check_leaving(self.job, self.name, engagement.leaving)
         with engagement.folders() as folders:
-            held: dict[int, Checkpoint] = {}
-            if folders.store is not None:
-                held = {each.round: each for each in engagement.held(folders.store)}
-            go = self._meet(agreed, engagement.every, held)
-            checkpoint = None if go.round is None else held[go.round]
+            go = self._meet(agreed, engagement.every, folders.held)
+            checkpoint = None if go.round is None else folders.held[go.round]
             role = engagement.cast()
             ledger = self._play(role, engagement, folders, checkpoint, go.gate)
             record = None

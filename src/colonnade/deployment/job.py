@@ -86,13 +86,16 @@ class JobConfig(Section):
     @property
     def digest(self) -> str:
         """What tells this job from another: organisations compare it before they begin."""
-        told = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        told = json.dumps(self.as_dict(), sort_keys=True)
         return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
     def as_yaml(self) -> str:
         """Return it as the text of a file."""
-        said = self.model_dump(mode="json")
-        return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(self.as_dict(), sort_keys=False, allow_unicode=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, defaults included."""
+        return self.model_dump(mode="json")
 
 
 def job_of(
@@ -136,8 +139,3 @@ def load_job(path: Path) -> JobConfig:
         If the file is missing, is not YAML, or is no job.
     """
     return parse_section(JobConfig, read_file(path), str(path))
-
-
-def as_plain(job: JobConfig) -> dict[str, Any]:
-    """Return a job as plain values, defaults included."""
-    return job.model_dump(mode="json")

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,21 +107,12 @@ class Local:
         """
         return str(self._asked("submit", str(job.absolute())))
 
-    def wait(self, number: str, told: Callable[[], None] = lambda: None) -> bool:
-        """Wait until a job has ended; return whether it was completed.
-
-        Parameters
-        ----------
-        number
-            What ``submit`` returned.
-        told
-            Called as time goes by.
-        """
+    def wait(self, number: str) -> bool:
+        """Wait until the job that ``submit`` gave this number has ended; return if completed."""
         while True:
             status = str(self._asked("status", number))
             if status.startswith("FINISHED"):
                 return status == "FINISHED:COMPLETED"
-            told()
             time.sleep(_LOOK)
 
     def stop(self) -> None:

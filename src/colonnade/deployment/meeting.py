@@ -7,7 +7,7 @@ value of a table is in any of it.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ __all__ = [
 
 PROTOCOL = 1  # of these messages, and of those that roles send
 
+_Message = TypeVar("_Message")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
 
@@ -147,10 +148,7 @@ def from_site(data: bytes, name: str) -> FromSite:
     RemoteProtocolError
         If these bytes are none.
     """
-    try:
-        return _from_site.decode(data)
-    except _UNREADABLE as error:
-        raise RemoteProtocolError(f"{name!r} told what cannot be read: {error}") from None
+    return _decoded(_from_site, data, repr(name))
 
 
 def from_server(data: bytes) -> FromServer:
@@ -161,10 +159,11 @@ def from_server(data: bytes) -> FromServer:
     RemoteProtocolError
         If these bytes are none.
     """
+    return _decoded(_from_server, data, "the server")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_Message], data: bytes, who: str) -> _Message:
     try:
-        return _from_server.decode(data)
-    except _UNREADABLE as error:
-        raise RemoteProtocolError(f"the server told what cannot be read: {error}") from None
-
-
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"{who} told what cannot be read: {error}") from None

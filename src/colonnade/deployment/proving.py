@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -85,9 +85,11 @@ def prove(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
     job = job_of(config, run, "train", label_holder_at)
-    before = (
-        [] if _is_aligned(config, job, place) else [job_of(config, run, "align", label_holder_at)]
-    )
+    files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
+    _hand_over(config, files.values())
+    before = []
+    if not all(file.is_file() for file in files.values()):
+        before = [job_of(config, run, "align", label_holder_at)]
     folder = place.folder / _FEDERATION
     with local_federation(folder / "flare", job.sites) as local:
         told("certificates for the server and every site are made")
@@ -110,16 +112,15 @@ def prove(
     return job
 
 
-def _is_aligned(config: RunConfig, job: JobConfig, place: Place) -> bool:
-    """Return whether all have aligned; of files that are named each gets its own."""
-    own = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
+def _hand_over(config: RunConfig, files: Iterable[Path]) -> None:
+    """Give everybody its own file of an alignment that the configuration names."""
     named = config.data.alignment if isinstance(config.data, TablesConfig) else None
-    if named is not None:
-        for file in own.values():
-            with explained(file):
-                file.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(named / file.name, file)
-    return all(file.is_file() for file in own.values())
+    if named is None:
+        return
+    for file in files:
+        with explained(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(named / file.name, file)
 
 
 def _reasons(folder: Path, number: str) -> str:

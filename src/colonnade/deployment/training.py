@@ -9,13 +9,20 @@ from functools import cached_property
 from typing import Any
 
 import polars as pl
-import torch
 from torch import nn
 
 from colonnade import __version__
-from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
+from colonnade.agreement import (
+    Agreement,
+    HolderRole,
+    HolderSeat,
+    PartyRole,
+    PartySeat,
+    Shared,
+    modules_of,
+)
 from colonnade.assembly import judge_of
-from colonnade.checkpoints import Checkpoint, CheckpointStore
+from colonnade.checkpoints import Checkpoint
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
@@ -23,7 +30,6 @@ from colonnade.deployment.leaving import Leaving, leaving_in_training
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
-from colonnade.effects import Role
 from colonnade.errors import RemoteProtocolError
 from colonnade.export import blank, form_of
 from colonnade.flows import Limits
@@ -35,12 +41,11 @@ from colonnade.organisations import LabelHolder
 from colonnade.prediction import Predictor
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
-from colonnade.runs_told import Circumstances, run_told
+from colonnade.runs_told import VERSIONS, Circumstances, run_told
 from colonnade.tables.together import LABELS
 
 __all__ = ["TrainingTogether"]
 
-_VERSIONS = {"colonnade": __version__, "torch": torch.__version__}
 _ALIGNED = "rows were aligned by private set intersection; who learned what is with each alignment"
 
 
@@ -168,34 +173,27 @@ class TrainingTogether:
         with folder.alone():
             mine = self._agreement.fingerprint(self._seat)
             store = folder.store({"what was agreed on, or what it brings,": mine})
-            known = next(store.held(), None) is not None
-            folder.begin(self._told, resume=True, known=known)
+            held = {checkpoint.round: checkpoint for checkpoint in store.held(self._try)}
+            folder.begin(self._told, resume=True, known=bool(held))
             with folder.safeguarded(store):
                 store.make()
-                yield Folders(store, folder.journals, folder.departures)
+                yield Folders(store, held, folder.journals, folder.departures)
 
-    def held(self, store: CheckpointStore) -> Iterator[Checkpoint]:
+    def cast(self) -> PartyRole | HolderRole:
         """See ``Engagement``."""
-        return store.held(self._try)
-
-    def cast(self) -> Any:
-        """See ``Engagement``."""
-        exchange = self._agreement.method.exchange
-        if isinstance(self._seat, PartySeat):
-            return exchange.party(self._agreement, self._seat)
-        return exchange.label_holder(self._agreement, self._seat)
+        return self._agreement.cast(self._seat)
 
     @property
     def wants_record(self) -> bool:
         """The label holder's summary is of the whole run."""
         return self.part.is_label_holder
 
-    def conclude(self, role: Role, ledger: Ledger, record: RunRecord | None) -> None:
+    def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``."""
-        models = {self.name: _modules(role)}
+        models = {self.name: modules_of(role)}
         predictor, folder = self._predictor(models), self._folder
         if record is None:
-            told = {"method": self._method.name, "versions": _VERSIONS}
+            told = {"method": self._method.name, "versions": VERSIONS}
             own = Run(told, pl.DataFrame(), ledger, models, None, self._told, predictor=predictor)
             own.write_parts(folder.parts)
             folder.keep(ledger)
@@ -236,7 +234,7 @@ class TrainingTogether:
     @property
     def _told(self) -> dict[str, Any]:
         """What the run's folder says of it."""
-        return {"job": self.job.model_dump(mode="json"), "organisation": self.name}
+        return {"job": self.job.as_dict(), "organisation": self.name}
 
     def _widths(self, everybody: meeting.Everybody) -> dict[str, int]:
         """Return the widths of all embeddings, in the job's order whatever was told."""
@@ -279,8 +277,3 @@ class TrainingTogether:
             part.tables.classes,
             {},
         )
-
-
-def _modules(role: Any) -> dict[str, nn.Module]:
-    parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
-    return {part: learner.module for part, learner in parts.items() if learner is not None}

@@ -45,7 +45,7 @@ class Keeper:
         self._wall, self._cpu = -time.perf_counter(), -time.process_time()
         if assignment.resume is not None:
             self.cut, self.ledger = Cut.read(assignment.resume, [name])
-            self._wall += assignment.resume.account["seconds_wall"]
+            self._wall += seconds_of(assignment.resume)
             self._cpu += assignment.resume.account["seconds_cpu"]
         stored = self.cut.accounts.get(name)
         self.account = Account() if stored is None else Account.from_json(stored)
@@ -86,6 +86,6 @@ class Keeper:
         self.ledger.extend(entries)
 
 
-def seconds_of(checkpoint: Checkpoint | None) -> float:
+def seconds_of(checkpoint: Checkpoint) -> float:
     """Return how long the run had taken when a checkpoint was written."""
-    return 0.0 if checkpoint is None else float(checkpoint.account["seconds_wall"])
+    return float(checkpoint.account["seconds_wall"])
