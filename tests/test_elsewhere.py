@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, Elsewhere, Processes, Replay, control
@@ -24,6 +25,7 @@ from toy_elsewhere import (
     NAMES,
     Keeper,
     cast_in_a_new_process,
+    cast_writing,
     found_in_memory,
     look_around,
     refuse,
@@ -143,6 +145,20 @@ def test_a_role_elsewhere_inherits_no_memory(tmp_path, monkeypatch):
     ]
     assert Processes().run(roles, Assignment()).completed
     assert json.loads((tmp_path / "a cast").read_text()) == [[], False]
+
+
+def test_what_it_is_cast_with_is_a_copy_there(tmp_path):
+    given, files = torch.ones(9), []
+    for _ in range(2):  # the first starts multiprocessing's own tracker, which stays
+        roles = [
+            Elsewhere("a", ("b",), partial(cast_writing, given, "a", "b")),
+            Counter("b", "a", 12, 2),
+        ]
+        assert Processes().run(roles, Assignment()).completed
+        files.append(len(os.listdir("/proc/self/fd")))
+    assert files[1] == files[0]
+    assert torch.equal(given, torch.ones(9))
+    assert not given.is_shared()
 
 
 def test_what_goes_wrong_there_is_raised_here(tmp_path):

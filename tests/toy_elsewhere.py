@@ -30,6 +30,12 @@ def cast_in_a_new_process(folder, name, peer):
     return Counter(name, peer, 12, 2)
 
 
+def cast_writing(given, name, peer):
+    assert given.sum() == 9
+    given.zero_()
+    return Counter(name, peer, 12, 2)
+
+
 def refuse(role):
     raise OSError("the disk is full")
 

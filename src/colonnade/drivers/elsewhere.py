@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.reduction import ForkingPickler
 
+from colonnade.drivers.by_value import packed
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError
 
@@ -63,7 +63,7 @@ class Elsewhere:
         """Raise ``ConfigurationError`` if it cannot be handed to another process."""
         for what, function in (("cast", self.cast), ("finish", self.finish)):
             try:
-                ForkingPickler.dumps(function)
+                packed(function)
             except RuntimeError:
                 pass  # locks, say, can be handed over only while a process is started
             except Exception as error:

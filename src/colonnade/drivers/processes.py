@@ -27,6 +27,7 @@ import torch
 from colonnade.checkpoints import decode_state
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
+from colonnade.drivers.by_value import ByValue
 from colonnade.drivers.child import play
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
@@ -226,7 +227,7 @@ class _Parent:
             process = context.Process(
                 target=play,
                 args=(
-                    task,
+                    task if inherits else ByValue(task),
                     sockets[name],
                     children[name],
                     self.assignment.threads,
@@ -248,6 +249,7 @@ class _Parent:
             if process.is_alive():
                 process.kill()
                 process.join()
+            process.close()
         for line in [*self.lines.values(), *self.left]:
             line.close()
 
