@@ -6,6 +6,7 @@ import json
 import math
 import random
 import re
+import threading
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -1025,6 +1026,22 @@ def test_a_model_that_cannot_be_copied_or_saved_is_told_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_layer_that_the_label_holders_models_share_is_told(tmp_path):
+    layer = nn.Linear(4, 4)
+    top = nn.Sequential(linear(12, 4), layer, linear(4, 3))
+    f, out = federation(top=top, own=nn.Sequential(layer)), tmp_path / "run"
+    message = (
+        r"of 'insurer' share a parameter \('0.weight' of the one, '1.weight' of the other\), a"
+    )
+    with pytest.raises(ConfigurationError, match=f"^the bottom and the top model {message}"):
+        f.train(training=TRAINING, out=out)
+    assert not out.exists()
+    with pytest.raises(ConfigurationError, match=message):
+        f.label_holder.learners()  # which one elsewhere has
+    layer.requires_grad_(False)
+    assert f.train(training=TRAINING).summary["completed"]
+
+
 class Lazy(nn.Module):
     def __init__(self, grows=False):
         super().__init__()
@@ -1197,6 +1214,50 @@ def test_a_loss_that_changes_is_told():
         made = Federation(usual.parties, replace(usual.label_holder, loss=loss))
         warnings = made.train(training=TRAINING).summary["warnings"]
         assert any("the loss of 'insurer' changes as it is" in each for each in warnings) == told
+
+
+class Balanced(nn.Module):
+    """Weighs classes by how often they came until now, which it keeps in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(3))
+
+    def forward(self, predictions, labels):
+        self.seen += torch.bincount(labels, minlength=3)
+        return nn.functional.cross_entropy(predictions, labels, self.seen.mean() / self.seen)
+
+
+class Weighs:
+    """The same, and no module."""
+
+    def __init__(self):
+        self.loss = Balanced()
+
+    def __call__(self, predictions, labels):
+        return self.loss(predictions, labels)
+
+
+@pytest.mark.parametrize("name", ["svfl", "shared labels"])
+@pytest.mark.parametrize("kind", [Balanced, Weighs])
+def test_every_role_of_every_run_has_a_loss_of_its_own(kind, name):
+    usual, loss = federation(), kind()
+    f = Federation(usual.parties, replace(usual.label_holder, loss=loss))
+    histories = [
+        f.train(METHODS[name], TRAINING, driver).history.drop("seconds")
+        for driver in (Simulate(), Simulate(), Processes())
+    ]
+    assert histories[0].equals(histories[1])
+    assert histories[0].equals(histories[2])
+    assert torch.equal(getattr(loss, "loss", loss).seen, torch.ones(3))
+
+
+def test_a_loss_that_cannot_be_copied_is_told():
+    loss = Weighs()
+    loss.lock = threading.Lock()
+    usual = federation()
+    with pytest.raises(ConfigurationError, match="loss of 'insurer' cannot be copied, and each"):
+        Federation(usual.parties, replace(usual.label_holder, loss=loss)).train(training=TRAINING)
 
 
 def test_a_loss_with_parameters_is_told():

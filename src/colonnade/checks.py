@@ -25,7 +25,7 @@ from colonnade.models import (
     take,
     tried,
 )
-from colonnade.organisations import Loss
+from colonnade.organisations import Loss, copied_loss
 from colonnade.telling import first_line
 
 __all__ = [
@@ -291,10 +291,10 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
             f"the loss of {name!r} has parameters of its own, which nobody would train: put what "
             "is learned into the top model, or freeze them by requires_grad_(False)"
         )
-    predictions = output.detach().requires_grad_()
+    predictions, own = output.detach().requires_grad_(), copied_loss(name, loss)
     with torch.enable_grad():
         try:
-            value = loss(predictions.clone(), labels[torch.from_numpy(rows)])
+            value = own(predictions.clone(), labels[torch.from_numpy(rows)])
         except Exception as error:  # a user's function may raise anything
             raise ConfigurationError(
                 f"the loss of {name!r} does not take predictions of shape {list(output.shape)} "

@@ -571,6 +571,7 @@ class Federation:
         fused = method.fusion.width(list(self.widths.values()))
         rows = extreme_rows(labels)
         check_module(f"the top model of {holder.name!r}", holder.top)
+        holder.check_apart()
         try:
             output = tried(holder.top, torch.zeros(len(rows), fused))
         except Exception as error:  # a user's module may raise anything

@@ -5,7 +5,6 @@ Nothing of it is wrong, so training goes on; where it matters, a sentence says w
 
 from __future__ import annotations
 
-import copy
 import random
 from types import FunctionType
 from typing import Any
@@ -22,7 +21,7 @@ from colonnade.models import (
     put_into_training,
     tried,
 )
-from colonnade.organisations import Loss
+from colonnade.organisations import Loss, copied_loss
 
 __all__ = ["notes_of_loss", "notes_of_mode", "notes_of_optimiser", "notes_of_unsaved"]
 
@@ -95,10 +94,10 @@ def notes_of_loss(
     if isinstance(loss, FunctionType):
         return []
     try:
-        own = copy.deepcopy(loss)
+        own = copied_loss(name, loss)
         before = content_of(own)
         own(tried(top, fused).float(), labels)
-    except Exception:  # it may be of objects that cannot be copied
+    except Exception:  # it may take no such rows
         return []
     if content_of(own) == before:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +27,7 @@ from colonnade.models import (
     take,
 )
 from colonnade.secure import Secrets
+from colonnade.telling import first_line
 
 __all__ = [
     "LabelHolder",
@@ -34,6 +36,7 @@ __all__ = [
     "Transformer",
     "check_everybody",
     "check_rows",
+    "copied_loss",
     "squared_error",
 ]
 
@@ -193,9 +196,25 @@ class LabelHolder:
         party = self.as_party()
         own = None if party is None else party.learner(width)
         check_module(f"the top model of {self.name!r}", self.top)
+        self.check_apart()
         check_optimiser(self.name, self.top, self.optimiser, self.scheduler, self.device)
         top = Learner(copied(self.top), self.optimiser, self.scheduler, self.device)
         return top, own
+
+    def check_apart(self) -> None:
+        """Raise ``ConfigurationError`` if top and bottom model share what is trained.
+
+        Each is copied, and its copy trained, by itself.
+        """
+        of_bottom = {} if self.bottom is None else dict(self.bottom.named_parameters())
+        names = {id(p): name for name, p in of_bottom.items() if p.requires_grad}
+        for name, p in self.top.named_parameters():
+            if id(p) in names:
+                raise ConfigurationError(
+                    f"the bottom and the top model of {self.name!r} share a parameter "
+                    f"({names[id(p)]!r} of the one, {name!r} of the other), and each is trained by "
+                    "itself: give each its own (copy.deepcopy)"
+                )
 
     def check_schedules(self, steps: int) -> None:
         """Raise ``ConfigurationError`` unless its schedulers take so many steps."""
@@ -217,6 +236,25 @@ class LabelHolder:
             self.transformer,
             self.secrets,
         )
+
+
+def copied_loss(name: str, loss: Loss) -> Loss:
+    """Return a copy of a loss, as each role has one: it may keep something, as a running mean.
+
+    A function is its own copy.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be copied; it names whose it is.
+    """
+    try:
+        return copied(loss) if isinstance(loss, nn.Module) else copy.deepcopy(loss)
+    except Exception as error:  # a user's object may hold anything
+        raise ConfigurationError(
+            f"the loss of {name!r} cannot be copied, and each run computes by a copy of its own: "
+            f"{first_line(error)}"
+        ) from error
 
 
 def squared_error(predictions: Tensor, labels: Tensor) -> Tensor:

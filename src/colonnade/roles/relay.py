@@ -29,6 +29,7 @@ from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
 from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.models import Learner, copied, parameter_vector, put_parameters, take
+from colonnade.organisations import copied_loss
 from colonnade.roles.blame import attributed, largest_embedding
 from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSender, FuseOwn
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
@@ -68,7 +69,7 @@ class RelayParty(TrainingParty):
         super().__init__(agreement, seat)
         self._steps = 1 + agreement.method.local_updates.repeats
         self._labels = LabelsReceiver(agreement)
-        self._loss = shared.loss
+        self._loss = copied_loss(self.name, shared.loss)
         # Only the label holder trains it.
         self._top = Learner(copied(shared.top), device=seat.own.device)
         self._top.module.requires_grad_(False)

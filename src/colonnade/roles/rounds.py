@@ -20,7 +20,7 @@ from colonnade.evaluation import HeldOut
 from colonnade.links import Rows
 from colonnade.metrics import Metric, usual_metrics
 from colonnade.models import Learner, parameter_count, take
-from colonnade.organisations import check_rows
+from colonnade.organisations import check_rows, copied_loss
 from colonnade.roles.alone import check_holder_alone, check_party_alone
 from colonnade.roles.blame import Attributed
 from colonnade.roles.evaluate import evaluated, upload
@@ -207,7 +207,7 @@ class TrainingLabelHolder(ABC):
                 f"{agreement.parameters} parameters, but here is {own.name!r} with {parameters}"
             )
         self._labels = own.labels
-        self._loss = own.objective()
+        self._loss = copied_loss(self.name, own.objective())
         self._features = own.features
         self._parties = layout.parties
         self._timetable = agreement
