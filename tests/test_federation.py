@@ -214,8 +214,8 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "32-bit classes": (
         {"holder": {"labels": torch.zeros(ROWS, dtype=torch.int32)}},
-        ConfigurationError,
-        "the labels, int32 of shape [20]",
+        DataError,
+        "the labels of 'insurer' are int32 of shape [20], but a row's label is one class, int64",
     ),
     "a loss for each row": (
         {"holder": {"loss": partial(nn.functional.cross_entropy, reduction="none")}},

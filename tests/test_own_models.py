@@ -853,6 +853,38 @@ def test_labels_are_classes_or_numbers(labels):
         federation(labels=labels)
 
 
+TARGETS = torch.nn.functional.one_hot(torch.arange(ROWS) % 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss"),
+    [
+        (TARGETS.float(), nn.functional.binary_cross_entropy_with_logits),
+        (TARGETS * 0.9, nn.functional.cross_entropy),
+        (TARGETS * 0.9, None),
+        (TARGETS, None),
+        (TARGETS[:, :1], None),
+        (TARGETS[:, 0].int(), None),
+        (TARGETS[:, 0].to(torch.uint8), None),
+    ],
+    ids=["multi-label", "soft", "without a loss", "one-hot", "a column", "int32", "uint8"],
+)
+def test_labels_of_other_kinds_need_a_loss_and_metrics_of_them(labels, loss):
+    usual = federation()
+    holder = replace(usual.label_holder, labels=labels, loss=loss)
+    rows = range(22), range(28, ROWS)
+    message = r"labels of 'insurer' are .*, but a row's label is one class, int64 of shape \[rows\]"
+    with pytest.raises(DataError, match=message):
+        Federation(usual.parties, holder, *rows)
+    own = replace(
+        holder, loss=loss or (lambda p, y: (p - y.view(len(y), -1).float()).square().mean())
+    )
+    metric = Metric("error", False, own.loss)
+    run = Federation(usual.parties, own, *rows, [metric]).train(training=TRAINING)
+    assert run.summary["completed"]
+    assert Federation(usual.parties, own).train(training=TRAINING).summary["completed"]
+
+
 # Names
 
 

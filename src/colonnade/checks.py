@@ -34,6 +34,7 @@ __all__ = [
     "check_device",
     "check_features",
     "check_labels",
+    "check_labels_usual",
     "check_lets_through",
     "check_loss",
     "check_saved",
@@ -91,6 +92,37 @@ def check_labels(name: str, labels: object) -> None:
         )
     if labels.is_floating_point():
         _check_finite("labels", name, labels)
+
+
+def check_labels_usual(name: str, labels: Tensor, loss: bool, metrics: bool) -> None:
+    """Raise ``DataError`` unless the loss and the metrics that labels have by default take them.
+
+    Parameters
+    ----------
+    name
+        Whose they are.
+    labels
+        Of all rows.
+    loss, metrics
+        Whether somebody brings them, so that labels may be whatever these take.
+
+    Examples
+    --------
+    >>> check_labels_usual("bank", torch.tensor([0, 2]), loss=False, metrics=False)
+    >>> check_labels_usual("bank", torch.rand(9, 3), loss=True, metrics=True)
+    >>> check_labels_usual("bank", torch.rand(9, 3), loss=True, metrics=False)
+    Traceback (most recent call last):
+    colonnade.errors.DataError: the labels of 'bank' are float32 of shape [9, 3], but a row's label is one class, int64 of shape [rows], or one number, float32 of shape [rows]: of others, as soft or multi-label targets, bring a loss (LabelHolder) and metrics (Federation)
+    """  # noqa: E501 - a message is one line
+    is_class = labels.dtype is torch.int64 and labels.dim() == 1
+    is_number = labels.is_floating_point() and labels.numel() == len(labels)
+    if is_class or is_number or (metrics and (loss or labels.is_floating_point())):
+        return
+    raise DataError(
+        f"the labels of {name!r} are {shown(labels)}, but a row's label is one class, int64 of "
+        "shape [rows], or one number, float32 of shape [rows]: of others, as soft or multi-label "
+        "targets, bring a loss (LabelHolder) and metrics (Federation)"
+    )
 
 
 def check_features(name: str, features: Features, rows: int) -> None:

@@ -40,6 +40,7 @@ from colonnade.checks import (
     check_device,
     check_features,
     check_labels,
+    check_labels_usual,
     check_lets_through,
     check_loss,
     check_saved,
@@ -158,6 +159,9 @@ class Federation:
         )
         self.test_rows = self._checked_rows("test_rows", [] if test_rows is None else test_rows)
         self._check_disjoint()
+        judged = bool(metrics) or not (len(self.validation_rows) or len(self.test_rows))
+        labels, brings_loss = label_holder.labels, label_holder.loss is not None
+        check_labels_usual(label_holder.name, labels, brings_loss, judged)
         self.metrics = tuple(metrics or usual_metrics(label_holder.labels))
         self.loss = label_holder.objective()
         self.classes = None if classes is None else tuple(classes)

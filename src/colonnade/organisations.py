@@ -139,7 +139,8 @@ class LabelHolder:
     name
         Its name, unique in the federation.
     labels
-        A label for each sample, ``[N]``: classes 0, 1, ... as int64, or numbers as float32.
+        A label for each sample, ``[N]``: classes 0, 1, ... as int64, or numbers as float32; others,
+        as soft or multi-label targets, where loss and metrics take them.
     top
         The top model, from fused embeddings to predictions; of its parts the same holds as of a
         bottom model's.
