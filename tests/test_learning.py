@@ -133,6 +133,16 @@ def recurrent_detached(self, x):
     return state
 
 
+@pytest.mark.parametrize("as_it_is", [lambda x: x.clone().requires_grad_(), nn.Parameter])
+def test_features_are_data_though_they_could_be_differentiated(as_it_is):
+    usual, f = federation(), federation()
+    features = as_it_is(X)
+    f.parties = (replace(f.parties[0], features=features), f.parties[1])
+    histories = [each.train(training=TRAINING).history.drop("seconds") for each in (usual, f)]
+    assert histories[0].equals(histories[1])
+    assert features.grad is None
+
+
 def test_some_parameters_may_have_no_derivative():
     def partly(self, x):
         return self.layer(x) + self.other(x).detach()

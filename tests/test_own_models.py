@@ -1213,9 +1213,21 @@ def test_what_an_optimiser_keeps_that_no_checkpoint_has_is_told(tmp_path, saves)
     assert rest.history.drop("seconds").equals(whole.history.drop("seconds")) == saves
 
 
+def clipped(parameters):
+    parameters = list(parameters)
+    optimiser = torch.optim.SGD(parameters)
+
+    def clip(*_):
+        nn.utils.clip_grad_norm_(parameters, 0.1)
+
+    optimiser.register_step_pre_hook(clip)
+    return optimiser
+
+
 @pytest.mark.parametrize(
     "optimiser",
     [
+        clipped,
         torch.optim.Adadelta,
         partial(torch.optim.Adagrad, fused=True),
         partial(torch.optim.AdamW, lr=torch.tensor(0.1), amsgrad=True),

@@ -140,5 +140,8 @@ _TORCHS = {"defaults", "_need_device_dtype_check_for_fused"}  # which changes no
 
 def _held(optimiser: object) -> dict[str, str]:
     """Return what tells what an optimiser holds besides what it saves, by name."""
-    held = {key: own for key, own in vars(optimiser).items() if key not in _SAVED | _TORCHS}
-    return {key: content_of(own) for key, own in held.items()}
+    return {
+        key: content_of(list(own.values()) if key.endswith("_hooks") else own)  # numbered by torch
+        for key, own in vars(optimiser).items()
+        if key not in _SAVED | _TORCHS
+    }

@@ -44,14 +44,16 @@ SchedulerFactory = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LR
 def take(features: Features, rows: NDArray[np.int64]) -> Any:
     """Return the given rows of the features, in the form the bottom model takes.
 
+    They are data, and nobody is to differentiate with respect to them.
+
     >>> take(torch.arange(6.0).view(3, 2), np.array([2, 0]))
     tensor([[4., 5.],
             [0., 1.]])
     """
     index = torch.from_numpy(rows)
     if isinstance(features, Tensor):
-        return features.index_select(0, index)
-    return {name: column.index_select(0, index) for name, column in features.items()}
+        return features.detach().index_select(0, index)
+    return {name: column.detach().index_select(0, index) for name, column in features.items()}
 
 
 def parameter_count(module: nn.Module) -> int:
