@@ -37,7 +37,8 @@ class Run:
         Every message that left an organisation.
     models
         Each organisation's trained modules, by its name: ``bottom``, and the label holder's
-        ``top``.
+        ``top``; in the modes in which they were handed over, so call ``eval()`` before computing by
+        them.
     record
         The driver's own record, with the trace that ``Replay`` takes; None of a run that was read
         from its folder, or is behind an estimator.
