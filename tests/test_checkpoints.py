@@ -546,12 +546,26 @@ def die_before(nth, calls):
     sys.setprofile(watch)
 
 
-def killed(action, nth, calls):
-    """Do ``action`` in a child that is killed at the ``nth`` of ``calls``; False if it lived."""
+def die_before_flush(nth):
+    """Kill this process at its ``nth`` flush to the disk, which takes no look at any other call."""
+    flush, left = os.fsync, nth
+
+    def counted(file):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        flush(file)
+
+    os.fsync = counted
+
+
+def killed(action, dying):
+    """Do ``action`` in a child that is killed as ``dying`` has it; False if it lived."""
     child = os.fork()
     if child == 0:
         try:
-            die_before(nth, calls)
+            dying()
             action()
             sys.setprofile(None)
             os._exit(0)
@@ -583,7 +597,7 @@ def kill_store(folder, others):
         for round in damaged:
             damage(store, round)
         store.folder.mkdir(parents=True, exist_ok=True)
-        if not killed(lambda store=store: commit(store, 6), nth, CHANGES):
+        if not killed(partial(commit, store, 6), partial(die_before, nth, CHANGES)):
             return nth
     raise AssertionError
 
@@ -600,9 +614,10 @@ def kill_training(folder):
     # What is compiled and imported here need not be in each child.
     permutation(StreamKey(0, "", "", 0), 2)
     ADAM(nn.Linear(1, 1).parameters())
+    train = partial(tiny().train, svfl(), TINY, SIMULATE)
     for nth in count(1, 4):
-        action = partial(tiny().train, svfl(), TINY, SIMULATE, out=folder / "training" / str(nth))
-        if not killed(action, nth, {"fsync"}):
+        action = partial(train, out=folder / "training" / str(nth))
+        if not killed(action, partial(die_before_flush, nth)):
             return nth
     raise AssertionError
 
