@@ -304,8 +304,9 @@ class RunFolder:
                 f"{self.path} already holds a run ({', '.join(there)}); "
                 "resume it, or choose another folder"
             )
-        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        is_said = self._configured() == yaml.safe_load(text)
+        said = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        text = f"# {SIGNATURE}: all that decides the run.\n{said}"
+        is_said = self._says(text)
         if there and not known:
             self._check_unbegun(is_said)
         check_outputs(self.path, PICTURES)
@@ -316,7 +317,7 @@ class RunFolder:
         except OSError as error:
             raise self._unwritable(error) from None
         with explained(self.path / "config.yaml"):
-            self._write("config.yaml", f"# {SIGNATURE}: all that decides the run.\n{text}")
+            self._write("config.yaml", text)
 
     def store(self, fingerprint: Mapping[str, str], timing: str | None = None) -> CheckpointStore:
         """Return the run's checkpoints."""
@@ -406,13 +407,13 @@ class RunFolder:
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror}") from None
 
-    def _configured(self) -> Any:
-        """Return what ``config.yaml`` says; None where it says nothing that can be read."""
+    def _says(self, text: str) -> bool:
+        """Whether ``config.yaml`` is this text, or says the same in other words."""
         try:
-            text = (self.path / "config.yaml").read_text(encoding="utf-8")
-            return read_yaml(text, _WRITTEN_OUT)
+            there = (self.path / "config.yaml").read_text(encoding="utf-8")
+            return there == text or read_yaml(there, _WRITTEN_OUT) == yaml.safe_load(text)
         except (OSError, ConfigurationError, *NOT_YAML):
-            return None
+            return False
 
     def _check_unbegun(self, is_said: bool) -> None:
         """Raise ``ConfigurationError`` unless a run without checkpoints can begin again here."""
