@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -224,14 +225,17 @@ def test_an_interrupted_run_goes_on_bit_for_bit(scheduler, tmp_path):
         epochs=6, batch_size=50, evaluation_rows=30, early_stopping=EarlyStopping(patience=2)
     )
     federation = problem(scheduler, lr=0.2)
-    whole = federation.train(svfl(Scalar(4)), training, SIMULATE, out=tmp_path / "whole")
-    for stop in range(1, whole.summary["rounds"] + 1):
-        out = tmp_path / str(stop)
-        driver = SIMULATE if stop % 5 else Processes()
-        federation.train(svfl(Scalar(4)), training, driver, out=out, stop_before=stop)
-        assert_same(
-            whole, federation.train(svfl(Scalar(4)), training, SIMULATE, out=out, resume=True)
-        )
+    method, folder = svfl(Scalar(4)), tmp_path / "run"
+    whole = federation.train(method, training, SIMULATE, out=tmp_path / "whole")
+    last = whole.summary["rounds"]
+    # Once: within an epoch of three rounds, at its end, and at both ends; and before every round.
+    for stops in ([1], [5], [6], [last - 1], [last], range(1, last + 1)):
+        for stop in stops:
+            driver = SIMULATE if stop % 5 else Processes()
+            before = {"out": folder, "resume": folder.exists(), "stop_before": stop}
+            federation.train(method, training, driver, **before)
+        assert_same(whole, federation.train(method, training, SIMULATE, out=folder, resume=True))
+        shutil.rmtree(folder)
 
 
 def test_a_schedule_is_torchs_own():
