@@ -14,7 +14,8 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -416,8 +417,12 @@ def test_the_catalogue_is_complete() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def data_are_forgotten() -> Iterator[None]:
-    """Let go of whole data sets, which experiments keep: tests to come fork this process."""
-    yield
+    """Read files once, and let go of what was read in the end: tests to come fork this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in (("mnist", "read_images"), ("credit", "credit_tables")):
+            home = import_module(f"colonnade.datasets.{module}")
+            patch.setattr(home, name, cache(getattr(home, name)))
+        yield
     for name in [name for name in sys.modules if name.startswith("colonnade.experiments.")]:
         for value in vars(sys.modules[name]).values():
             if hasattr(value, "cache_clear"):
