@@ -155,7 +155,7 @@ def test_what_it_is_cast_with_is_a_copy_there(tmp_path):
             Counter("b", "a", 12, 2),
         ]
         assert Processes().run(roles, Assignment()).completed
-        files.append(len(os.listdir("/proc/self/fd")))
+        files.append(len(list(Path("/proc/self/fd").iterdir())))
     assert files[1] == files[0]
     assert torch.equal(given, torch.ones(9))
     assert not given.is_shared()

@@ -86,8 +86,8 @@ METHODS = {
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("validation", [False, True])
 def test_bytes_are_those_of_the_run_and_time_too(method, validation):
-    # 40 epochs of 5 rounds: round numbers pass 127, message numbers 255, so envelopes grow.
-    training = Training(epochs=40, batch_size=32, evaluation_rows=15)
+    # 29 epochs of 5 rounds: round numbers pass 127, message numbers 255, so envelopes grow.
+    training = Training(epochs=29, batch_size=32, evaluation_rows=10)
     federation = problem(validation)
     if method.fusion == Mean():
         holder = replace(federation.label_holder, top=nn.Linear(4, 3))
