@@ -62,7 +62,7 @@ def pair(fates=(), patience=30.0, limit=5000):
 FRAMES = [b"", b"a", b"b" * 99, b"c" * 100, b"d" * 101, b"e" * 2345, b"f" * 5000]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.sampled_from(["lost", "twice", "late", "well"]), max_size=60))
 @example(["lost"] * 30)
 @example(["late", "well"] * 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import threading
 from pathlib import Path
@@ -11,17 +12,20 @@ import polars as pl
 import pytest
 import torch
 
-from colonnade.config import parse_config
+from colonnade.alignment import read_alignment
+from colonnade.config import load_trained, parse_config
 from colonnade.config.aligning import aligning, carry_out
 from colonnade.deployment import host
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
-from colonnade.deployment.site import load_site, own_part
+from colonnade.deployment.site import NewPeopleConfig, load_site, own_part
 from colonnade.drivers import couriered
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ColonnadeError
 from colonnade.export import load_part
+from colonnade.ledger import Ledger
+from colonnade.predictions_counted import PredictionCount
 from colonnade.run_folder import load_run
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -260,3 +264,119 @@ def test_no_id_no_feature_and_no_label_is_in_any_message(tmp_path):
     rows = [row.numpy().tobytes() for row in bank]
     for marker in (b"person-", b"bought", b"left_", *rows):
         assert marker not in everything
+
+
+# Predictions
+
+
+def new_people(folder, sites):
+    """Give each site rows of new people, of whom some are known to all; return a job's sites."""
+    rng = np.random.default_rng(4)
+    ids = [f"person-{number}" for number in range(5000, 5040)]
+    x = rng.normal(size=(len(ids), 6)).round(3)
+    parts = {
+        "bank": pl.DataFrame({"id": ids, "a": x[:, 0], "b": x[:, 1], "c": x[:, 2]})[2:],
+        "shop": pl.DataFrame({"id": ids, "d": x[:, 3], "e": x[:, 4]}).reverse()[3:],
+        "insurer": pl.DataFrame({"id": ids})[:-4],
+    }
+    told = {}
+    for name, site in sites.items():
+        source = written(folder / f"{name}-new.csv", parts[name])
+        new = {"table": {"source": str(source)}, "alignment": str(folder / name / "aligned-new")}
+        told[name] = site.model_copy(update={"new": NewPeopleConfig.model_validate(new)})
+    return told
+
+
+def known_to_all(folder, site):
+    """Write the rows of those whom all know, in their order; return where, by party."""
+    ids = read_alignment(site.new.alignment)[site.organisation].ids.alias("id").to_frame()
+    return {
+        name: written(
+            folder / f"{name}-known.csv",
+            ids.join(pl.read_csv(folder / f"{name}-new.csv"), on="id", maintain_order="left"),
+        )
+        for name in ("bank", "shop")
+    }
+
+
+@pytest.mark.parametrize("method", ["svfl", "lean", "cvfl, labels shared"])
+def test_new_people_are_predicted_as_the_simulator_does(tmp_path, method):
+    config, _, sites = prepared(tmp_path, METHODS[method])
+    sites = new_people(tmp_path, sites)
+    for task in ("train", "align_new", "predict", "predict"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    config.train(tmp_path / "run")
+    trained = load_trained(tmp_path / "run")
+    expected = trained.predict_tables(known_to_all(tmp_path, sites["insurer"]))
+    found = sites["insurer"].runs / "first" / "predictions"
+    for number in ("1", "2"):
+        frame = pl.read_csv(found / number / "predictions.csv")
+        assert len(frame) == 34
+        assert frame.equals(pl.read_csv(io.StringIO(trained.frame(expected).write_csv())))
+    left = Ledger()
+    for site in sites.values():
+        left.extend(Ledger.read_csv(site.runs / "first" / "predictions" / "2" / "ledger.csv"))
+    assert left.without_time() == expected.ledger.without_time()
+    assert not (sites["bank"].runs / "first" / "predictions" / "1" / "predictions.csv").exists()
+
+
+def test_predictions_of_a_run_are_counted_at_every_site(tmp_path):
+    config, _, sites = prepared(tmp_path, METHODS["pbm_vfl"])
+    sites = new_people(tmp_path, sites)
+    (tmp_path / "policy.yaml").write_text("max_epsilon: 0\nsimulations: true\n")
+    strict = {"bank": sites["bank"].model_copy(update={"policy": tmp_path / "policy.yaml"})}
+    job = job_of(config, "first", "predict")
+
+    def epsilon():
+        said = str(play(job, sites | strict, Mesh())["bank"])
+        assert "max_epsilon allows 0, and that of the job's embeddings is " in said
+        return float(said.rpartition(" ")[2])
+
+    def counts():
+        return {
+            PredictionCount(site.runs / "first", site.runs / "first" / "parts" / name).times()
+            for name, site in sites.items()
+        }
+
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    once = epsilon()
+    assert counts() == {0}
+    assert play(job, sites, Mesh()) == {}
+    assert counts() == {1}
+    assert epsilon() > once > 0
+
+
+def test_a_prediction_that_cannot_be_is_refused_in_words(tmp_path):
+    config, job, sites = prepared(tmp_path)
+    said = new_people(tmp_path, sites)
+
+    def why(task, sites, config=config):
+        failed = play(job_of(config, "first", task), sites, Mesh())
+        return {name: str(error) for name, error in failed.items()}
+
+    assert "holds no run: config.yaml is not there" in why("predict", said)["bank"]
+    assert play(job, sites, Mesh()) == {}
+    assert "'bank' does not say who is to be predicted" in why("align_new", sites)["bank"]
+    assert "aligned-new" in why("predict", said)["bank"]
+    assert why("align_new", said) == {}
+    longer = config.model_copy(
+        update={"training": config.training.model_copy(update={"epochs": 3})}
+    )
+    assert "holds a run of another job" in why("predict", said, longer)["shop"]
+    written(tmp_path / "bank-new.csv", pl.read_csv(tmp_path / "bank-new.csv")[20:])
+    told = why("predict", said)
+    assert told["bank"].startswith("20 of the 34 people that were aligned are not in")
+    for name in ("shop", "insurer"):
+        assert told[name].startswith("DataError: at 'bank': 20 of the 34 people that were aligned")
+
+
+def test_a_failure_is_told_without_saying_where_a_site_has_what(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    (tmp_path / "bank.csv").unlink()
+    failed = play(job, sites, Mesh())
+    assert str(tmp_path) in str(failed["bank"])
+    for name in ("shop", "insurer", GATEKEEPER):
+        assert "at 'bank': " in str(failed[name])
+        assert "<table>" in str(failed[name])
+        assert str(tmp_path) not in str(failed[name])

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from colonnade.drivers import Assignment, Processes, Replay
 from colonnade.effects import Commit, Expect, Notes, Receive, Send
 from colonnade.errors import CheckpointError, LocalProtocolError, Unwritten
 from colonnade.journals import MAGIC, MAX_RECORD_BYTES, Journal, open_journals
-from test_checkpoints import killed
+from test_checkpoints import die_before, killed
 from test_simulate import DRIVER
 from toys import Careful, Scripted
 
@@ -262,6 +263,7 @@ def test_after_a_write_that_failed_nothing_is_taken_any_more(tmp_path, monkeypat
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_no_number_comes_twice(tmp_path):
     """What the process that is killed was told, it wrote down elsewhere."""
+    calls = {"open", "mkdir", "write", "fsync", "truncate"}
     nth = 0
     lived = False
     while not lived:
@@ -279,7 +281,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_no_number_comes_t
                     os.write(told, b"c%d\n" % (2 * start + number))
                 journal.close()
 
-        lived = not killed(act, nth, {"open", "mkdir", "write", "fsync", "truncate"})
+        lived = not killed(act, partial(die_before, nth, calls))
         told = (folder / "told").read_text().split() if (folder / "told").exists() else []
         numbers = [int(line[1:]) for line in told if line[0] == "i"]
         committed = [int(line[1:]) for line in told if line[0] == "c"]

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 from rich.markup import escape
@@ -351,6 +351,14 @@ def deploy(
         str | None,
         typer.Option("--run", help="What every site calls the run; by default the file's name."),
     ] = None,
+    new: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SOURCE",
+            help="Where an organisation has rows of new people, who are predicted after training: "
+            "a file, or a database's URL; say it for each.",
+        ),
+    ] = None,
     out_: Annotated[
         Path | None,
         typer.Option("--out", help="With --local: folder for all; by default deployed/ and RUN."),
@@ -369,27 +377,31 @@ def deploy(
     TLS, the run, and each organisation's results in a folder of its own.
     """
     from colonnade.deployment.folders import write_job, write_site
-    from colonnade.deployment.job import job_of
+    from colonnade.deployment.job import Task, job_of
+    from colonnade.deployment.predicting import PREDICTIONS
     from colonnade.deployment.proving import Place, prove
     from colonnade.run_folder import load_run
 
     if (to is None) == (not local):
         raise ConfigurationError("say either --to FOLDER, to write a job, or --local, to run it")
     parsed, show = _parsed(config, set_, data), _show(quiet, json_)
-    name_of_run = run_ or config.stem
+    name_of_run, sources = run_ or config.stem, _sources(new or [])
     place_of_holder: Literal["site", "server"] = "server" if hosted else "site"
     if to is not None:
+        if sources:
+            raise ConfigurationError("with --to each site says itself who is new: site.yaml, new:")
         job = job_of(parsed, name_of_run, "train", place_of_holder)
-        write_job(job_of(parsed, name_of_run, "align", place_of_holder), to / "align")
-        write_job(job, to / "train")
+        for task in get_args(Task):
+            write_job(job_of(parsed, name_of_run, task, place_of_holder), to / task)
         for name in job.everybody:
             write_site(parsed, name, to / "sites" / name)
         if show is Show.BAR:
             say(
                 out,
                 f"The jobs are {to / 'align'}, to find who is in all tables, and {to / 'train'}: "
-                "submit one after the other to FLARE. What each organisation keeps to itself is in "
-                f"{to / 'sites'}, and goes into its local/colonnade/site.yaml.",
+                "submit one after the other to FLARE, and align_new and predict for new people. "
+                f"What each organisation keeps to itself is in {to / 'sites'}, and goes into its "
+                "local/colonnade/site.yaml.",
             )
         return
     place = Place(out_ or Path("deployed") / name_of_run)
@@ -400,9 +412,12 @@ def deploy(
         elif show is Show.BAR:
             say(err, f"{sentence[:1].upper()}{sentence[1:]}.")
 
-    job = prove(parsed, name_of_run, place, told, label_holder_at=place_of_holder, keep=keep)
+    job = prove(
+        parsed, name_of_run, place, told, new=sources, label_holder_at=place_of_holder, keep=keep
+    )
     folder = place.run(job.label_holder.name, job)
     result = load_run(folder)
+    predicted = f", and what was predicted in {PREDICTIONS}/ there" if sources else ""
     _show_runs({result.summary["method"]: result}, show)
     if show is Show.BAR:
         for warning in result.summary["warnings"]:
@@ -410,8 +425,9 @@ def deploy(
                 out.print(f"[yellow]warning:[/] {escape(warning)}")
         say(
             out,
-            f"The label holder's results are in {folder}; what belongs to the others, each one's "
-            f"trained part and the ledger of what left it, is in {place.folder / 'organisations'}.",
+            f"The label holder's results are in {folder}{predicted}; what belongs to the others, "
+            "each one's trained part and the ledger of what left it, is in "
+            f"{place.folder / 'organisations'}.",
         )
 
 
@@ -774,9 +790,9 @@ def _sources(tables: list[str]) -> dict[str, str]:
     for said in tables:
         party, equals, source = said.partition("=")
         if not (party and equals and source):
-            raise ConfigurationError(f"--table {said}: it should be PARTY=SOURCE, as bank=new.csv")
+            raise ConfigurationError(f"{said}: it should be PARTY=SOURCE, as bank=new.csv")
         if party in sources:
-            raise ConfigurationError(f"--table names {party!r} twice; name each party once")
+            raise ConfigurationError(f"{party!r} is named twice; name each party once")
         sources[party] = source
     return sources
 

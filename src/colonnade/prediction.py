@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ from colonnade.secure import Secrets
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
-__all__ = ["Prediction", "Predictor"]
+__all__ = ["Prediction", "Predictor", "columns_of", "without_budget"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +106,29 @@ class Prediction:
             )
         odds = math.log(threshold / (1 - threshold))
         return (logits[:, 1] - logits[:, 0] >= odds).long()
+
+    def frame(
+        self, key: str, classes: Sequence[Any] | None, threshold: float | None = None
+    ) -> pl.DataFrame:
+        """Return whose each row is, what is predicted, and of classes how probable each is.
+
+        Parameters
+        ----------
+        key
+            The column of whose rows they are.
+        classes
+            What each class stands for; None for numbers.
+        threshold
+            See ``classes``.
+        """
+        if classes is None:
+            values = [pl.Series(self.scores.flatten().numpy())]
+        else:
+            chosen = self.classes(threshold).numpy()
+            probabilities = self.probabilities().numpy().T
+            values = [pl.Series(classes).gather(chosen), *map(pl.Series, probabilities)]
+        whose = pl.Series(self.ids)
+        return pl.DataFrame(dict(zip(columns_of(key, classes), [whose, *values], strict=True)))
 
     def _logits(self) -> Tensor:
         scores = self.scores
@@ -225,13 +248,13 @@ class Predictor:
             begin()
         record = (driver or Simulate()).run(roles, assignment)
         assert holder.predictions is not None
-        spent = _without_budget(holder.spent()) or None
+        spent = without_budget(holder.spent()) or None
         return Prediction(holder.predictions, record.ledger, privacy_loss=spent)
 
     def cost(self, times: int) -> dict[str, Any]:
         """Return what it discloses of a row to predict it so often; empty without an account."""
         uses = {Purpose.PREDICTION: times}
-        return _without_budget(self.uplink.spending(self._layout(1), uses))
+        return without_budget(self.uplink.spending(self._layout(1), uses))
 
     def _layout(self, rows: int) -> Layout:
         names = tuple(name for name in self.widths if name != self.label_holder)
@@ -269,7 +292,13 @@ class Predictor:
         )
 
 
-def _without_budget(loss: Mapping[str, Any]) -> dict[str, Any]:
+def columns_of(key: str, classes: Sequence[Any] | None) -> list[str]:
+    """Return the columns of ``Prediction.frame``."""
+    return [key, "predicted", *(f"probability of {name}" for name in classes or ())]
+
+
+def without_budget(loss: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an account without what ends training alone."""
     return {name: value for name, value in loss.items() if name != "budget"}
 
 

@@ -319,6 +319,25 @@ class RunFolder:
         with explained(self.path / "config.yaml"):
             self._write("config.yaml", text)
 
+    def configuration(self) -> dict[str, Any]:
+        """Return what ``config.yaml`` says of the run.
+
+        Raises
+        ------
+        DataError
+            If there is no run, or its configuration cannot be read.
+        """
+        file = self.path / "config.yaml"
+        if not file.is_file():
+            raise DataError(f"{self.path} holds no run: config.yaml is not there")
+        try:
+            config = read_yaml(file.read_text(encoding="utf-8"), _WRITTEN_OUT)
+            if not isinstance(config, dict):
+                raise ValueError("it holds no keys and values")
+        except _UNREADABLE as error:
+            raise DataError(f"{file} is damaged: {first_line(error)}") from error
+        return config
+
     def store(self, fingerprint: Mapping[str, str], timing: str | None = None) -> CheckpointStore:
         """Return the run's checkpoints."""
         return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing)

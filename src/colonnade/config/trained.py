@@ -21,7 +21,7 @@ from colonnade.export import Part, blank
 from colonnade.federation import Federation
 from colonnade.models import Features, take
 from colonnade.organisations import Transformer
-from colonnade.prediction import Prediction
+from colonnade.prediction import Prediction, columns_of
 from colonnade.predictions_told import Predicted
 from colonnade.run_folder import RunFolder, load_parts, load_run
 from colonnade.runs import Run
@@ -32,9 +32,9 @@ from colonnade.tables.notes import tell
 from colonnade.tables.table import keyed_tables
 from colonnade.telling import first_line
 
-__all__ = ["Rows", "Trained", "load_trained"]
+__all__ = ["Rows", "Trained", "load_trained", "transformer_of"]
 
-_ROW, _PREDICTED = "row", "predicted"
+_ROW = "row"
 
 Rows: TypeAlias = Literal["train", "validation", "test"]
 """Some of the rows that a run was trained and tested on."""
@@ -124,21 +124,12 @@ class Trained:
     @property
     def columns(self) -> list[str]:
         """The columns of ``frame``."""
-        key, classes = self._key or _ROW, self._classes
-        of_classes = [] if classes is None else [f"probability of {name}" for name in classes]
-        return [key, _PREDICTED, *of_classes]
+        return columns_of(self._key or _ROW, self._classes)
 
     def frame(self, prediction: Prediction) -> pl.DataFrame:
         """Return whose each row is, what is predicted, and of classes how probable each is."""
-        classes = self._classes
-        if classes is None:
-            values = [pl.Series(prediction.scores.flatten().numpy())]
-        else:
-            chosen = prediction.classes(self.config.objective.threshold).numpy()
-            probabilities = prediction.probabilities().numpy().T
-            values = [pl.Series(classes).gather(chosen), *map(pl.Series, probabilities)]
-        whose = pl.Series(prediction.ids)
-        return pl.DataFrame(dict(zip(self.columns, [whose, *values], strict=True)))
+        key, threshold = self._key or _ROW, self.config.objective.threshold
+        return prediction.frame(key, self._classes, threshold)
 
     @property
     def _key(self) -> str | None:
@@ -255,14 +246,26 @@ def _blank_data(parts: Mapping[str, Part], config: RunConfig) -> _Blank:
         labels,
         None if said is None else tuple(said),
         {
-            name: _transformer(name, part.details["transformer"])
+            name: transformer
             for name, part in named.items()
-            if part.details["transformer"] is not None
+            if (transformer := transformer_of(name, part)) is not None
         },
     )
 
 
-def _transformer(name: str, state: Mapping[str, Any]) -> Transformer:
+def transformer_of(name: str, part: Part) -> Transformer | None:
+    """Return what makes features of a table for a trained part; None of one without tables.
+
+    Parameters
+    ----------
+    name
+        What the table is called in messages.
+    part
+        The part.
+    """
+    state = part.details["transformer"]
+    if state is None:
+        return None
     if "encoder" in state:
         return RowEncoder.from_state(state)
     from colonnade.tables import TableTransformer  # only here: it needs scikit-learn

@@ -15,7 +15,7 @@ from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving
-from colonnade.deployment.site import SiteConfig, check_site
+from colonnade.deployment.site import SiteConfig, check_site, new_people
 from colonnade.drivers import RunRecord
 from colonnade.effects import Role
 from colonnade.flows import Limits
@@ -46,10 +46,11 @@ class AligningTogether:
         form = job.rows.form()
         told = "" if form is None else repr(form)
         tables: dict[str, TableConfig] = {}
-        if part is not None and site.table is not None:
-            tables[part] = site.table
-        if site.labels is not None:
-            tables[LABELS] = site.labels
+        if job.of_new_people:
+            tables[part or name] = new_people(site).table
+        else:
+            tables |= {} if part is None or site.table is None else {part: site.table}
+            tables |= {} if site.labels is None else {LABELS: site.labels}
         read = partial(own_ids, name, tables, job.rows.id, form, site.folder)
         self._meeting = Meeting(tuple(job.parties), job.label_holder.name, told)
         self._seat = Seat(self._meeting, Organisation(name, job.rows.id, read))
@@ -92,4 +93,5 @@ class AligningTogether:
         """See ``Engagement``."""
         kept = self._seat.kept(role)
         refuse_nobody(self._meeting, len(kept.ids))
-        write_alignment(kept, self.site.alignment)
+        is_new = self.job.of_new_people
+        write_alignment(kept, new_people(self.site).alignment if is_new else self.site.alignment)

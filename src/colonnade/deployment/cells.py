@@ -1,8 +1,9 @@
 """FLARE's cells as a post: datagrams by pushes on a channel of our own.
 
-A cell is a process of a job, known by its name among cells (its FQCN). Who has sent a message is
-what the cell says of its origin, which is bound to a certificate where connections are secured by
-mutual TLS alone: so a cell that is not is refused.
+A cell is a process of a job, known by its name among cells (its FQCN). Each datagram is signed by
+its sender and encrypted for its receiver, by the certificates of their sites: a server that passes
+it on can neither read nor forge it. That a certificate is of the site that a cell is called after
+is looked at where connections are secured by mutual TLS alone: so a cell that is not is refused.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
-from nvflare.fuel.f3.cellnet.utils import new_cell_message
+from nvflare.fuel.f3.cellnet.identity import is_mtls_config
+from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
 from nvflare.fuel.f3.message import Message
 
 from colonnade.drivers.couriered import GATEKEEPER
@@ -52,7 +54,7 @@ class CellPost:
     Raises
     ------
     ConfigurationError
-        If the cell's connections are not secured.
+        If the cell's connections are not secured by mutual TLS.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class CellPost:
         cells: Mapping[str, str],
         here: dict[str, Callable[[str, bytes], None]] | None = None,
     ) -> None:
-        if not cell.is_secure():
+        if not is_mtls_config(cell.endpoint.conn_props, cell.is_secure()):
             raise ConfigurationError(
                 "the connections of this FLARE system are not secured by mutual TLS, so nobody "
                 "knows who sends what; provision it with connection_security: mtls"
@@ -78,7 +80,8 @@ class CellPost:
             return
         message = new_cell_message({}, datagram)
         topic = self._topic(self._own, peer)
-        self._cell.fire_and_forget(_CHANNEL, topic, self._cells[peer], message, optional=True)
+        to = self._cells[peer]
+        self._cell.fire_and_forget(_CHANNEL, topic, to, message, secure=True, optional=True)
 
     def listen(self, receive: Callable[[str, bytes], None]) -> None:
         """Hand over what comes from now on: who sent it, and the datagram."""
@@ -99,6 +102,7 @@ class CellPost:
         def gatekeeper(origin: str) -> str | None:
             return GATEKEEPER if origin == self._cells[GATEKEEPER] else None
 
+        self._cell.add_incoming_filter(_CHANNEL, "*", _refused_unless_encrypted)
         register = self._cell.register_request_cb
         if self._own == GATEKEEPER:
             register(_CHANNEL, _TO_GATEKEEPER, hear(organisation))
@@ -111,3 +115,11 @@ class CellPost:
         if GATEKEEPER not in (own, peer):
             return _BETWEEN
         return _TO_GATEKEEPER if peer == GATEKEEPER else _TO_ROLE
+
+
+def _refused_unless_encrypted(message: Message) -> Message | None:
+    """Answer what is not encrypted: a cell would take it as it is, whoever says that he sent it."""
+    asked = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
+    if all(message.get_header(key) is True for key in asked):
+        return None
+    return make_reply(ReturnCode.UNAUTHENTICATED, "a datagram is encrypted for its receiver")

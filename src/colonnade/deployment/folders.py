@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from colonnade.config.data import TablesConfig
+from colonnade.config.data import PartyTableConfig, TablesConfig
 from colonnade.config.run import RunConfig
 from colonnade.deployment.job import JobConfig
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
-from colonnade.outputs import CONFIGURATION, SIGNATURE, is_ours
+from colonnade.outputs import CONFIGURATION, SIGNATURE, check_outputs, is_ours
 
 __all__ = ["CLASSES", "write_job", "write_site"]
 
@@ -59,7 +59,13 @@ def write_job(job: JobConfig, folder: Path) -> None:
         )
 
 
-def write_site(config: RunConfig, organisation: str, folder: Path, **paths: Path) -> Path:
+def write_site(
+    config: RunConfig,
+    organisation: str,
+    to: Path,
+    new: str | None = None,
+    **paths: Path,
+) -> Path:
     """Write what an organisation of a configuration keeps to itself; return the file's path.
 
     Parameters
@@ -68,19 +74,22 @@ def write_site(config: RunConfig, organisation: str, folder: Path, **paths: Path
         Where the tables of all are, in one place.
     organisation
         Whose it is.
-    folder
-        Where ``site.yaml`` goes.
+    to
+        The folder in which ``site.yaml`` goes.
+    new
+        Where rows of those are who are predicted; None where that is not known.
     paths
-        The folders ``alignment`` and ``runs``.
+        The folders ``folder``, ``alignment`` and ``runs``, where they are not the usual ones.
 
     Raises
     ------
+    ConfigurationError
+        If a file of somebody's own is in its place.
     Unwritten
         If it cannot be written.
     """
     data, holder = config.data, config.label_holder
     assert isinstance(data, TablesConfig)
-    place = data.place()
     is_holder = organisation == holder.name
     part = holder.holds if is_holder else organisation
     said: dict[str, Any] = {"organisation": organisation}
@@ -88,13 +97,18 @@ def write_site(config: RunConfig, organisation: str, folder: Path, **paths: Path
         said["table"] = data.parties[part].model_dump(mode="json")
     if is_holder:
         said["labels"] = data.labels.model_dump(mode="json")
-    if place is not None:
-        said["folder"] = str(place.absolute())
+    if new is not None:
+        table = PartyTableConfig(source="") if part is None else data.parties[part]
+        of_people = table.at(new).model_dump(mode="json", exclude={"columns", "features"})
+        said["new"] = {"table": of_people}
+        if "alignment" in paths:
+            said["new"]["alignment"] = str(paths["alignment"].with_name("aligned-new"))
     said |= {key: str(path) for key, path in paths.items()}
     text = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
-    with explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / "site.yaml"
+    check_outputs(to, {"site.yaml": CONFIGURATION})
+    with explained(to):
+        to.mkdir(parents=True, exist_ok=True)
+        file = to / "site.yaml"
         file.write_text(f"{_MARK}what this organisation keeps to itself.\n{text}", encoding="utf-8")
     return file
 

@@ -13,14 +13,15 @@ from colonnade.deployment.engagement import Engagement, Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.metered import Metered
 from colonnade.deployment.policy import NO_POLICY, load_policy
+from colonnade.deployment.predicting import PredictingTogether
 from colonnade.deployment.site import SiteConfig
+from colonnade.deployment.told_elsewhere import told_elsewhere
 from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
 from colonnade.drivers.couriered import CourierTransport
 from colonnade.drivers.driver import Part, threads
-from colonnade.drivers.failures import failed
 from colonnade.drivers.keeping import Keeper, seconds_of
 from colonnade.drivers.player import Player, Task, Transport
 from colonnade.effects import Role
@@ -84,15 +85,19 @@ class Guest:
         except Aborted:
             raise
         except BaseException as error:
-            self._transport.tell(failed(error))
+            self._transport.tell(told_elsewhere(error, self.site))
             raise
         finally:
             self._transport.close()
 
     def _engaged(self) -> Engagement:
-        if self.job.task == "align":
-            return AligningTogether(self.job, self.site)
-        return TrainingTogether(self.job, self.site, self._label)
+        match self.job.task:
+            case "align" | "align_new":
+                return AligningTogether(self.job, self.site)
+            case "predict":
+                return PredictingTogether(self.job, self.site)
+            case "train":
+                return TrainingTogether(self.job, self.site, self._label)
 
     def _attend(self, engagement: Engagement) -> None:
         self._say(engagement.brings())
@@ -131,7 +136,7 @@ class Guest:
         checkpoint: Checkpoint | None,
         gate: int,
     ) -> Ledger:
-        """Play the role to its end; return what it has sent, as far as that is kept."""
+        """Play the role to its end; return what it has sent."""
         everybody, limits = self.job.everybody, engagement.limits
         keeper, account, mail = None, Account(), []
         if folders.store is not None:
@@ -142,6 +147,7 @@ class Guest:
             account, mail = keeper.account, keeper.mail
             account.belong(role)
             keeper.restore(role)
+        ledger = Ledger() if keeper is None else keeper.ledger
         self._transport.admit([name for name in everybody if name in role.peers], limits.body)
         task = Task(
             role,
@@ -156,8 +162,8 @@ class Guest:
             departures=folders.departures,
             shows=False,
             keeper=keeper,
+            sent=ledger,
         )
-        ledger = Ledger() if keeper is None else keeper.ledger
         self._player = Player(task, self._metered(ledger))
         self._transport.start(self._player)
         self._player.play()

@@ -29,8 +29,8 @@ from colonnade.tables import IdForm
 
 __all__ = ["JobConfig", "Task", "job_of", "load_job"]
 
-Task = Literal["train", "align"]
-"""What organisations do together."""
+Task = Literal["align", "train", "align_new", "predict"]
+"""What organisations do together, in this order; new people are those who are predicted."""
 
 
 class RowsConfig(Section):
@@ -84,6 +84,16 @@ class JobConfig(Section):
         return self.parties if self.label_holder_at == "server" else self.everybody
 
     @property
+    def of_new_people(self) -> bool:
+        """Whether it is about those who are predicted."""
+        return self.task in ("align_new", "predict")
+
+    def has_trained(self, other: JobConfig) -> bool:
+        """Whether the models of a run with this job are those that ``other`` predicts by."""
+        beside = {"task": other.task, "label_holder_at": other.label_holder_at}
+        return self.model_copy(update=beside) == other
+
+    @property
     def digest(self) -> str:
         """What tells this job from another: organisations compare it before they begin."""
         told = json.dumps(self.as_dict(), sort_keys=True)
@@ -104,7 +114,7 @@ def job_of(
     task: Task = "train",
     label_holder_at: Literal["site", "server"] = "site",
 ) -> JobConfig:
-    """Return a job of the run that a configuration describes: to train, or to align before.
+    """Return a job of the run that a configuration describes.
 
     Sources of data stay behind: each organisation says for itself where its own are.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.agreement import Agreement
+from colonnade.flows import Flow
 from colonnade.wire import Purpose, carried_bytes, encode_header
 
-__all__ = ["Leaving", "leaving_in_training"]
+__all__ = ["Leaving", "leaving_by", "leaving_in_training"]
 
 _NUMBER = 2**32 - 1  # in a header: no round and no sequence is greater
 
@@ -54,15 +55,24 @@ def leaving_in_training(agreement: Agreement, name: str) -> Leaving:
         Purpose.EVALUATION: pieces + len(evaluation.final.pieces),
         Purpose.SETUP: 1,
     }
-    flows = [flow for flow in agreement.flows() if flow.sender == name and flow.receivers]
-    most = 0
-    for flow in flows:
-        header = encode_header(flow.kind, flow.purpose, _NUMBER, _NUMBER, _NUMBER)
-        message = carried_bytes(header, flow.bytes_at_most)
-        most += times[flow.purpose] * len(flow.receivers) * message
     return Leaving(
-        frozenset(flow.kind for flow in flows),
-        most,
+        *leaving_by(agreement.flows(), name, times),
         method.uplink.spending(layout, uses),
         method.exchange.spending(layout, uses[Purpose.TRAINING]),
     )
+
+
+def leaving_by(
+    flows: Iterable[Flow], name: str, times: Mapping[Purpose, int]
+) -> tuple[frozenset[str], int]:
+    """Return the kinds of an organisation's messages, and how many bytes they are at most.
+
+    Each flow has a message to each receiver so often as ``times`` has of its purpose.
+    """
+    own = [flow for flow in flows if flow.sender == name and flow.receivers]
+    most = 0
+    for flow in own:
+        header = encode_header(flow.kind, flow.purpose, _NUMBER, _NUMBER, _NUMBER)
+        message = carried_bytes(header, flow.bytes_at_most)
+        most += times[flow.purpose] * len(flow.receivers) * message
+    return frozenset(flow.kind for flow in own), most

@@ -24,6 +24,8 @@ __all__ = ["NO_POLICY", "PolicyConfig", "load_policy"]
 
 COMPOSITION = "composition"
 
+_SHOWN = ("train", "predict")  # tasks by which embeddings leave
+
 Protection = Literal["secure_sum", "differential_privacy"]
 
 
@@ -68,7 +70,8 @@ class PolicyConfig(Section):
         ge=0,
         lt=math.inf,
         description="the most that a whole run may tell of a row: of a party by its embeddings, of "
-        "the label holder by derivatives of its labels; by default there is no limit",
+        "the label holder by derivatives of its labels; and the most that all predictions of the "
+        "run together may; by default there is no limit",
     )
     max_delta: Number = Field(
         1e-5, gt=0, lt=1, description="the largest delta that this epsilon may be told at"
@@ -94,7 +97,7 @@ class PolicyConfig(Section):
             *_beyond("label_holders", self.label_holders, {job.label_holder.name} - {name}),
             *_beyond("parties", self.parties, others),
         ]
-        if job.task == "train":
+        if job.task in _SHOWN:
             refused += self._of_method(job, name)
         _refuse(name, job, refused)
 
@@ -132,7 +135,7 @@ class PolicyConfig(Section):
                 f"max_bytes allows {self.max_bytes:,}, and by what was agreed up to "
                 f"{leaving.bytes:,} would leave"
             )
-        if job.task == "train":
+        if job.task in _SHOWN:
             refused += self._of_privacy(name == job.label_holder.name, leaving)
         _refuse(name, job, refused)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -11,14 +11,19 @@ from colonnade.alignment import alignment_file
 from colonnade.config.data import TablesConfig
 from colonnade.config.run import RunConfig
 from colonnade.deployment.folders import write_job, write_site
-from colonnade.deployment.job import JobConfig, job_of
+from colonnade.deployment.job import JobConfig, Task, job_of
 from colonnade.errors import ConfigurationError, RoleFailed
 from colonnade.faults import explained
 
 __all__ = ["Place", "prove"]
 
 _FEDERATION = "federation"
-_PURPOSES = {"align": "to find who is in all tables", "train": "to train"}
+_PURPOSES: dict[Task, str] = {
+    "align": "to find who is in all tables",
+    "train": "to train",
+    "align_new": "to find which new people all know",
+    "predict": "to predict them",
+}
 
 
 class Place:
@@ -48,6 +53,7 @@ def prove(
     place: Place,
     told: Callable[[str], None],
     *,
+    new: Mapping[str, str] | None = None,
     label_holder_at: Literal["site", "server"] = "site",
     keep: bool = False,
 ) -> JobConfig:
@@ -66,6 +72,8 @@ def prove(
         Where each organisation keeps what is its own.
     told
         Called with a sentence about each step.
+    new
+        Where each organisation has rows of new people, who are predicted then.
     label_holder_at
         Whether the label holder has a site, or runs the server.
     keep
@@ -85,24 +93,28 @@ def prove(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
     job = job_of(config, run, "train", label_holder_at)
+    _check_new(new or {}, job)
+    assert isinstance(config.data, TablesConfig)
+    place_of_data = config.data.place()
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     _hand_over(config, files.values())
-    before = []
-    if not all(file.is_file() for file in files.values()):
-        before = [job_of(config, run, "align", label_holder_at)]
+    tasks: list[Task] = [] if all(file.is_file() for file in files.values()) else ["align"]
+    tasks += ["train", "align_new", "predict"] if new else ["train"]
     folder = place.folder / _FEDERATION
     with local_federation(folder / "flare", job.sites) as local:
         told("certificates for the server and every site are made")
         for name in job.everybody:
             own = {"alignment": place.of(name) / "aligned", "runs": place.of(name) / "runs"}
-            there = {key: path.absolute() for key, path in own.items()}
-            write_site(config, name, local.site(name if name in job.sites else SERVER), **there)
+            here = {} if place_of_data is None else {"folder": place_of_data}
+            there = {key: path.absolute() for key, path in (own | here).items()}
+            site = local.site(name if name in job.sites else SERVER)
+            write_site(config, name, site, (new or {}).get(name), **there)
         local.start(job.sites)
         told("the server and every site are up, and know each other by mutual TLS")
-        for each in (*before, job):
-            write_job(each, folder / each.task)
-            number = local.submit(folder / each.task)
-            told(f"job {number} is submitted, {_PURPOSES[each.task]}")
+        for task in tasks:
+            write_job(job_of(config, run, task, label_holder_at), folder / task)
+            number = local.submit(folder / task)
+            told(f"job {number} is submitted, {_PURPOSES[task]}")
             if not local.wait(number):
                 why = _reasons(local.folder, number)
                 raise RoleFailed(f"the job failed{why}; the logs are in {folder}")
@@ -110,6 +122,15 @@ def prove(
         with explained(folder):
             shutil.rmtree(folder)
     return job
+
+
+def _check_new(new: Mapping[str, str], job: JobConfig) -> None:
+    """Raise ``ConfigurationError`` unless everybody or nobody has rows of new people."""
+    if new and set(new) != set(job.everybody):
+        raise ConfigurationError(
+            f"new people are predicted of whom all know something: say --new NAME=SOURCE for each "
+            f"of {', '.join(job.everybody)}; a label holder without columns has their ids"
+        )
 
 
 def _hand_over(config: RunConfig, files: Iterable[Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import lexists
 from pathlib import Path
@@ -13,19 +14,41 @@ from pydantic import Field
 from colonnade.alignment import Kept, read_alignment
 from colonnade.assembly import Blueprint, label_holder_of, party_of
 from colonnade.checks import embedding_width
-from colonnade.config.data import LabelTableConfig, PartyTableConfig
+from colonnade.config.data import LabelTableConfig, PartyTableConfig, TableConfig
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import blueprint_of
 from colonnade.config.sections import Name, Section
 from colonnade.deployment.job import JobConfig
 from colonnade.errors import ConfigurationError
-from colonnade.objectives import Regression
+from colonnade.objectives import Objective, Regression
 from colonnade.organisations import LabelHolder, Party
 from colonnade.tables import OwnTables, own_tables
 
-__all__ = ["OwnPart", "SiteConfig", "check_site", "load_site", "own_part"]
+__all__ = [
+    "NewPeopleConfig",
+    "OwnPart",
+    "SiteConfig",
+    "blueprint_at",
+    "check_site",
+    "kept_of",
+    "load_site",
+    "new_people",
+    "own_part",
+]
 
 _POLICY = "policy.yaml"
+
+
+class NewPeopleConfig(Section):
+    """Those who are predicted."""
+
+    table: TableConfig = Field(
+        description="their rows, of the columns of the table that was trained on; of a label "
+        "holder without columns: their ids"
+    )
+    alignment: Path = Field(
+        Path("aligned-new"), description="the folder with what it keeps of their alignment"
+    )
 
 
 class SiteConfig(Section):
@@ -43,6 +66,7 @@ class SiteConfig(Section):
         Path("aligned"), description="the folder with what it keeps of an alignment"
     )
     runs: Path = Field(Path("runs"), description="the folder in which runs are kept")
+    new: NewPeopleConfig | None = Field(None, description="those who are predicted")
     policy: Path | None = Field(
         None,
         description="what it lets a job do; by default policy.yaml beside this file, where one is",
@@ -76,13 +100,16 @@ def load_site(path: Path) -> SiteConfig:
     site = parse_section(SiteConfig, read_file(path), str(path))
     own = path.absolute().parent
     usual = own / _POLICY
-    places = {
+    places: dict[str, Any] = {
         "folder": own / (site.folder or ""),
         "alignment": own / site.alignment,
         "runs": own / site.runs,
         # A link to nothing is a policy that cannot be read, and not none.
         "policy": own / (site.policy or usual) if site.policy or lexists(usual) else None,
     }
+    if site.new is not None:
+        to = {"alignment": own / site.new.alignment}
+        places["new"] = site.new.model_copy(update=to)
     return site.model_copy(update=places)
 
 
@@ -168,8 +195,7 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     """
     part = check_site(job, site)
     name = site.organisation
-    is_holder = name == job.label_holder.name
-    kept = _kept(job, site)
+    kept = kept_of(job, site, site.alignment)
     tables = {} if part is None or site.table is None else {part: site.table}
     own = own_tables(
         {name: each.read(job.rows.id, each.columns, site.folder) for name, each in tables.items()},
@@ -182,11 +208,7 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
         task=job.rows.task,
         label_column=None if site.labels is None else site.labels.column,
     )
-    # A party makes no top model, and so asks for no objective.
-    objective = Regression()
-    if is_holder:
-        objective = job.objective.build(None if own.classes is None else len(own.classes))  # type: ignore[assignment]  # either is one
-    blueprint = blueprint_of(_on_device(job, site), objective, len(own.train))
+    blueprint = blueprint_at(site, job, own.classes, len(own.train))
     party = None
     if part is not None:
         party = party_of(part, own.features[part], own.transformers[part], blueprint)
@@ -197,28 +219,71 @@ def _answers(job: JobConfig, labels: LabelTableConfig, folder: Path | None) -> A
     return labels.read(job.rows.id, [labels.column], folder)
 
 
+def blueprint_at(
+    site: SiteConfig, job: JobConfig, classes: Sequence[Any] | None, rows: int
+) -> Blueprint:
+    """Return what models an organisation makes.
+
+    Parameters
+    ----------
+    site, job
+        What it keeps to itself, and what all are told.
+    classes
+        What the label holder predicts; None of numbers.
+    rows
+        To train on.
+    """
+    # A party makes no top model, and so asks for no objective.
+    objective: Objective = Regression()
+    if site.organisation == job.label_holder.name:
+        objective = job.objective.build(None if classes is None else len(classes))
+    return blueprint_of(_on_device(job, site), objective, rows)
+
+
 def _on_device(job: JobConfig, site: SiteConfig) -> JobConfig:
     if site.device is None:
         return job
     return job.model_copy(update={"model": job.model.model_copy(update={"device": site.device})})
 
 
-def _kept(job: JobConfig, site: SiteConfig) -> Kept:
-    """Return what the site keeps of an alignment, which must be one of this job's ids."""
-    kept = read_alignment(site.alignment).get(site.organisation)
+def new_people(site: SiteConfig) -> NewPeopleConfig:
+    """Return where those are who are predicted.
+
+    Raises
+    ------
+    ConfigurationError
+        If the site does not say it.
+    """
+    if site.new is None:
+        raise ConfigurationError(
+            f"{site.organisation!r} does not say who is to be predicted: say new: {{table: ...}} "
+            "in its site.yaml"
+        )
+    return site.new
+
+
+def kept_of(job: JobConfig, site: SiteConfig, folder: Path) -> Kept:
+    """Return what the site keeps of an alignment in a folder.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is none, or it is of other ids or organisations than the job.
+    """
+    kept = read_alignment(folder).get(site.organisation)
     if kept is None:
         raise ConfigurationError(
-            f"{site.alignment} holds no alignment of {site.organisation!r}; align first"
+            f"{folder} holds no alignment of {site.organisation!r}; align first"
         )
     form = job.rows.form()
     if (kept.id, kept.form) != (job.rows.id, "" if form is None else repr(form)):
         raise ConfigurationError(
-            f"{site.alignment} is of ids in the column {kept.id!r} {kept.form}".rstrip()
+            f"{folder} is of ids in the column {kept.id!r} {kept.form}".rstrip()
             + ", and the job's differ; align again"
         )
     if sorted(kept.everybody) != sorted(job.everybody):
         raise ConfigurationError(
-            f"{site.alignment} is of {', '.join(kept.everybody)}, and the job of "
+            f"{folder} is of {', '.join(kept.everybody)}, and the job of "
             f"{', '.join(job.everybody)}; align again"
         )
     return kept

@@ -11,7 +11,7 @@ from colonnade.drivers.account import Account
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import Assignment, lost_before
 from colonnade.effects import Role
-from colonnade.ledger import Entry, Ledger
+from colonnade.ledger import Ledger
 from colonnade.wire import Message
 
 __all__ = ["Keeper", "seconds_of"]
@@ -80,10 +80,6 @@ class Keeper:
         cut = Cut(round, {self.name: state}, {self.name: told}, {self.name: list(mail)})
         seconds = self._wall + time.perf_counter(), self._cpu + time.process_time()
         cut.write(self.store, self.ledger, *seconds)
-
-    def enter(self, entries: Iterable[Entry]) -> None:
-        """Add to the ledger what the role has sent."""
-        self.ledger.extend(entries)
 
 
 def seconds_of(checkpoint: Checkpoint) -> float:

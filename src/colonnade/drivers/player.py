@@ -122,6 +122,8 @@ class Task:
         Whether its state is told when it has played.
     keeper
         Writes the role's own checkpoints, where they are its organisation's alone.
+    sent
+        Where what it sends is entered, besides that it is told; the keeper's, where there is one.
     journals, departures
         Folders; None keeps what is committed in memory, and does not note what leaves.
     """
@@ -138,6 +140,7 @@ class Task:
     departures: Path | None
     shows: bool
     keeper: Keeper | None = None
+    sent: Ledger | None = None
 
 
 def _batched(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
@@ -416,8 +419,8 @@ class Player:
 
     def _new_entries(self) -> list[Any]:
         entries = self.ledger.drain()
-        if self.task.keeper is not None:
-            self.task.keeper.enter(entries)
+        if self.task.sent is not None:
+            self.task.sent.extend(entries)
         return entries
 
     def _new_discards(self) -> list[tuple[str, int]]:

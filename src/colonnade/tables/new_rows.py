@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features
-from colonnade.tables.align import align_ids, checked_ids
+from colonnade.tables.align import align_ids, checked_ids, only
 from colonnade.tables.id_form import IdForm
-from colonnade.tables.table import SelectedRows, Table
+from colonnade.tables.table import SelectedRows, Table, keyed_tables
 from colonnade.tables.together import Together, rows_together
 
-__all__ = ["Absent", "features_of_new_rows", "same_people"]
+__all__ = ["Absent", "features_of_new_rows", "features_of_people", "same_people"]
 
 Absent: TypeAlias = Literal["error", "drop"]
 """What becomes of people of whom some party has no row."""
@@ -113,6 +113,41 @@ def features_of_new_rows(
     }
     notes = (*found.notes, *(note for _, told in made.values() for note in told))
     return found.ids, {party: features for party, (features, _) in made.items()}, notes
+
+
+def features_of_people(
+    party: str,
+    table: Any,
+    transformer: Any,
+    people: pl.Series,
+    *,
+    id: str,
+    normalise: IdForm | None = None,
+) -> tuple[Features, tuple[str, ...]]:
+    """Return an organisation's features of people whom all know, and what should be known.
+
+    Parameters
+    ----------
+    party
+        What messages call it.
+    table
+        What ``as_table`` takes.
+    transformer
+        Its ``FittedTransformer``.
+    people
+        The ids, in the order of the rows.
+    id, normalise
+        As for ``same_people``.
+
+    Raises
+    ------
+    DataError
+        If the table lacks somebody, or cannot be transformed.
+    """
+    given = keyed_tables({party: table}, id)[party]
+    found = only(align_ids({party: checked_ids(party, given, id, normalise)}), people)
+    features, told = transformer.features_and_notes(SelectedRows(given, found.rows[party]))
+    return features, (*found.notes, *told)
 
 
 def _refuse_absent(ids: Mapping[str, pl.Series]) -> None:

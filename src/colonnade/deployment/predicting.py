@@ -1,0 +1,155 @@
+"""An organisation that predicts with others: from new people's rows to what each is given."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from colonnade import __version__
+from colonnade.batches import pieces
+from colonnade.deployment import meeting
+from colonnade.deployment.engagement import Folders
+from colonnade.deployment.job import JobConfig
+from colonnade.deployment.leaving import Leaving, leaving_by
+from colonnade.deployment.site import SiteConfig
+from colonnade.deployment.trained_part import TrainedPart, trained_part
+from colonnade.drivers import RunRecord
+from colonnade.evaluation import HeldOut
+from colonnade.faults import explained
+from colonnade.flows import Flow, Limits
+from colonnade.layout import Layout
+from colonnade.ledger import Ledger
+from colonnade.models import Learner, parameter_count, terms_of
+from colonnade.outputs import replacing
+from colonnade.prediction import Prediction, without_budget
+from colonnade.predictions_counted import PredictionCount
+from colonnade.roles import PredictLabelHolder, PredictParty
+from colonnade.run_folder import RunFolder
+from colonnade.wire import Purpose
+
+__all__ = ["PREDICTIONS", "PredictingTogether"]
+
+PREDICTIONS = "predictions"
+"""The folder of a run that has one for each prediction, called by its number."""
+
+_TOGETHER = 1024  # rows that travel in one message
+
+
+class PredictingTogether:
+    """An organisation in a prediction; one that was stopped begins anew, and is counted again.
+
+    Parameters
+    ----------
+    job
+        What all are told.
+    site
+        What the organisation keeps to itself.
+    """
+
+    every = 0
+    wants_record = False
+
+    def __init__(self, job: JobConfig, site: SiteConfig) -> None:
+        self.job, self.site, self.name = job, site, site.organisation
+        self._folder = RunFolder(site.runs / job.run)
+        method = job.method.build()
+        self._uplink, self._fusion = method.uplink.of_new_rows(), method.fusion
+        self._count = PredictionCount(self._folder.path, self._folder.parts / self.name)
+        self._number = 0
+
+    @cached_property
+    def part(self) -> TrainedPart:
+        """What the organisation brings: its part of the model, and new people's rows."""
+        return trained_part(self.job, self.site, self._folder)
+
+    def brings(self) -> meeting.Brings:
+        """See ``Engagement``."""
+        part = self.part
+        terms = {} if part.party is None else terms_of({self.name: part.party.bottom})
+        return meeting.Brings(
+            meeting.PROTOCOL,
+            __version__,
+            self.job.digest,
+            len(part.people.ids),
+            part.people.digest,
+            part.width,
+            terms.get(self.name),
+        )
+
+    def top(self, everybody: meeting.Everybody) -> meeting.Top:
+        """See ``Engagement``."""
+        widths = self._layout_of(everybody).widths
+        return meeting.Top(parameter_count(self.part.top([*widths.values()])))
+
+    def agree(self, everybody: meeting.Everybody) -> str:
+        """See ``Engagement``."""
+        self._layout = layout = self._layout_of(everybody)
+        rows = np.arange(layout.rows, dtype=np.int64)
+        self._new = HeldOut("new", pieces(rows, _TOGETHER))
+        agreed = repr((layout, self._uplink, self._fusion, everybody.top, _TOGETHER))
+        return hashlib.blake2b(agreed.encode(), digest_size=16).hexdigest()
+
+    @property
+    def limits(self) -> Limits:
+        """See ``Engagement``."""
+        return Limits.of(self._flows, len(self._new.pieces))
+
+    @property
+    def leaving(self) -> Leaving:
+        """See ``Engagement``: a row is taken to be in all predictions of the run."""
+        times = {Purpose.PREDICTION: len(self._new.pieces), Purpose.SETUP: 1}
+        uses = {Purpose.PREDICTION: self._count.times() + 1}
+        spent = without_budget(self._uplink.spending(self._layout, uses))
+        return Leaving(*leaving_by(self._flows, self.name, times), spent)
+
+    @contextmanager
+    def folders(self) -> Iterator[Folders]:
+        """See ``Engagement``: nothing but the result is kept."""
+        yield Folders()
+
+    def cast(self) -> PredictParty | PredictLabelHolder:
+        """See ``Engagement``: what it discloses is counted, before it leaves."""
+        self._number = self._count.add(0)
+        part, layout, new = self.part, self._layout, self._new
+        if not part.is_label_holder:
+            assert part.party is not None
+            return PredictParty(layout, part.party, self._uplink, new)
+        top = Learner(part.top([*layout.widths.values()]), device=part.device)
+        return PredictLabelHolder(layout, top, part.party, self._uplink, self._fusion, new)
+
+    def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
+        """See ``Engagement``: the label holder alone learns what is predicted."""
+        folder = self._folder.path / PREDICTIONS / str(self._number)
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(folder / "ledger.csv") as partial:
+                ledger.write_csv(partial)
+            if isinstance(role, PredictLabelHolder):
+                assert role.predictions is not None
+                prediction = Prediction(role.predictions, ledger, self.part.people.ids)
+                threshold = self.job.objective.threshold
+                frame = prediction.frame(self.job.rows.id, self.part.classes, threshold)
+                with replacing(folder / "predictions.csv") as partial:
+                    frame.write_csv(partial)
+
+    @property
+    def _flows(self) -> list[Flow]:
+        rows = min(self._layout.rows, _TOGETHER)
+        return [*self._uplink.flows(self._layout, rows, Purpose.PREDICTION)]
+
+    def _layout_of(self, everybody: meeting.Everybody) -> Layout:
+        """Return the layout, in the job's order whatever was told."""
+        job, told = self.job, everybody.widths
+        return Layout(
+            tuple(job.parties),
+            job.label_holder.name,
+            {name: told[name] for name in job.everybody if name in told},
+            len(self.part.people.ids),
+            job.training.seed,
+            terms=everybody.terms,
+        )

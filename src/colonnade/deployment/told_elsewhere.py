@@ -1,0 +1,46 @@
+"""What others are told of a failure here: a sentence, and not where this organisation has what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from colonnade.config.data import TableConfig
+from colonnade.deployment.site import SiteConfig
+from colonnade.drivers import control
+from colonnade.drivers.failures import failed
+from colonnade.errors import ConfigurationError
+
+__all__ = ["told_elsewhere"]
+
+
+def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
+    """Return what the gatekeeper is told of an error, and by it all others.
+
+    It says where that was. Paths of the site are told by what its ``site.yaml`` calls them, and
+    lines of programs, which have paths and maybe values in them, stay in its own log.
+    """
+    told = failed(error)
+    message, name = told.message, site.organisation
+    for place, called in sorted(_places(site), key=lambda place: -len(place[0])):
+        message = message.replace(place, f"<{called}>")
+    if repr(name) not in message:
+        message = f"at {name!r}: {message}"
+    return control.Failed(told.error, message, "")
+
+
+def _places(site: SiteConfig) -> Iterator[tuple[str, str]]:
+    """Yield where the site has what, and what it calls that."""
+    if site.new is not None:
+        yield str(site.new.alignment), "new.alignment"
+    new = None if site.new is None else site.new.table
+    tables: dict[str, TableConfig | None] = {"table": site.table, "labels": site.labels}
+    for called, table in (tables | {"new.table": new}).items():
+        if table is not None:
+            try:
+                yield table.where(site.folder), called
+            except ConfigurationError:  # a variable is not set, so there is no place
+                continue
+    for called in ("policy", "alignment", "runs", "folder"):
+        path = getattr(site, called)
+        if path is not None:
+            yield str(path), called
