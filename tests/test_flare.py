@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -12,8 +13,16 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType, ReturnCode
+from nvflare.fuel.f3.endpoint import Endpoint
+from nvflare.fuel.f3.message import Message
+
+from colonnade.deployment.cells import CellPost
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import local_federation
+from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.errors import ConfigurationError
 from colonnade.run_folder import load_run
 from test_deployment import prepared, same_as
 
@@ -65,3 +74,36 @@ def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path):
     assert run.summary["driver"] == "flare"
     # No log, job or file of the engine's holds an id, a label or a row of a table.
     assert marked(federation, [b"person-", b"bought"]) == []
+
+
+NUMBERS = itertools.count()  # the engine knows each name of a cell once in a process
+
+
+def cell(**credentials):
+    return CoreCell(f"site{next(NUMBERS)}", "tcp://localhost:1", True, credentials)
+
+
+@pytest.mark.parametrize("security", ["tls", "clear"])
+def test_a_cell_whose_peers_need_not_prove_who_they_are_is_refused(security):
+    with pytest.raises(ConfigurationError, match="not secured by mutual TLS"):
+        CellPost(cell(connection_security=security), "bank", {})
+    CellPost(cell(connection_security="mtls"), "bank", {})
+
+
+@pytest.mark.parametrize("headers", [[], [MessageHeaderKey.SECURE], [MessageHeaderKey.ENCRYPTED]])
+def test_a_datagram_in_the_clear_is_heard_by_nobody(headers):
+    own, heard = cell(), []
+    cells = {"bank": own.get_fqcn(), "shop": "shop.job", GATEKEEPER: "server.job"}
+    CellPost(own, "bank", cells).listen(lambda *what: heard.append(what))
+
+    told = {
+        MessageHeaderKey.MSG_TYPE: MessageType.REQ,
+        MessageHeaderKey.CHANNEL: "colonnade",
+        MessageHeaderKey.TOPIC: "between",
+        MessageHeaderKey.ORIGIN: "shop.job",
+        MessageHeaderKey.DESTINATION: own.get_fqcn(),
+    }
+    message = Message(told | dict.fromkeys(headers, True), b"a datagram")
+    answer = own._process_received_msg(Endpoint("server"), None, message)
+    assert answer.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.UNAUTHENTICATED
+    assert heard == []
