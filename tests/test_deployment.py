@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,8 +22,10 @@ from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
 from colonnade.deployment.site import NewPeopleConfig, load_site, own_part
-from colonnade.drivers import couriered
+from colonnade.deployment.training import TrainingTogether
+from colonnade.drivers import Replay, couriered
 from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.effects import Notes
 from colonnade.errors import ColonnadeError
 from colonnade.export import load_part
 from colonnade.ledger import Ledger
@@ -77,6 +81,7 @@ def tables(folder: Path, rows: int = 120) -> dict[str, Path]:
     parts = {
         "bank": pl.DataFrame({"id": ids, "a": x[:, 0], "b": x[:, 1], "c": x[:, 2]})[5:],
         "shop": pl.DataFrame({"id": ids, "d": x[:, 3], "e": x[:, 4]}).reverse(),
+        "clinic": pl.DataFrame({"id": ids, "g": x[:, 0] * x[:, 3], "h": x[:, 2]}),
         "labels": pl.DataFrame({"id": ids, "f": x[:, 5], "y": y})[:-7],
     }
     return {name: written(folder / f"{name}.csv", frame) for name, frame in parts.items()}
@@ -152,11 +157,12 @@ def play(job, sites, mesh):
     return failed
 
 
-def prepared(tmp_path, method="svfl", parties=("bank", "shop"), **training):
+def prepared(tmp_path, method="svfl", parties=("bank", "shop"), model=None, **training):
     """Return a configuration, its job, and the sites of its organisations, which have aligned."""
     tables(tmp_path)
     said = configuration(tmp_path, method, **training)
-    said["data"]["parties"] = {name: said["data"]["parties"][name] for name in parties}
+    said["model"] = model or said["model"]
+    said["data"]["parties"] = {name: {"source": f"{name}.csv"} for name in parties}
     config = parse_config(said)
     sites = federation(tmp_path, config)
     aligned = config.as_dict()
@@ -191,6 +197,44 @@ def test_a_run_is_the_simulators(tmp_path, method):
         assert run.summary[key] == expected.summary[key]
 
 
+TIMED: dict[str, dict[str, Any]] = {
+    "celu": {"method": {"name": "celu", "capacity": 4, "reuses": 3}},
+    "vafl": {"method": "vafl"},
+    "fedvs": {
+        "method": "fedvs",
+        "model": {"bottom": "polynomial"},
+        "parties": ["bank", "shop", "clinic"],
+    },
+    "the fastest": {
+        "method": {
+            "name": "mine",
+            "uplink": {"uplink": "plain"},
+            "fusion": "mean",
+            "stragglers": {"stragglers": "fastest", "count": 1},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_a_run_that_hangs_on_time_is_what_its_trace_says(tmp_path, monkeypatch, name):
+    config, job, sites = prepared(tmp_path, **TIMED[name])
+    records = []
+    conclude = TrainingTogether.conclude
+
+    def recorded(engagement, role, ledger, record):
+        records.append(record)
+        conclude(engagement, role, ledger, record)
+
+    monkeypatch.setattr(TrainingTogether, "conclude", recorded)
+    assert play(job, sites, Mesh()) == {}
+    [record] = [record for record in records if record is not None]
+    began = dict.fromkeys(sites, Notes(0))  # what they remembered stays with them: nothing
+    expected = same_as(config, sites, driver=Replay(replace(record.trace, notes=began)))
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.ledger.without_time() == expected.ledger.without_time()
+
+
 def test_what_is_lost_repeated_or_late_changes_nothing(tmp_path):
     config, job, sites = prepared(tmp_path)
     assert play(job, sites, Mesh(badly=0.02)) == {}
@@ -216,8 +260,10 @@ def failing(mesh, name, after):
     return mesh
 
 
-def same_as(config, sites, run="first"):
-    expected = config.train()
+def same_as(config, sites, run="first", driver=None):
+    federation = config.build_federation()
+    training = config.training.build(len(federation.validation_rows))
+    expected = federation.train(config.method.build(), training, driver)
     for name, modules in expected.models.items():
         part = load_part(sites[name].runs / run / "parts" / name)
         for which, module in modules.items():

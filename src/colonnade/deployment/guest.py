@@ -200,8 +200,8 @@ class Guest:
 def _record(end: meeting.End, everybody: list[str]) -> RunRecord:
     """Return what happened, as the gatekeeper knows it."""
     parts = {
-        name: Part(round, finished, Account.from_json(account), [], None)
-        for name, (finished, round, account) in end.parts.items()
+        name: Part(round, finished, Account.from_json(account), decisions, None)
+        for name, (finished, round, account, decisions) in end.parts.items()
     }
     return RunRecord.assembled(
         {name: parts[name] for name in everybody},

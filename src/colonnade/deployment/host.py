@@ -230,7 +230,7 @@ class Host:
         return control.Begin(-round(self._before * 1e9))
 
     def _end(self) -> meeting.End:
-        parts = {name: (p.finished, p.round, p.account) for name, p in self._played.items()}
+        parts = {n: (p.finished, p.round, p.account, p.decisions) for n, p in self._played.items()}
         seconds = self._before + time.monotonic() - self._begun
         return meeting.End(
             parts, [*self._ledger], sorted(self._discarded), seconds, sum(self._cpu.values())

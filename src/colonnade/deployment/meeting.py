@@ -116,9 +116,13 @@ class Done(msgspec.Struct, tag=True):
 
 
 class End(msgspec.Struct, tag=True):
-    """What came of the run, for the label holder: what was told of each role, and every message."""
+    """What came of the run, for the label holder: what was told of each role, and every message.
 
-    parts: dict[str, tuple[bool, int, dict[str, Any]]]
+    Of a role that is whether it has finished, its round, its account, and what its awaits were
+    given.
+    """
+
+    parts: dict[str, tuple[bool, int, dict[str, Any], control.Decisions]]
     entries: list[Entry]
     discarded: list[tuple[str, str, int]]
     seconds_wall: float
