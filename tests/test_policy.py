@@ -116,6 +116,14 @@ SUMS = {"name": "pbm_vfl", "trials": 4, "beta": 0.05}
         ({"simulations": True}, a_job(secrets="seed"), "bank", ""),
         ({}, a_job(secrets="seed"), "bank", "simulations allows none, and the job declares one"),
         ({}, a_job(secrets="seed", task="align"), "bank", ""),
+        ({}, a_job(SHARED, "predict", secrets="seed"), "insurer", ""),
+        (
+            {"tasks": ["align", "train"], "embeddings": ["secure_sum"]},
+            a_job(task="predict"),
+            "bank",
+            "tasks allows align, train, and the job wants predict; embeddings asks for secure_sum",
+        ),
+        ({"embeddings": ["secure_sum"]}, a_job(SUMS, "predict"), "bank", ""),
     ],
 )
 def test_what_a_job_wants_is_compared_with_what_is_allowed(said, job, name, refused):
@@ -217,6 +225,10 @@ def test_an_account_is_compared_with_what_may_be_told(said, name, account, refus
     assert bool(refused) == bool(told)
     aligns = Leaving(frozenset({"sizes"}))
     assert not why_then(PolicyConfig(**said), aligns, name, a_job(task="align"))
+    of_predictions = why_then(
+        PolicyConfig(**said), Leaving(frozenset(), 0, **accounts), name, a_job(task="predict")
+    )
+    assert of_predictions.replace("'predict'", "") == ("" if "labels" in told else told)
 
 
 EXACT = methods.pbm_vfl(trials=4, beta=0.05, held_out=FixedPoint())

@@ -102,18 +102,20 @@ class PolicyConfig(Section):
         _refuse(name, job, refused)
 
     def _of_method(self, job: JobConfig, name: str) -> list[str]:
-        """Return why a job is refused to train by its method."""
+        """Return why a job is refused by its method."""
         method, composed = job.method.build(), isinstance(job.method, composition())
         called = COMPOSITION if composed else job.method.name  # a composition takes any name
         refused = _beyond("methods", self.methods, [called])
-        if name == job.label_holder.name and self.labels == "private":
+        trains = job.task == "train"  # else neither labels leave, nor comes a secret from a seed
+        if trains and name == job.label_holder.name and self.labels == "private":
             refused += _beyond("labels", ["private"], [method.exchange.labels])
-        if "secure_sum" in self.embeddings and not method.uplink.sums_only:
+        uplink = method.uplink if trains else method.uplink.of_new_rows()
+        if "secure_sum" in self.embeddings and not uplink.sums_only:
             refused.append(
                 f"embeddings asks for secure_sum, and by the job's method {method.name} each "
                 "party's are seen by themselves"
             )
-        if job.training.secrets == "seed" and not self.simulations:
+        if trains and job.training.secrets == "seed" and not self.simulations:
             refused.append(
                 "simulations allows none, and the job declares one (training.secrets: seed)"
             )
@@ -136,10 +138,10 @@ class PolicyConfig(Section):
                 f"{leaving.bytes:,} would leave"
             )
         if job.task in _SHOWN:
-            refused += self._of_privacy(name == job.label_holder.name, leaving)
+            refused += self._of_privacy(job, name, leaving)
         _refuse(name, job, refused)
 
-    def _of_privacy(self, is_label_holder: bool, leaving: Leaving) -> Iterable[str]:
+    def _of_privacy(self, job: JobConfig, name: str, leaving: Leaving) -> Iterable[str]:
         """Yield why a job is refused by what it would tell."""
         private = leaving.of_embeddings.get("epsilon") is not None
         if "differential_privacy" in self.embeddings and not private:
@@ -149,10 +151,10 @@ class PolicyConfig(Section):
             )
         if self.max_epsilon is None:
             return
-        what, spent = "embeddings", leaving.of_embeddings
-        if is_label_holder:
-            what, spent = "labels", leaving.of_labels
-        yield from self._of_account(what, spent, self.max_epsilon)
+        if name != job.label_holder.name:
+            yield from self._of_account("embeddings", leaving.of_embeddings, self.max_epsilon)
+        elif job.task == "train":  # who predicts sends nothing of labels
+            yield from self._of_account("labels", leaving.of_labels, self.max_epsilon)
 
     def _of_account(self, what: str, spent: Mapping[str, Any], most: float) -> Iterable[str]:
         """Yield why an account is beyond what may be told."""
