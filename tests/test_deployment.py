@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -17,16 +18,17 @@ import torch
 from colonnade.alignment import read_alignment
 from colonnade.config import load_trained, parse_config
 from colonnade.config.aligning import aligning, carry_out
-from colonnade.deployment import host
+from colonnade.deployment import host, meeting
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
+from colonnade.deployment.predicting import PredictingTogether
 from colonnade.deployment.site import NewPeopleConfig, load_site, own_part
 from colonnade.deployment.training import TrainingTogether
-from colonnade.drivers import Replay, couriered
+from colonnade.drivers import Replay, control, couriered
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.effects import Notes
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, DataError, RemoteProtocolError
 from colonnade.export import load_part
 from colonnade.ledger import Ledger
 from colonnade.predictions_counted import PredictionCount
@@ -129,9 +131,9 @@ def federation(tmp_path, config):
     return {name: load_site(folder / "site.yaml") for name, folder in folders.items()}
 
 
-def play(job, sites, mesh):
+def play(job, sites, mesh, server=None):
     """Let all sites and the server play, each in threads of its own; return who failed how."""
-    server = mesh.ends[GATEKEEPER] = Host(job, mesh.post(GATEKEEPER))
+    server = mesh.ends[GATEKEEPER] = server or Host(job, mesh.post(GATEKEEPER))
     guests = {name: Guest(job, site, mesh.post(name), "threads") for name, site in sites.items()}
     mesh.ends |= guests
     failed = {}
@@ -426,3 +428,154 @@ def test_a_failure_is_told_without_saying_where_a_site_has_what(tmp_path):
         assert "at 'bank': " in str(failed[name])
         assert "<table>" in str(failed[name])
         assert str(tmp_path) not in str(failed[name])
+
+
+# Who lies, or is slow
+
+
+def test_nobody_but_the_label_holder_is_told_what_came_of_all(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    told = []
+    mesh = Mesh()
+    server = Host(job, mesh.post(GATEKEEPER))
+    server._tell = lambda name, message, tell=server._tell: (
+        told.append((name, type(message))),
+        tell(name, message),
+    )
+    note = server._note
+
+    def noted(name, message):
+        note(name, message)
+        if name == "bank" and isinstance(message, control.Played):
+            server._deliver("bank", meeting.encode(meeting.Concluding()))
+
+    server._note = noted
+    failed = play(job, sites, mesh, server)
+    assert "'bank' told Concluding out of turn" in str(failed[GATEKEEPER])
+    assert ("bank", meeting.End) not in told
+
+
+@pytest.mark.parametrize("ends", ["another failed", "the engine ends it"])
+def test_a_job_that_ends_while_a_role_is_cast_has_ended(tmp_path, monkeypatch, ends):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    cast = TrainingTogether.cast
+    over = threading.Event()
+
+    def slowly(engagement):
+        if engagement.name == "shop":
+            over.wait(60)
+        return cast(engagement)
+
+    def failing_cast(engagement):
+        if engagement.name == "bank" and ends == "another failed":
+            raise DataError("nothing can be read")
+        return slowly(engagement)
+
+    monkeypatch.setattr(TrainingTogether, "cast", failing_cast)
+    server = Host(job, mesh.post(GATEKEEPER))
+    obey = couriered.CourierTransport._obey
+
+    def obeyed(transport, frame):
+        obey(transport, frame)
+        if b"nothing can be read" in frame and transport is mesh.ends["shop"]._transport:
+            over.set()
+
+    monkeypatch.setattr(couriered.CourierTransport, "_obey", obeyed)
+    if ends == "the engine ends it":
+        tell = server._tell
+
+        def told(name, message):
+            tell(name, message)
+            if name == "shop" and isinstance(message, meeting.Go):
+                mesh.ends["shop"].end("the job was aborted")
+                over.set()
+
+        server._tell = told
+    failed = play(job, sites, mesh, server)
+    why = "nothing can be read" if ends == "another failed" else "the job was aborted"
+    assert why in str(failed["shop"])
+
+
+def test_predictions_at_once_do_not_tell_more_together_than_may_be_told(tmp_path, monkeypatch):
+    config, _, sites = prepared(tmp_path, METHODS["pbm_vfl"])
+    sites = new_people(tmp_path, sites)
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    own = sites["bank"].runs / "first"
+    count = PredictionCount(own, own / "parts" / "bank")
+    bank = sites["bank"].model_copy(update={"policy": tmp_path / "policy.yaml"})
+    job = job_of(config, "first", "predict")
+    (tmp_path / "policy.yaml").write_text("max_epsilon: 0\n")
+    once = float(str(play(job, sites | {"bank": bank}, Mesh())["bank"]).rpartition(" ")[2])
+    (tmp_path / "policy.yaml").write_text(f"max_epsilon: {once * 1.01}\n")
+    cast = PredictingTogether.cast
+
+    def cast_meanwhile(engagement):
+        if engagement.name == "bank":
+            count.add(0)  # as another job does, which has been compared, too
+        return cast(engagement)
+
+    monkeypatch.setattr(PredictingTogether, "cast", cast_meanwhile)
+    failed = play(job, sites | {"bank": bank}, Mesh())
+    assert "max_epsilon allows" in str(failed["bank"])
+    assert not (own / "predictions").exists()
+
+
+NONSENSE = {
+    "no width": (lambda told: told["widths"].pop("bank"), "no embeddings of 'bank'"),
+    "a stranger": (lambda told: told["widths"].update(thief=4), "'thief', whom the job lacks"),
+    "no top": (lambda told: told.update(top=None), "not of the top model"),
+    "a larger top": (
+        lambda told: told["top"].update(parameters=2**28),
+        "cannot have 268435456 parameters",
+    ),
+    "large labels": (
+        lambda told: told["top"]["labels"]["form"].__setitem__(1, [2**20] * 3),
+        "no label is of shape",
+    ),
+    "high labels": (
+        lambda told: told["top"]["labels"]["form"].__setitem__(3, 2**63),
+        "no label is of shape",
+    ),
+    "no type": (
+        lambda told: told["top"]["labels"]["form"].__setitem__(0, "nn"),
+        "torch has no type 'nn' for labels",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_an_agreement_that_makes_no_sense_is_refused_in_words(tmp_path, name):
+    change, message = NONSENSE[name]
+    _, job, sites = prepared(tmp_path, METHODS["cvfl, labels shared"])
+    mesh = Mesh()
+    server = Host(job, mesh.post(GATEKEEPER))
+    tell = server._tell
+
+    def told(receiver, words):
+        if receiver == "bank" and isinstance(words, meeting.Everybody) and words.top is not None:
+            plain = msgspec.to_builtins(words)
+            form = plain["top"]["labels"]["form"]
+            plain["top"]["labels"]["form"] = [*form]
+            change(plain)
+            tell(receiver, meeting.from_server(msgspec.msgpack.encode(plain)))
+            return
+        tell(receiver, words)
+
+    server._tell = told
+    failed = play(job, sites, mesh, server)
+    assert isinstance(failed["bank"], RemoteProtocolError)
+    assert message in str(failed["bank"])
+
+
+def test_what_peers_send_before_the_beginning_is_weighed(monkeypatch):
+    monkeypatch.setattr(couriered, "_MOST_EARLY", 1000)
+    failed = []
+    transport = couriered.CourierTransport(lambda *_: None, print, failed.append)
+    transport.admit(["shop"], 100)
+    for _ in range(10):
+        transport._deliver("shop", bytes(100))
+    with pytest.raises(RemoteProtocolError, match="'shop' sends before the run has begun"):
+        transport._deliver("shop", b"x")
+    transport.close()

@@ -50,11 +50,12 @@ def marked(folder, markers):
     return [path.name for path in files if any(m in path.read_bytes() for m in markers)]
 
 
-def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path):
+def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path, monkeypatch):
     settings = {"epochs": 120, "checkpoint_every": 20, "evaluate_every": 200}
     config, job, sites = prepared(tmp_path, parties=["bank"], **settings)  # each is a process
     write_job(job, tmp_path / "job")
-    federation = tmp_path / "federation"
+    monkeypatch.chdir(tmp_path)
+    federation = Path("federation")
     with local_federation(federation, job.everybody) as local:
         for name in job.everybody:
             own = {"alignment": tmp_path / name / "aligned", "runs": tmp_path / name / "runs"}

@@ -485,7 +485,7 @@ def test_the_command_predict(monkeypatch, capsys):
     code, _, err = command(monkeypatch, capsys, "predict", "run", "--out", "mine.csv")
     assert (code, Path("mine.csv").read_text()) == (2, "mine\n")
     for wrong, said in (
-        (("--table", "bank"), "should be PARTY=SOURCE"),
+        (("--table", "bank"), "should be NAME=SOURCE"),
         (("--table", "bank=a.csv", "--table", "bank=b.csv"), "'bank' is named twice; name"),
         (("--table", "bank=new-bank.csv", "--rows", "test"), "--rows is about the run's own data"),
     ):

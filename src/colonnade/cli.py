@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -393,8 +394,10 @@ def deploy(
         job = job_of(parsed, name_of_run, "train", place_of_holder)
         for task in get_args(Task):
             write_job(job_of(parsed, name_of_run, task, place_of_holder), to / task)
+        kept = [name for name in job.everybody if (to / "sites" / name / "site.yaml").exists()]
         for name in job.everybody:
-            write_site(parsed, name, to / "sites" / name)
+            if name not in kept:  # where it is, somebody may have changed it
+                write_site(parsed, name, to / "sites" / name)
         if show is Show.BAR:
             say(
                 out,
@@ -403,8 +406,12 @@ def deploy(
                 f"What each organisation keeps to itself is in {to / 'sites'}, and goes into its "
                 "local/colonnade/site.yaml.",
             )
+            if kept:
+                say(out, f"What was there of {', '.join(kept)} stays as it is.")
         return
     place = Place(out_ or Path("deployed") / name_of_run)
+    # Who asks it to end asks all that it has started: what is in hand is put down.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def told(sentence: str) -> None:
         if show is Show.JSON:
@@ -790,7 +797,7 @@ def _sources(tables: list[str]) -> dict[str, str]:
     for said in tables:
         party, equals, source = said.partition("=")
         if not (party and equals and source):
-            raise ConfigurationError(f"{said}: it should be PARTY=SOURCE, as bank=new.csv")
+            raise ConfigurationError(f"{said}: it should be NAME=SOURCE, as bank=new.csv")
         if party in sources:
             raise ConfigurationError(f"{party!r} is named twice; name each party once")
         sources[party] = source

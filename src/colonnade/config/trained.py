@@ -84,6 +84,11 @@ class Trained:
             )
         assert self.run.predictor is not None
         transformers = self.run.predictor.transformers
+        if lacking := [name for name in data.parties if self._owner(name) not in transformers]:
+            raise DataError(
+                f"the part of {lacking[0]!r} does not say how a table becomes features, though "
+                "this run was trained on tables: it was changed"
+            )
         tables = keyed_tables(data.tables_of_new_rows(sources or {}), data.id)
         ids, features, notes = features_of_new_rows(
             tables,
@@ -179,6 +184,12 @@ def load_trained(path: str | Path) -> Trained:
     """  # noqa: E501 - a message is one line
     run = load_run(path)
     folder = Path(path)
+    if "job" in run.config:
+        raise ConfigurationError(
+            f"the run in {folder} was trained between organisations, and has one's part alone: new "
+            "people are predicted by the job predict that `colonnade deploy --to` writes, or by "
+            "`colonnade deploy --local --new`"
+        )
     if "data" not in run.config:
         raise ConfigurationError(
             f"the run in {folder} was not made from a configuration file, so what its models are "

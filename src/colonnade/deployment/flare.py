@@ -25,6 +25,7 @@ from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import JobConfig, load_job
 from colonnade.deployment.site import load_site
+from colonnade.deployment.told_elsewhere import FAILED
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import Aborted, ColonnadeError
 from colonnade.telling import first_line, named
@@ -119,7 +120,7 @@ def _attended(seat: Callable[[], Guest]) -> tuple[str, str]:
         _log.error(f"the run was ended: {aborted}")
         return ReturnCode.TASK_ABORTED, str(aborted)
     except Exception as error:
-        _log.exception(f"the run failed here: {first_line(error)}")
+        _log.exception(f"{FAILED}{first_line(error)}")
         return ReturnCode.EXECUTION_EXCEPTION, named(error)
     return ReturnCode.OK, ""
 

@@ -102,15 +102,18 @@ class Guest:
     def _attend(self, engagement: Engagement) -> None:
         self._say(engagement.brings())
         everybody = self._hear(meeting.Everybody)
-        if everybody.top is None:
+        if everybody.top is None and self.name == self.job.label_holder.name:
             self._say(engagement.top(everybody))
             everybody = self._hear(meeting.Everybody)
+        _check_told(everybody, self.job)
         agreed = engagement.agree(everybody)
         self._policy.check_leaving(self.job, self.name, engagement.leaving)
         with engagement.folders() as folders:
             go = self._meet(agreed, engagement.every, folders.held)
             checkpoint = None if go.round is None else folders.held[go.round]
             role = engagement.cast()
+            # Another job may have let something leave since that was compared.
+            self._policy.check_leaving(self.job, self.name, engagement.leaving)
             ledger = self._play(role, engagement, folders, checkpoint, go.gate)
             record = None
             if engagement.wants_record:
@@ -164,9 +167,11 @@ class Guest:
             keeper=keeper,
             sent=ledger,
         )
-        self._player = Player(task, self._metered(ledger))
-        self._transport.start(self._player)
-        self._player.play()
+        self._player = player = Player(task, self._metered(ledger))
+        self._transport.start(player)
+        while not self._heard.empty():  # the run was ended while the role was cast
+            player.fail(_reason_in(self._heard.get()))
+        player.play()
         self._transport.release()
         self._player = None
         return ledger
@@ -185,16 +190,42 @@ class Guest:
 
     def _hear(self, kind: type[_Kind]) -> _Kind:
         """Return what the gatekeeper tells next, which is of this kind."""
-        heard = self._heard.get()
-        if isinstance(heard, Exception):
-            raise heard
-        message = meeting.from_server(heard)
-        if isinstance(message, control.Abort):
-            raise Aborted(message.reason)
+        message = _told_in(self._heard.get())
         if not isinstance(message, kind):
             told = type(message).__name__
             raise RemoteProtocolError(f"the server told {told} where {kind.__name__} was due")
         return message
+
+
+def _told_in(heard: bytes | Exception) -> meeting.FromServer:
+    """Return what the gatekeeper tells; raise it where that is how the job ended."""
+    if isinstance(heard, Exception):
+        raise heard
+    message = meeting.from_server(heard)
+    if isinstance(message, control.Abort):
+        raise Aborted(message.reason)
+    return message
+
+
+def _reason_in(heard: bytes | Exception) -> Exception:
+    """Return as an error what the gatekeeper tells, which says nothing else where this is asked."""
+    try:
+        told = type(_told_in(heard)).__name__
+    except Exception as error:
+        return error
+    return RemoteProtocolError(f"the server told {told} before the run has begun")
+
+
+def _check_told(everybody: meeting.Everybody, job: JobConfig) -> None:
+    """Raise ``RemoteProtocolError`` unless what is told of all is of all whom the job names."""
+    if everybody.top is None:
+        raise RemoteProtocolError("the server told of all, and not of the top model")
+    for what in (everybody.widths, everybody.terms):
+        if strangers := sorted(set(what) - set(job.everybody)):
+            raise RemoteProtocolError(f"the server told of {strangers[0]!r}, whom the job lacks")
+    lacking = [name for name in job.parties if name not in everybody.widths]
+    if lacking and job.task in ("train", "predict"):
+        raise RemoteProtocolError(f"the server told of no embeddings of {lacking[0]!r}")
 
 
 def _record(end: meeting.End, everybody: list[str]) -> RunRecord:

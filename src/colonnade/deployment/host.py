@@ -185,6 +185,8 @@ class Host:
             name, message = heard
             match message:
                 case meeting.Concluding():
+                    if name != self.job.label_holder.name or not gatekeeper.everybody_has_played:
+                        raise _out_of_turn(name, message)  # it alone sees metrics
                     self._tell(name, self._end())
                 case meeting.Done():
                     self._done.add(name)

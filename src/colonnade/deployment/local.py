@@ -74,7 +74,10 @@ class Local:
         while not set(self._asked("there")) >= set(names):
             for name, process in self.processes.items():
                 if process.poll() is not None:
-                    raise RoleFailed(f"{name!r} ended as it started; see {self.log(name)}")
+                    raise RoleFailed(
+                        f"{name!r} ended as it started ({self._last_line(name)}); "
+                        f"see {self.log(name)}"
+                    )
             if time.monotonic() > deadline:
                 raise RoleFailed(f"the federation did not come together; see {self.log(SERVER)}")
             time.sleep(_LOOK)
@@ -96,6 +99,10 @@ class Local:
     def log(self, name: str) -> Path:
         """Return the log of the server or of a site."""
         return self.folder / f"{name}.log"
+
+    def _last_line(self, name: str) -> str:
+        lines = self.log(name).read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "its log says nothing")
 
     def submit(self, job: Path) -> str:
         """Submit a job; return its number.
@@ -174,6 +181,7 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
     Unwritten
         If FLARE cannot write what it needs.
     """
+    folder = folder.absolute()  # FLARE's own paths have to be
     shutil.rmtree(folder, ignore_errors=True)
     with explained(folder):
         folder.mkdir(parents=True)

@@ -37,6 +37,7 @@ PROTOCOL = 1  # of these messages, and of those that roles send
 
 _Message = TypeVar("_Message")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_Parameters = Annotated[int, msgspec.Meta(ge=0, le=2**28)]  # where they travel, all make them
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
 
 
@@ -83,7 +84,7 @@ class Top(msgspec.Struct, tag=True):
     knows of the training rows (``Objective.learned``).
     """
 
-    parameters: _Count
+    parameters: _Parameters
     labels: Labels | None = None
 
 

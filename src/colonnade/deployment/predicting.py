@@ -103,7 +103,7 @@ class PredictingTogether:
     def leaving(self) -> Leaving:
         """See ``Engagement``: a row is taken to be in all predictions of the run."""
         times = {Purpose.PREDICTION: len(self._new.pieces), Purpose.SETUP: 1}
-        uses = {Purpose.PREDICTION: self._count.times() + 1}
+        uses = {Purpose.PREDICTION: self._number or self._count.times() + 1}
         spent = without_budget(self._uplink.spending(self._layout, uses))
         return Leaving(*leaving_by(self._flows, self.name, times), spent)
 

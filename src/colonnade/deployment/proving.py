@@ -12,6 +12,8 @@ from colonnade.config.data import TablesConfig
 from colonnade.config.run import RunConfig
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import JobConfig, Task, job_of
+from colonnade.deployment.site import POLICY
+from colonnade.deployment.told_elsewhere import FAILED
 from colonnade.errors import ConfigurationError, RoleFailed
 from colonnade.faults import explained
 
@@ -106,6 +108,8 @@ def prove(
         for name in job.everybody:
             own = {"alignment": place.of(name) / "aligned", "runs": place.of(name) / "runs"}
             here = {} if place_of_data is None else {"folder": place_of_data}
+            if (policy := place.of(name) / POLICY).is_file():
+                here["policy"] = policy
             there = {key: path.absolute() for key, path in (own | here).items()}
             site = local.site(name if name in job.sites else SERVER)
             write_site(config, name, site, (new or {}).get(name), **there)
@@ -126,10 +130,14 @@ def prove(
 
 def _check_new(new: Mapping[str, str], job: JobConfig) -> None:
     """Raise ``ConfigurationError`` unless everybody or nobody has rows of new people."""
-    if new and set(new) != set(job.everybody):
+    if strangers := [name for name in new if name not in job.everybody]:
         raise ConfigurationError(
-            f"new people are predicted of whom all know something: say --new NAME=SOURCE for each "
-            f"of {', '.join(job.everybody)}; a label holder without columns has their ids"
+            f"--new names {strangers[0]!r}, and the organisations are {', '.join(job.everybody)}"
+        )
+    if new and (lacking := [name for name in job.everybody if name not in new]):
+        raise ConfigurationError(
+            "new people are predicted of whom all know something: say --new NAME=SOURCE also for "
+            f"{' and '.join(lacking)}; a label holder without columns has their ids"
         )
 
 
@@ -145,10 +153,14 @@ def _hand_over(config: RunConfig, files: Iterable[Path]) -> None:
 
 
 def _reasons(folder: Path, number: str) -> str:
-    """Return what the logs of errors say first, of the server and the sites."""
-    said = []
+    """Return why a job failed, as it is said where it did; else as it is said anywhere first."""
+    here, anywhere = [], []
     for log in sorted(folder.glob(f"*/{number}/error_log.txt")):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        if found := next((line for line in lines if " - ERROR - " in line), None):
-            said.append(f"{log.parent.parent.name}: {found.rpartition(' - ')[2]}")
-    return f" ({'; '.join(said)})" if said else ""
+        for line in (line for line in lines if " - ERROR - " in line):
+            said = line.rpartition(" - ")[2]
+            if said.startswith(FAILED):
+                here.append(f"{log.parent.parent.name}: {said.removeprefix(FAILED)}")
+            anywhere.append(said)
+    reasons = here or anywhere[:1]
+    return f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""

@@ -25,6 +25,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.tables import OwnTables, own_tables
 
 __all__ = [
+    "POLICY",
     "NewPeopleConfig",
     "OwnPart",
     "SiteConfig",
@@ -36,7 +37,8 @@ __all__ = [
     "own_part",
 ]
 
-_POLICY = "policy.yaml"
+POLICY = "policy.yaml"
+"""What a site's policy is called, beside its ``site.yaml``."""
 
 
 class NewPeopleConfig(Section):
@@ -99,7 +101,7 @@ def load_site(path: Path) -> SiteConfig:
     """
     site = parse_section(SiteConfig, read_file(path), str(path))
     own = path.absolute().parent
-    usual = own / _POLICY
+    usual = own / POLICY
     places: dict[str, Any] = {
         "folder": own / (site.folder or ""),
         "alignment": own / site.alignment,

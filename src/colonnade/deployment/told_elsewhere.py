@@ -10,7 +10,10 @@ from colonnade.drivers import control
 from colonnade.drivers.failures import failed
 from colonnade.errors import ConfigurationError
 
-__all__ = ["told_elsewhere"]
+__all__ = ["FAILED", "told_elsewhere"]
+
+FAILED = "the run failed here: "
+"""With this a log of a site begins to say why, where that was the first to fail."""
 
 
 def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:

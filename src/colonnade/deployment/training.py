@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import polars as pl
+import torch
 from torch import nn
 
 from colonnade import __version__
@@ -30,7 +32,7 @@ from colonnade.deployment.leaving import Leaving, leaving_in_training
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
-from colonnade.errors import RemoteProtocolError
+from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.export import blank, form_of
 from colonnade.flows import Limits
 from colonnade.labelling import LabelForm
@@ -47,6 +49,9 @@ from colonnade.tables.together import LABELS
 __all__ = ["TrainingTogether"]
 
 _ALIGNED = "rows were aligned by private set intersection; who learned what is with each alignment"
+
+
+_LARGEST_LABEL = 2**20  # numbers of a row
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,8 @@ class TrainingTogether:
         labels = everybody.top.labels
         if self._shares_labels != (labels is not None):
             raise RemoteProtocolError("the label holder tells of labels what the method does not")
+        shared = None if labels is None else self._shared(labels, everybody)
+        form = None if labels is None else self._form(labels)
         job, rows = self.job, self.part.tables
         training = job.training.build(len(rows.validation)).for_rows(len(rows.train))
         self._agreement = Agreement(
@@ -138,7 +145,7 @@ class TrainingTogether:
             rows.train,
             rows.validation,
             rows.test,
-            None if labels is None else LabelForm(*labels.form),
+            form,
         )
         self._agreement.warm_up()
         if self.part.is_label_holder:
@@ -146,7 +153,6 @@ class TrainingTogether:
             self._seat: PartySeat | HolderSeat = HolderSeat(self._label_holder(everybody), metrics)
         else:
             assert self.part.party is not None
-            shared = None if labels is None else self._shared(labels, everybody)
             self._seat = PartySeat(self.part.party, shared)
         return self._agreement.digest
 
@@ -249,11 +255,33 @@ class TrainingTogether:
         objective = self.job.objective.build(labels.classes)
         blueprint = replace(self.part.blueprint, objective=objective)
         widths = [*self._widths(everybody).values()]
-        try:
+        assert everybody.top is not None
+        with self._making_sense():
+            with torch.device("meta"):  # how large it is, before it is made
+                _, top = judge_of(labels.learned, widths, blueprint)
+            if parameter_count(top) != everybody.top.parameters:
+                raise ValueError(f"its top model cannot have {everybody.top.parameters} parameters")
             return Shared(*judge_of(labels.learned, widths, blueprint))
+
+    def _form(self, labels: meeting.Labels) -> LabelForm:
+        """Return what labels are made of, as all know them."""
+        _, shape, lowest, highest = labels.form
+        with self._making_sense():
+            if prod(shape) > _LARGEST_LABEL or not -(2**63) <= lowest <= highest < 2**63:
+                raise ValueError(f"no label is of shape {list(shape)}, from {lowest} to {highest}")
+            try:
+                return LabelForm(*labels.form)
+            except ConfigurationError as error:
+                raise ValueError(str(error)) from None
+
+    @contextmanager
+    def _making_sense(self) -> Iterator[None]:
+        """Blame the label holder where what it told of its labels is of no use."""
+        try:
+            yield
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise RemoteProtocolError(
-                f"{self.job.label_holder.name!r} told of its labels what makes no sense: {error!r}"
+                f"{self.job.label_holder.name!r} told of its labels what makes no sense: {error}"
             ) from None
 
     def _try(self, checkpoint: Checkpoint) -> None:

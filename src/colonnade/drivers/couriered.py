@@ -24,6 +24,7 @@ GATEKEEPER = ""
 _HEADROOM = 256  # bytes of a frame besides its body, at most
 _LONGEST = 2**28  # bytes of what a gatekeeper tells
 _MOST_WAITING = 4096  # messages of peers that have heard of the beginning before
+_MOST_EARLY = 2**28  # bytes of these
 _LINGER = 5.0  # seconds in which the last words may be acknowledged
 
 
@@ -51,12 +52,14 @@ class CourierTransport:
         self._courier.admit(GATEKEEPER, _LONGEST)
         self._hear, self._fail_alone = hear, fail
         self._player: Player | None = None
+        self._handing_over = threading.Lock()  # whoever hears is the player, or was there before
         self._words = Writers([GATEKEEPER], 0, self._courier.send, self._fail)
         self._writers = Writers[Parcel]((), 0, self._write, self._fail)
         self._peers: tuple[str, ...] = ()
         self._bytes: dict[str, int] = {}
         self._beginning = threading.Lock()
         self._waiting: list[tuple[str, bytes]] | None = []  # what peers sent before the beginning
+        self._early = 0  # bytes of these
         self._limit = 0
         self._courier.start()
         self._words.start()
@@ -74,7 +77,8 @@ class CourierTransport:
 
     def start(self, player: Player) -> None:
         """Hand to ``player`` what comes, and send what it sends, from now on."""
-        self._player = player
+        with self._handing_over:
+            self._player = player
         self._writers.start()
         for peer in self._peers:
             self._courier.admit(peer, self._limit)
@@ -133,16 +137,18 @@ class CourierTransport:
             return
         with self._beginning:
             if self._waiting is not None:
-                if len(self._waiting) >= _MOST_WAITING:
+                self._early += len(frame)
+                if len(self._waiting) >= _MOST_WAITING or self._early > _MOST_EARLY:
                     raise RemoteProtocolError(f"{peer!r} sends before the run has begun")
                 self._waiting.append((peer, frame))
                 return
         self._accept(peer, frame)
 
     def _obey(self, frame: bytes) -> None:
-        if self._player is None:
-            self._hear(frame)
-            return
+        with self._handing_over:
+            if self._player is None:
+                self._hear(frame)
+                return
         try:
             message = control.from_gatekeeper(frame)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -168,7 +174,8 @@ class CourierTransport:
             self._player.lose(peer)
 
     def _fail(self, error: Exception) -> None:
-        if self._player is None:
-            self._fail_alone(error)
-        else:
-            self._player.fail(error)
+        with self._handing_over:
+            if self._player is None:
+                self._fail_alone(error)
+                return
+        self._player.fail(error)
