@@ -59,7 +59,7 @@ def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path, m
     with local_federation(federation, job.everybody) as local:
         for name in job.everybody:
             own = {"alignment": tmp_path / name / "aligned", "runs": tmp_path / name / "runs"}
-            write_site(config, name, local.site(name), **own)
+            write_site(config, name, local.site(name), folder=tmp_path, **own)
         local.start(job.everybody)
         number = local.submit(tmp_path / "job")
         checkpoints = sites["bank"].runs / "first" / "checkpoint"
