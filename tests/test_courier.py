@@ -21,6 +21,7 @@ HEADER = struct.Struct("!BQQI")
 def impatient(monkeypatch):
     """In one process what is late is lost, and need not be waited for."""
     monkeypatch.setattr(room, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(room, "_LONGEST_WAIT", 0.1)
     monkeypatch.setattr(room, "CHUNK", 100)
     monkeypatch.setattr(room, "_UNDER_WAY", 1000)
     yield
@@ -62,7 +63,7 @@ def pair(fates=(), patience=30.0, limit=5000):
 FRAMES = [b"", b"a", b"b" * 99, b"c" * 100, b"d" * 101, b"e" * 2345, b"f" * 5000]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["lost", "twice", "late", "well"]), max_size=60))
 @example(["lost"] * 30)
 @example(["late", "well"] * 30)

@@ -66,7 +66,7 @@ class _Outbound:
     chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
     size: int = 0  # bytes that they take
     heard: float = 0.0  # when something of it was last acknowledged, or began to be awaited
-    wait: float = _FIRST_WAIT
+    wait: float = field(default_factory=lambda: _FIRST_WAIT)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
 
