@@ -7,6 +7,7 @@ value of a table is in any of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -66,6 +67,10 @@ class Everybody(msgspec.Struct, tag=True):
     widths: dict[str, _Width]
     terms: dict[str, _Width]
     top: Top | None
+
+    def widths_of(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the widths of all who have one, in this order, whichever they were told in."""
+        return {name: self.widths[name] for name in names if name in self.widths}
 
 
 class Labels(msgspec.Struct):

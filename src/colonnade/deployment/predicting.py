@@ -144,11 +144,11 @@ class PredictingTogether:
 
     def _layout_of(self, everybody: meeting.Everybody) -> Layout:
         """Return the layout, in the job's order whatever was told."""
-        job, told = self.job, everybody.widths
+        job = self.job
         return Layout(
             tuple(job.parties),
             job.label_holder.name,
-            {name: told[name] for name in job.everybody if name in told},
+            everybody.widths_of(job.everybody),
             len(self.part.people.ids),
             job.training.seed,
             terms=everybody.terms,

@@ -135,7 +135,7 @@ class TrainingTogether:
             Layout(
                 tuple(job.parties),
                 job.label_holder.name,
-                self._widths(everybody),
+                everybody.widths_of(self.job.everybody),
                 len(rows.ids),
                 training.seed,
                 simulated=training.secrets == "seed",
@@ -242,19 +242,14 @@ class TrainingTogether:
         """What the run's folder says of it."""
         return {"job": self.job.as_dict(), "organisation": self.name}
 
-    def _widths(self, everybody: meeting.Everybody) -> dict[str, int]:
-        """Return the widths of all embeddings, in the job's order whatever was told."""
-        told = everybody.widths
-        return {name: told[name] for name in self.job.everybody if name in told}
-
     def _label_holder(self, everybody: meeting.Everybody) -> LabelHolder:
-        return self.part.label_holder([*self._widths(everybody).values()])
+        return self.part.label_holder([*everybody.widths_of(self.job.everybody).values()])
 
     def _shared(self, labels: meeting.Labels, everybody: meeting.Everybody) -> Shared:
         """Return what a party computes a loss by, where labels are shared."""
         objective = self.job.objective.build(labels.classes)
         blueprint = replace(self.part.blueprint, objective=objective)
-        widths = [*self._widths(everybody).values()]
+        widths = [*everybody.widths_of(self.job.everybody).values()]
         assert everybody.top is not None
         with self._making_sense():
             with torch.device("meta"):  # how large it is, before it is made
