@@ -40,6 +40,7 @@ from colonnade.progress import Show, Told, counted, err, out, say, watched
 
 if TYPE_CHECKING:
     from colonnade.config import RunConfig
+    from colonnade.fallbacks import Fallback
     from colonnade.runs import Run
 
 __all__ = ["app", "main"]
@@ -101,6 +102,14 @@ _Set = Annotated[
 ]
 _Data = Annotated[
     Path | None, typer.Option(help="Folder with the data files; else COLONNADE_DATA.")
+]
+_Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PARTY=zeros|mean",
+        help="A party that has left, and what stands for its embeddings: zeros, or the mean of "
+        "those it was trained on; may be repeated.",
+    ),
 ]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no table.")]
 _Json = Annotated[
@@ -456,6 +465,7 @@ def predict(
         Absentees,
         typer.Option(help="What becomes of people of whom some table has no row: drop leaves out."),
     ] = Absentees.error,
+    without: _Without = None,
     out_: Annotated[
         Path | None,
         typer.Option("--out", help="CSV file; by default predictions.csv in the run's folder."),
@@ -475,10 +485,11 @@ def predict(
         raise ConfigurationError("--rows is about the run's own data, and --table about others")
     trained = load_trained(run)
     check_output(path, csv_of(trained.columns))
+    left = _fallbacks(without or [])
     if rows is None:
-        found = trained.predict_tables(sources, absent.value)
+        found = trained.predict_tables(sources, absent.value, left)
     else:
-        found = trained.predict_rows(rows.value)
+        found = trained.predict_rows(rows.value, left)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial:
@@ -488,6 +499,7 @@ def predict(
     if json_:
         told = {"rows": len(found.scores), "bytes": sent, "left_out": left_out, "out": str(path)}
         told |= {"privacy_loss": found.privacy_loss}
+        told |= {"lost": None if found.lost is None else asdict(found.lost)}
         say(out, json.dumps(told | {"privacy_loss_of_all": found.privacy_loss_of_all}))
         return
     if not trained.run.summary["completed"]:
@@ -495,6 +507,8 @@ def predict(
     say(out, f"{len(found.scores):,} rows are predicted in {path}; it took {sent / 1e6:.3g} MB.")
     for name, count in left_out.items():
         say(out, f"Left out: {count:,} rows of {name!r}, of people of whom another has none.")
+    if found.lost is not None:
+        say(out, f"Without {', '.join(left)}: {found.lost} with everybody.")
 
 
 @app.command()
@@ -792,16 +806,28 @@ def _overrides(set_: list[str] | None, data: Path | None) -> list[str]:
     return overrides
 
 
-def _sources(tables: list[str]) -> dict[str, str]:
+def _sources(tables: list[str], example: str = "bank=new.csv") -> dict[str, str]:
     sources: dict[str, str] = {}
     for said in tables:
         party, equals, source = said.partition("=")
         if not (party and equals and source):
-            raise ConfigurationError(f"{said}: it should be NAME=SOURCE, as bank=new.csv")
+            raise ConfigurationError(f"{said}: it should be like {example}")
         if party in sources:
             raise ConfigurationError(f"{party!r} is named twice; name each party once")
         sources[party] = source
     return sources
+
+
+def _fallbacks(said: list[str]) -> dict[str, Fallback]:
+    from colonnade.fallbacks import Fallback
+
+    kinds: dict[str, Fallback] = {kind: kind for kind in get_args(Fallback)}
+    left: dict[str, Fallback] = {}
+    for name, kind in _sources(said, "bank=mean").items():
+        if kind not in kinds:
+            raise ConfigurationError(f"--without {name}={kind}: it is {' or '.join(kinds)}")
+        left[name] = kinds[kind]
+    return left
 
 
 def _show(quiet: bool, as_json: bool) -> Show:

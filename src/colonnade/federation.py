@@ -51,6 +51,7 @@ from colonnade.descriptions import content_of, described, device_told
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
+from colonnade.fallbacks import mean_embeddings
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
@@ -382,7 +383,7 @@ class Federation:
             record,
             config,
             None if folder is None else folder.path,
-            self.predictor(method, agreement.training.seed, models),
+            self.predictor(method, agreement.training.seed, models, self._means(method, roles)),
             others,
             Predicted() if folder is None else Predicted(kept=folder.predictions(holder)),
         )
@@ -406,6 +407,7 @@ class Federation:
         method: Method,
         seed: int,
         models: Mapping[str, Mapping[str, nn.Module]],
+        means: Mapping[str, Tensor],
     ) -> Predictor:
         """Return what predicts new rows by trained models, as they were trained with a method.
 
@@ -417,6 +419,8 @@ class Federation:
             Of the codecs' dither.
         models
             For each organisation its ``bottom``, and the label holder's ``top``.
+        means
+            The mean of each party's embeddings, where it is known.
         """
         label_holder = self.label_holder
         return Predictor(
@@ -431,7 +435,17 @@ class Federation:
             seed,
             self.classes,
             {o.name: o.secrets for o in self.parties if o.secrets and not o.secrets.simulated},
+            means,
         )
+
+    def _means(
+        self, method: Method, roles: Mapping[str, PartyRole | HolderRole]
+    ) -> dict[str, Tensor]:
+        """Return the mean of each party's embeddings, which could stand for it one day."""
+        embedder = method.uplink.embedder
+        bottoms = {p.name: learners_of(roles[p.name])["bottom"] for p in self.parties}
+        of = {p.name: (embedder(bottoms[p.name]), p.features) for p in self.parties}
+        return mean_embeddings(of, self.train_rows)
 
     def _describe(
         self,

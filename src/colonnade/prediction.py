@@ -19,6 +19,7 @@ from colonnade.drivers import Assignment, Driver, Simulate
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.evaluation import HeldOut
+from colonnade.fallbacks import NOBODY, Fallbacks, Lost, check_fallbacks, completed, constants_of
 from colonnade.flows import Limits
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
@@ -26,6 +27,7 @@ from colonnade.models import Features, Fusion, Learner, shown, terms_of
 from colonnade.organisations import Party, Transformer
 from colonnade.roles import PredictLabelHolder, PredictParty
 from colonnade.secure import Secrets
+from colonnade.stragglers import Wait
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
@@ -52,6 +54,8 @@ class Prediction:
     privacy_loss_of_all
         The same of a row that was in this and all earlier predictions of the run; what training
         disclosed of a row comes besides.
+    lost
+        What constants in place of parties that have left lose, where that was measured.
 
     Examples
     --------
@@ -66,6 +70,7 @@ class Prediction:
     left_out: Mapping[str, int] = field(default_factory=dict)
     privacy_loss: Mapping[str, Any] | None = None
     privacy_loss_of_all: Mapping[str, Any] | None = None
+    lost: Lost | None = None
 
     def by_id(self, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
         """Return a frame of the ids and of these columns, a value for each row."""
@@ -171,6 +176,8 @@ class Predictor:
         Of parties that were given some, whose identities the others may know. What is predicted is
         never declared a simulation: the others draw from their systems. They are not pickled:
         whoever loads a predictor and has them gives them anew (``dataclasses.replace``).
+    means
+        The mean of each party's embeddings, where it is known here.
     """
 
     label_holder: str
@@ -184,6 +191,7 @@ class Predictor:
     seed: int
     classes: tuple[Any, ...] | None = None
     secrets: Mapping[str, Secrets] = field(default_factory=dict)
+    means: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "secrets": {}}
@@ -194,6 +202,7 @@ class Predictor:
         driver: Driver | None = None,
         rows_per_message: int = 1024,
         *,
+        without: Fallbacks = NOBODY,
         begin: Callable[[], object] | None = None,
     ) -> Prediction:
         """Predict rows that every organisation has, in the same order.
@@ -207,17 +216,23 @@ class Predictor:
             By default the simulator with an infinitely fast network.
         rows_per_message
             Rows that travel in one message.
+        without
+            Parties that have left, and what stands for each; nobody has their columns.
         begin
             Called when all is found to be in order, before anything leaves.
 
         Raises
         ------
         ConfigurationError
-            If an organisation is missing, unknown, or has no transformer for its table.
+            If an organisation is missing, unknown, or has no transformer for its table, or nothing
+            can stand for one.
         DataError
             If the rows or the values do not fit.
         """
-        features = self._features(tables)
+        check_fallbacks(without, [name for name in self.widths if name != self.label_holder])
+        fusion = completed(self.fusion, constants_of(without, self.widths, self.means))
+        self.uplink.check(fusion, Wait())
+        features = self._features(tables, without)
         rows = len(_first(next(iter(features.values()))))
         for name, columns in features.items():
             check_features(name, columns, rows)
@@ -226,7 +241,7 @@ class Predictor:
         if rows_per_message < 1:
             raise ConfigurationError(f"rows_per_message must be 1 or more, not {rows_per_message}")
         new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
-        layout = self._layout(rows)
+        layout = self._layout(rows, without)
         names = layout.parties
         own = {name: self._with_models(name, columns) for name, columns in features.items()}
         holder = PredictLabelHolder(
@@ -237,7 +252,7 @@ class Predictor:
             ),
             own.get(self.label_holder),
             self.uplink,
-            self.fusion,
+            fusion,
             new,
         )
         parties = [PredictParty(layout, own[name], self.uplink, new) for name in names]
@@ -251,24 +266,26 @@ class Predictor:
         spent = without_budget(holder.spent()) or None
         return Prediction(holder.predictions, record.ledger, privacy_loss=spent)
 
-    def cost(self, times: int) -> dict[str, Any]:
+    def cost(self, times: int, without: Fallbacks = NOBODY) -> dict[str, Any]:
         """Return what it discloses of a row to predict it so often; empty without an account."""
         uses = {Purpose.PREDICTION: times}
-        return without_budget(self.uplink.spending(self._layout(1), uses))
+        return without_budget(self.uplink.spending(self._layout(1, without), uses))
 
-    def _layout(self, rows: int) -> Layout:
-        names = tuple(name for name in self.widths if name != self.label_holder)
+    def _layout(self, rows: int, without: Fallbacks) -> Layout:
+        widths = {name: width for name, width in self.widths.items() if name not in without}
+        names = tuple(name for name in widths if name != self.label_holder)
         terms = terms_of({name: self.models[name]["bottom"] for name in names})
-        return Layout(names, self.label_holder, self.widths, rows, self.seed, terms=terms)
+        return Layout(names, self.label_holder, widths, rows, self.seed, terms=terms)
 
-    def _features(self, tables: Mapping[str, Any]) -> dict[str, Features]:
-        if set(tables) != set(self.widths):
+    def _features(self, tables: Mapping[str, Any], without: Fallbacks) -> dict[str, Features]:
+        needed = [name for name in self.widths if name not in without]
+        if set(tables) != set(needed):
             raise ConfigurationError(
-                f"a prediction needs the columns of {', '.join(self.widths)}, "
+                f"this prediction needs the columns of {', '.join(needed)}, "
                 f"but there are those of {', '.join(map(str, tables)) or 'nobody'}"
             )
         features: dict[str, Features] = {}
-        for name in self.widths:
+        for name in needed:
             given = tables[name]
             if _are_features(given):
                 features[name] = given

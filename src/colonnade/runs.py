@@ -13,6 +13,7 @@ from torch import nn
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError
 from colonnade.export import check_no_runs_parts, export_part, form_of
+from colonnade.fallbacks import NOBODY, Fallbacks, write_mean
 from colonnade.ledger import Ledger
 from colonnade.prediction import Prediction, Predictor
 from colonnade.predictions_told import Predicted
@@ -93,6 +94,8 @@ class Run:
         tables: Mapping[str, Any],
         driver: Driver | None = None,
         rows_per_message: int = 1024,
+        *,
+        without: Fallbacks = NOBODY,
     ) -> Prediction:
         """Predict new rows, which every organisation has in the same order.
 
@@ -107,6 +110,9 @@ class Run:
             By default the simulator with an infinitely fast network.
         rows_per_message
             Rows that travel in one message.
+        without
+            Parties that have left, of which nobody has columns any more, and what stands for the
+            embeddings of each: ``{"shop": "zeros"}``, or ``"mean"``, that of its training rows.
 
         Raises
         ------
@@ -127,11 +133,11 @@ class Run:
                 f"the run in {self.folder} was read without its models: predict with the run that "
                 "training returned, or with the exported parts"
             )
-        counted = self.predicted.count if self.predictor.cost(1) else None
-        found = self.predictor(tables, driver, rows_per_message, begin=counted)
+        counted = self.predicted.count if self.predictor.cost(1, without) else None
+        found = self.predictor(tables, driver, rows_per_message, without=without, begin=counted)
         if found.privacy_loss is None:
             return found
-        whole = self.predictor.cost(self.predicted.times)
+        whole = self.predictor.cost(self.predicted.times, without)
         self.predicted.tell(found.privacy_loss, whole, self.summary["privacy_loss"])
         return replace(found, privacy_loss_of_all=whole)
 
@@ -174,6 +180,7 @@ class Run:
                 "fusion": repr(self.predictor.fusion),
                 "uplink": repr(self.predictor.uplink),
                 "embedding_width": self.predictor.widths.get(name),
+                "widths": dict(self.predictor.widths) if name == holder else None,
                 "modules": {part: str(module) for part, module in modules.items()},
                 "transformer": None if transformer is None else transformer.state(),
                 "features": form_of(examples[name]) if name in examples else None,
@@ -182,6 +189,8 @@ class Run:
             }
             example = examples.get(name) if programs else None
             export_part(folder / name, name, modules, details, example)
+            if name in self.predictor.means:
+                write_mean(folder / name, name, self.predictor.means[name])
 
     def __repr__(self) -> str:
         s = self.summary

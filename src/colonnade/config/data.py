@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -494,7 +494,9 @@ class TablesConfig(DataSection):
             raise ValueError("alignment is of ids; say id: and the column that they are in")
         return self
 
-    def tables_of_new_rows(self, sources: Mapping[str, str | Path]) -> dict[str, Any]:
+    def tables_of_new_rows(
+        self, sources: Mapping[str, str | Path], without: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Read every party's table, of those that are named from elsewhere.
 
         Parameters
@@ -502,6 +504,8 @@ class TablesConfig(DataSection):
         sources
             For a party the file or the URL of its new rows, which is read as its table is: a
             database by the same table or query.
+        without
+            Parties that have none any more.
 
         Raises
         ------
@@ -510,7 +514,8 @@ class TablesConfig(DataSection):
         DataError
             If a table cannot be read.
         """
-        parties = {name: own for name, own in self.parties.items() if name not in self.leave_out}
+        gone = (*self.leave_out, *without)
+        parties = {name: own for name, own in self.parties.items() if name not in gone}
         for name, source in sources.items():
             if name not in parties:
                 raise ConfigurationError(

@@ -13,12 +13,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from colonnade.assembly import VerticalData
 from colonnade.config.data import TablesConfig
 from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
-from colonnade.export import Part, blank
+from colonnade.export import PARTS, Part, blank
+from colonnade.fallbacks import (
+    MEAN_FILE,
+    NOBODY,
+    Fallbacks,
+    lost_by,
+    read_mean,
+)
 from colonnade.federation import Federation
+from colonnade.ledger import Ledger
 from colonnade.models import Features, take
 from colonnade.organisations import Transformer
 from colonnade.prediction import Prediction, columns_of
@@ -56,7 +65,10 @@ class Trained:
     config: RunConfig
 
     def predict_tables(
-        self, sources: Mapping[str, str | Path] | None = None, absent: Absent = "error"
+        self,
+        sources: Mapping[str, str | Path] | None = None,
+        absent: Absent = "error",
+        without: Fallbacks = NOBODY,
     ) -> Prediction:
         """Predict the people of new tables, or all whom the run's own tables have.
 
@@ -68,6 +80,9 @@ class Trained:
         absent
             What becomes of people of whom some table has no row: "error", or "drop" to leave them
             out, counted in ``left_out``.
+        without
+            Parties that have left, and what stands for each: see ``Run.predict``. What is lost by
+            it is measured on the run's validation rows (``lost``), which are predicted as well.
 
         Raises
         ------
@@ -84,12 +99,14 @@ class Trained:
             )
         assert self.run.predictor is not None
         transformers = self.run.predictor.transformers
+        if strangers := sorted(set(sources or {}) & set(without)):
+            raise ConfigurationError(f"{strangers[0]!r} has left, and has a table of new rows")
         if lacking := [name for name in data.parties if self._owner(name) not in transformers]:
             raise DataError(
                 f"the part of {lacking[0]!r} does not say how a table becomes features, though "
                 "this run was trained on tables: it was changed"
             )
-        tables = keyed_tables(data.tables_of_new_rows(sources or {}), data.id)
+        tables = keyed_tables(data.tables_of_new_rows(sources or {}, [*without]), data.id)
         ids, features, notes = features_of_new_rows(
             tables,
             {party: transformers[self._owner(party)] for party in tables},
@@ -99,14 +116,21 @@ class Trained:
             absent=absent,
         )
         tell(notes)
-        found = self._predict(features)
+        found = self._measured(self._predict(features, without), without)
         if ids is None:
             return self._of_rows(found, np.arange(len(found.scores)))
         left_out = {name: table.height - len(ids) for name, table in tables.items()}
         return replace(found, ids=ids, left_out=left_out)
 
-    def predict_rows(self, rows: Rows) -> Prediction:
+    def predict_rows(self, rows: Rows, without: Fallbacks = NOBODY) -> Prediction:
         """Predict rows that the run was trained or tested on, read again from where they are.
+
+        Parameters
+        ----------
+        rows
+            Which.
+        without
+            As for ``predict_tables``.
 
         Raises
         ------
@@ -119,7 +143,7 @@ class Trained:
         numbers: NDArray[np.int64] = getattr(data, rows)
         if not len(numbers):
             raise ConfigurationError(f"this run has no {rows} rows")
-        found = self._predict({name: take(each, numbers) for name, each in data.features.items()})
+        found = self._measured(self._predict_of(data, numbers, without), without)
         if self._key is None:
             return self._of_rows(found, numbers)
         assert isinstance(data, VerticalTables)
@@ -149,10 +173,43 @@ class Trained:
     def _of_rows(self, found: Prediction, numbers: NDArray[np.int64]) -> Prediction:
         return replace(found, ids=pl.Series(_ROW, numbers))
 
-    def _predict(self, features: Mapping[str, Features]) -> Prediction:
+    def _measured(self, found: Prediction, without: Fallbacks) -> Prediction:
+        """Return a prediction with what was lost by who has left, which took messages of its own.
+
+        Nothing is measured where the run's own rows are not there any more, which is said.
+        """
+        if not without:
+            return found
+        try:
+            data = self.config.data.load()
+        except (ColonnadeError, OSError) as error:
+            return _unmeasured(found, without, first_line(error))
+        if not len(data.validation):
+            return _unmeasured(found, without, "there are no validation rows")
+        known = self._predict_of(data, data.validation, without)
+        classes, training = self._classes, self.config.training.build(len(data.validation))
+        lost = lost_by(
+            self.run.summary,
+            self.config.objective.build(None if classes is None else len(classes)).metrics(),
+            known.scores,
+            data.labels[torch.from_numpy(data.validation)],
+            best_counts=training.early_stopping is not None,
+        )
+        ledger = Ledger([*found.ledger, *known.ledger])
+        return replace(known, scores=found.scores, ledger=ledger, lost=lost)
+
+    def _predict_of(
+        self, data: VerticalData, numbers: NDArray[np.int64], without: Fallbacks
+    ) -> Prediction:
+        """Predict these of the run's own rows."""
+        features = {name: take(each, numbers) for name, each in data.features.items()}
+        return self._predict({n: c for n, c in features.items() if n not in without}, without)
+
+    def _predict(self, features: Mapping[str, Features], without: Fallbacks) -> Prediction:
         return self.run.predict(
             {self._owner(name): columns for name, columns in features.items()},
             self.config.build_driver(),
+            without=without,
         )
 
     def _owner(self, part: str) -> str:
@@ -201,7 +258,9 @@ def load_trained(path: str | Path) -> Trained:
     try:
         federation = config.build_federation(_blank_data(parts, config))
         models = _models(parts, federation)
-        predictor = federation.predictor(config.method.build(), config.training.seed, models)
+        predictor = federation.predictor(
+            config.method.build(), config.training.seed, models, _means(folder, parts)
+        )
     except ColonnadeError:
         raise
     except Exception as error:  # what a digest is right of may be anything
@@ -212,6 +271,17 @@ def load_trained(path: str | Path) -> Trained:
     counted = RunFolder(folder).predictions(holder)
     predicted = Predicted(counted.times(), kept=counted)
     return Trained(replace(run, models=models, predictor=predictor, predicted=predicted), config)
+
+
+def _unmeasured(found: Prediction, without: Fallbacks, why: str) -> Prediction:
+    tell([f"what is lost without {', '.join(without)} is not measured: {why}"])
+    return found
+
+
+def _means(folder: Path, parts: Mapping[str, Part]) -> dict[str, Tensor]:
+    """Return the means of the parties' embeddings; a run of an earlier version has none."""
+    files = {name: folder / PARTS / name / MEAN_FILE for name in parts}
+    return {name: read_mean(file, name) for name, file in files.items() if file.exists()}
 
 
 def _models(parts: Mapping[str, Part], federation: Federation) -> dict[str, dict[str, nn.Module]]:

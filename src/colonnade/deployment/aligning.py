@@ -52,7 +52,7 @@ class AligningTogether:
             tables |= {} if part is None or site.table is None else {part: site.table}
             tables |= {} if site.labels is None else {LABELS: site.labels}
         read = partial(own_ids, name, tables, job.rows.id, form, site.folder)
-        self._meeting = Meeting(tuple(job.parties), job.label_holder.name, told)
+        self._meeting = Meeting(tuple(job.present), job.label_holder.name, told)
         self._seat = Seat(self._meeting, Organisation(name, job.rows.id, read))
 
     def brings(self) -> meeting.Brings:

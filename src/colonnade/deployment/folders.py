@@ -42,7 +42,7 @@ def write_job(job: JobConfig, folder: Path) -> None:
         "resource_spec": {},
         "min_clients": len(job.sites),
         "mandatory_clients": job.sites,
-        "deploy_map": {"app": ["@ALL"]},
+        "deploy_map": {"app": ["server", *job.sites]},
     }
     preside, attend = CLASSES
     server = {"workflows": [{"id": "preside", "path": preside, "args": {}}]}

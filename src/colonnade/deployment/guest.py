@@ -223,7 +223,7 @@ def _check_told(everybody: meeting.Everybody, job: JobConfig) -> None:
     for what in (everybody.widths, everybody.terms):
         if strangers := sorted(set(what) - set(job.everybody)):
             raise RemoteProtocolError(f"the server told of {strangers[0]!r}, whom the job lacks")
-    lacking = [name for name in job.parties if name not in everybody.widths]
+    lacking = [name for name in job.present if name not in everybody.widths]
     if lacking and job.task in ("train", "predict"):
         raise RemoteProtocolError(f"the server told of no embeddings of {lacking[0]!r}")
 

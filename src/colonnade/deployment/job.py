@@ -24,13 +24,17 @@ from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import RunConfig, TrainingConfig
 from colonnade.config.sections import Name, Section
 from colonnade.errors import ConfigurationError
+from colonnade.fallbacks import NOBODY, Fallback, Fallbacks, check_fallbacks
 from colonnade.layout import check_names
 from colonnade.tables import IdForm
 
-__all__ = ["JobConfig", "Task", "job_of", "load_job"]
+__all__ = ["OF_NEW_PEOPLE", "JobConfig", "Task", "job_of", "load_job"]
 
 Task = Literal["align", "train", "align_new", "predict"]
 """What organisations do together, in this order; new people are those who are predicted."""
+
+OF_NEW_PEOPLE: tuple[Task, ...] = ("align_new", "predict")
+"""What is done about those."""
 
 
 class RowsConfig(Section):
@@ -52,6 +56,11 @@ class JobConfig(Section):
     """What all organisations of a run are told."""
 
     task: Task = Field("train", description="what is done together")
+    fallbacks: dict[Name, Fallback] = Field(
+        {},
+        description="parties that have left since they trained, and what stands for the embeddings "
+        "of each where new people are predicted",
+    )
     run: Name = Field(description="what every organisation calls the folder of the run")
     parties: list[Name] = Field(min_length=1, description="in party order")
     label_holder: LabelHolderConfig = LabelHolderConfig()
@@ -68,29 +77,42 @@ class JobConfig(Section):
     @pydantic.model_validator(mode="after")
     def _names_fit(self) -> JobConfig:
         try:
-            check_names(self.everybody)
+            check_names(self.trainers)
+            check_fallbacks(self.fallbacks, self.parties)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
+        if self.fallbacks and not self.of_new_people:
+            raise ValueError("fallbacks are for new people alone: who has left does not train")
         return self
 
     @property
-    def everybody(self) -> list[str]:
-        """The names of all organisations, the label holder last."""
+    def trainers(self) -> list[str]:
+        """The names of all organisations of the run, the label holder last."""
         return [*self.parties, self.label_holder.name]
+
+    @property
+    def present(self) -> list[str]:
+        """The parties that take part in this job, in party order: all but those that have left."""
+        return [name for name in self.parties if name not in self.fallbacks]
+
+    @property
+    def everybody(self) -> list[str]:
+        """The names of all organisations that take part in this job, the label holder last."""
+        return [*self.present, self.label_holder.name]
 
     @property
     def sites(self) -> list[str]:
         """Whose roles are played at sites; the label holder's may be at the server."""
-        return self.parties if self.label_holder_at == "server" else self.everybody
+        return self.present if self.label_holder_at == "server" else self.everybody
 
     @property
     def of_new_people(self) -> bool:
         """Whether it is about those who are predicted."""
-        return self.task in ("align_new", "predict")
+        return self.task in OF_NEW_PEOPLE
 
     def has_trained(self, other: JobConfig) -> bool:
         """Whether the models of a run with this job are those that ``other`` predicts by."""
-        beside = {"task": other.task, "label_holder_at": other.label_holder_at}
+        beside = {key: getattr(other, key) for key in ("task", "label_holder_at", "fallbacks")}
         return self.model_copy(update=beside) == other
 
     @property
@@ -113,10 +135,24 @@ def job_of(
     run: str,
     task: Task = "train",
     label_holder_at: Literal["site", "server"] = "site",
+    without: Fallbacks = NOBODY,
 ) -> JobConfig:
     """Return a job of the run that a configuration describes.
 
     Sources of data stay behind: each organisation says for itself where its own are.
+
+    Parameters
+    ----------
+    config
+        What describes it.
+    run
+        What every organisation calls it.
+    task
+        What is done together.
+    label_holder_at
+        Whether the label holder has a site, or runs the server.
+    without
+        Parties that have left, which is of matter to new people alone.
 
     Raises
     ------
@@ -137,6 +173,7 @@ def job_of(
     job = {"task": task, "run": run, "parties": parties, "rows": rows}
     job["label_holder_at"] = label_holder_at
     job |= {key: said[key] for key in shared}
+    job["fallbacks"] = dict(without) if task in OF_NEW_PEOPLE else {}
     return parse_section(JobConfig, job, "the job")
 
 

@@ -91,7 +91,7 @@ class PolicyConfig(Section):
         name
             The organisation whose policy this is.
         """
-        others = [party for party in job.parties if party != name]
+        others = [party for party in job.present if party != name]
         refused = [
             *_beyond("tasks", self.tasks, [job.task]),
             *_beyond("label_holders", self.label_holders, {job.label_holder.name} - {name}),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from colonnade import __version__
 from colonnade.batches import pieces
@@ -16,20 +20,23 @@ from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving, leaving_by
-from colonnade.deployment.site import SiteConfig
+from colonnade.deployment.site import SiteConfig, new_people
 from colonnade.deployment.trained_part import TrainedPart, trained_part
 from colonnade.drivers import RunRecord
+from colonnade.errors import DataError
 from colonnade.evaluation import HeldOut
+from colonnade.fallbacks import completed, constants_of, lost_by, read_mean
 from colonnade.faults import explained
 from colonnade.flows import Flow, Limits
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
 from colonnade.models import Learner, parameter_count, terms_of
-from colonnade.outputs import replacing
+from colonnade.outputs import SIGNATURE, replacing
 from colonnade.prediction import Prediction, without_budget
 from colonnade.predictions_counted import PredictionCount
 from colonnade.roles import PredictLabelHolder, PredictParty
-from colonnade.run_folder import RunFolder
+from colonnade.run_folder import RunFolder, load_run
+from colonnade.stragglers import Wait
 from colonnade.wire import Purpose
 
 __all__ = ["PREDICTIONS", "PredictingTogether"]
@@ -61,6 +68,7 @@ class PredictingTogether:
         self._uplink, self._fusion = method.uplink.of_new_rows(), method.fusion
         self._count = PredictionCount(self._folder.path, self._folder.parts / self.name)
         self._number = 0
+        self._constants: dict[int, Tensor] = {}
 
     @cached_property
     def part(self) -> TrainedPart:
@@ -75,23 +83,26 @@ class PredictingTogether:
             meeting.PROTOCOL,
             __version__,
             self.job.digest,
-            len(part.people.ids),
-            part.people.digest,
+            part.rows,
+            part.digest,
             part.width,
             terms.get(self.name),
         )
 
     def top(self, everybody: meeting.Everybody) -> meeting.Top:
         """See ``Engagement``."""
-        widths = self._layout_of(everybody).widths
-        return meeting.Top(parameter_count(self.part.top([*widths.values()])))
+        self._widths = self._widths_of(everybody)
+        return meeting.Top(parameter_count(self.part.top(self._widths)))
 
     def agree(self, everybody: meeting.Everybody) -> str:
         """See ``Engagement``."""
         self._layout = layout = self._layout_of(everybody)
+        self._uplink.check(self._fusion, Wait())
         rows = np.arange(layout.rows, dtype=np.int64)
         self._new = HeldOut("new", pieces(rows, _TOGETHER))
-        agreed = repr((layout, self._uplink, self._fusion, everybody.top, _TOGETHER))
+        agreed = repr(
+            (layout, self._uplink, self._fusion, self.job.fallbacks, everybody.top, _TOGETHER)
+        )
         return hashlib.blake2b(agreed.encode(), digest_size=16).hexdigest()
 
     @property
@@ -119,8 +130,9 @@ class PredictingTogether:
         if not part.is_label_holder:
             assert part.party is not None
             return PredictParty(layout, part.party, self._uplink, new)
-        top = Learner(part.top([*layout.widths.values()]), device=part.device)
-        return PredictLabelHolder(layout, top, part.party, self._uplink, self._fusion, new)
+        top = Learner(part.top(self._widths), device=part.device)
+        fusion = completed(self._fusion, self._constants)
+        return PredictLabelHolder(layout, top, part.party, self._uplink, fusion, new)
 
     def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``: the label holder alone learns what is predicted."""
@@ -131,11 +143,41 @@ class PredictingTogether:
                 ledger.write_csv(partial)
             if isinstance(role, PredictLabelHolder):
                 assert role.predictions is not None
-                prediction = Prediction(role.predictions, ledger, self.part.people.ids)
-                threshold = self.job.objective.threshold
-                frame = prediction.frame(self.job.rows.id, self.part.classes, threshold)
-                with replacing(folder / "predictions.csv") as partial:
-                    frame.write_csv(partial)
+                self._tell(role.predictions, ledger, folder)
+
+    def _tell(self, scores: Tensor, ledger: Ledger, folder: Path) -> None:
+        """Write what is predicted of new people, and what is lost without those who have left."""
+        part, job = self.part, self.job
+        new = len(part.people.ids)
+        prediction = Prediction(scores[:new], ledger, part.people.ids)
+        frame = prediction.frame(job.rows.id, part.classes, job.objective.threshold)
+        with replacing(folder / "predictions.csv") as partial:
+            frame.write_csv(partial)
+        told = {"by": SIGNATURE, "rows": new, "without": dict(job.fallbacks), "lost": None}
+        if part.known is not None:
+            assert part.known.labels is not None
+            lost = lost_by(
+                load_run(self._folder.path).summary,
+                part.blueprint.objective.metrics(),
+                scores[new:],
+                part.known.labels,
+                best_counts=job.training.build(part.rows - new).early_stopping is not None,
+            )
+            told["lost"] = asdict(lost)
+        with replacing(folder / "summary.json") as partial:
+            partial.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+    def _widths_of(self, everybody: meeting.Everybody) -> list[int]:
+        """Return how wide the embeddings are that the top model takes, also of who has left."""
+        told = everybody.widths_of(self.job.everybody)
+        if not self.job.fallbacks:
+            return [*told.values()]
+        trained = self.part.widths
+        if told != {name: trained[name] for name in told if name in trained}:
+            raise DataError(f"embeddings are {told} wide, and were {trained} in training")
+        means = {name: read_mean(file, name) for name, file in new_people(self.site).means.items()}
+        self._constants = constants_of(self.job.fallbacks, trained, means)
+        return [*trained.values()]
 
     @property
     def _flows(self) -> list[Flow]:
@@ -146,10 +188,10 @@ class PredictingTogether:
         """Return the layout, in the job's order whatever was told."""
         job = self.job
         return Layout(
-            tuple(job.parties),
+            tuple(job.present),
             job.label_holder.name,
             everybody.widths_of(job.everybody),
-            len(self.part.people.ids),
+            self.part.rows,
             job.training.seed,
             terms=everybody.terms,
         )

@@ -29,6 +29,7 @@ __all__ = [
     "NewPeopleConfig",
     "OwnPart",
     "SiteConfig",
+    "answers_at",
     "blueprint_at",
     "check_site",
     "kept_of",
@@ -50,6 +51,11 @@ class NewPeopleConfig(Section):
     )
     alignment: Path = Field(
         Path("aligned-new"), description="the folder with what it keeps of their alignment"
+    )
+    means: dict[Name, Path] = Field(
+        {},
+        description="of the label holder: the file mean.json of each party that has left and let "
+        "its mean stand for it",
     )
 
 
@@ -110,7 +116,8 @@ def load_site(path: Path) -> SiteConfig:
         "policy": own / (site.policy or usual) if site.policy or lexists(usual) else None,
     }
     if site.new is not None:
-        to = {"alignment": own / site.new.alignment}
+        means = {name: own / file for name, file in site.new.means.items()}
+        to = {"alignment": own / site.new.alignment, "means": means}
         places["new"] = site.new.model_copy(update=to)
     return site.model_copy(update=places)
 
@@ -197,11 +204,11 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     """
     part = check_site(job, site)
     name = site.organisation
-    kept = kept_of(job, site, site.alignment)
+    kept = kept_of(job, site, site.alignment, job.trainers)
     tables = {} if part is None or site.table is None else {part: site.table}
     own = own_tables(
         {name: each.read(job.rows.id, each.columns, site.folder) for name, each in tables.items()},
-        None if site.labels is None else _answers(job, site.labels, site.folder),
+        None if site.labels is None else answers_at(job, site.labels, site.folder),
         kept.ids,
         id=job.rows.id,
         normalise=job.rows.form(),
@@ -217,7 +224,8 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     return OwnPart(job, name, kept, own, party, blueprint)
 
 
-def _answers(job: JobConfig, labels: LabelTableConfig, folder: Path | None) -> Any:
+def answers_at(job: JobConfig, labels: LabelTableConfig, folder: Path | None) -> Any:
+    """Return the table of labels, with ids."""
     return labels.read(job.rows.id, [labels.column], folder)
 
 
@@ -264,8 +272,8 @@ def new_people(site: SiteConfig) -> NewPeopleConfig:
     return site.new
 
 
-def kept_of(job: JobConfig, site: SiteConfig, folder: Path) -> Kept:
-    """Return what the site keeps of an alignment in a folder.
+def kept_of(job: JobConfig, site: SiteConfig, folder: Path, everybody: Sequence[str]) -> Kept:
+    """Return what the site keeps of an alignment of these organisations in a folder.
 
     Raises
     ------
@@ -283,9 +291,9 @@ def kept_of(job: JobConfig, site: SiteConfig, folder: Path) -> Kept:
             f"{folder} is of ids in the column {kept.id!r} {kept.form}".rstrip()
             + ", and the job's differ; align again"
         )
-    if sorted(kept.everybody) != sorted(job.everybody):
+    if sorted(kept.everybody) != sorted(everybody):
         raise ConfigurationError(
             f"{folder} is of {', '.join(kept.everybody)}, and the job of "
-            f"{', '.join(job.everybody)}; align again"
+            f"{', '.join(everybody)}; align again"
         )
     return kept

@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from colonnade.alignment import Kept
 from colonnade.assembly import Blueprint, judge_of, party_of
+from colonnade.config.data import TableConfig
 from colonnade.config.parse import parse_section
 from colonnade.config.trained import transformer_of
 from colonnade.deployment.job import JobConfig
-from colonnade.deployment.site import SiteConfig, blueprint_at, check_site, kept_of, new_people
+from colonnade.deployment.site import (
+    SiteConfig,
+    answers_at,
+    blueprint_at,
+    check_site,
+    kept_of,
+    new_people,
+)
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
 from colonnade.export import Part, blank, load_part
 from colonnade.models import Features
 from colonnade.organisations import Party
 from colonnade.run_folder import RunFolder
+from colonnade.tables import own_tables
 from colonnade.tables.new_rows import features_of_people
 from colonnade.tables.notes import tell
 from colonnade.telling import first_line
 
-__all__ = ["TrainedPart", "trained_part"]
+__all__ = ["Known", "TrainedPart", "trained_part"]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """People of whom it is known what is to be predicted: the validation rows of the training.
+
+    Parameters
+    ----------
+    ids
+        Who they are.
+    labels
+        What is known of them; None at all but the label holder.
+    """
+
+    ids: pl.Series
+    labels: Tensor | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +64,14 @@ class TrainedPart:
     ----------
     people
         Who is predicted, as all know them.
+    known
+        Who is predicted besides, after them: those by whom it is measured what is lost without
+        parties that have left. None where nothing has to be measured, or by nobody.
     part
         What training has written.
     party
-        Its rows of these people and its bottom model; None at a label holder that has labels alone.
+        Its rows of all these people and its bottom model; None at a label holder that has labels
+        alone.
     blueprint
         What models it makes.
     is_label_holder
@@ -46,10 +79,41 @@ class TrainedPart:
     """
 
     people: Kept
+    known: Known | None
     part: Part
     party: Party | None
     blueprint: Blueprint
     is_label_holder: bool
+
+    @property
+    def rows(self) -> int:
+        """How many are predicted, with those who are known."""
+        return len(self.people.ids) + (0 if self.known is None else len(self.known.ids))
+
+    @property
+    def digest(self) -> str:
+        """What tells all these people, in their order, from any others."""
+        if self.known is None:
+            return self.people.digest
+        both = replace(self.people, ids=self.known.ids).digest + self.people.digest
+        return hashlib.sha256(both.encode()).hexdigest()
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """How wide everybody's embeddings are, those that have left too; the label holder knows.
+
+        Raises
+        ------
+        DataError
+            If the part is of a version that did not write them.
+        """
+        widths: dict[str, int] | None = self.part.details.get("widths")
+        if widths is None:
+            raise DataError(
+                f"the part of {self.part.organisation!r} does not say how wide embeddings are, so "
+                "nothing can stand for them: it was trained by an earlier version"
+            )
+        return widths
 
     @property
     def width(self) -> int | None:
@@ -94,25 +158,56 @@ def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> Trained
     part = load_part(folder.parts / name)
     if part.organisation != name:
         raise DataError(f"{folder.parts / name} holds the part of {part.organisation!r}")
-    kept = kept_of(job, site, new.alignment)
+    kept = kept_of(job, site, new.alignment, job.everybody)
+    known = _known(job, site, part) if job.fallbacks else None
     blueprint = blueprint_at(site, job, part.details["classes"], 1)
     party = None
     if table is not None:
-        party = _party(table, part, kept, job, site, blueprint)
-    return TrainedPart(kept, part, party, blueprint, name == job.label_holder.name)
+        party = _party(table, part, (kept.ids, known), job, site, blueprint)
+    return TrainedPart(kept, known, part, party, blueprint, name == job.label_holder.name)
+
+
+def _known(job: JobConfig, site: SiteConfig, part: Part) -> Known | None:
+    """Return the validation rows' people, and what is known of them at the label holder."""
+    trained = kept_of(job, site, site.alignment, job.trainers)
+    split = job.rows.split.build()
+    _, validation, _ = split.rows(trained.ids)
+    if not len(validation):
+        return None
+    labels = None
+    if site.labels is not None:
+        own = own_tables(
+            {},
+            answers_at(job, site.labels, site.folder),
+            trained.ids,
+            id=job.rows.id,
+            normalise=job.rows.form(),
+            split=split,
+            task=job.rows.task,
+            label_column=site.labels.column,
+        )
+        assert own.labels is not None
+        if (own.classes and [*own.classes]) != part.details["classes"]:
+            raise DataError(f"the labels of {site.organisation!r} are not those it trained on")
+        labels = own.labels[torch.from_numpy(validation)]
+    return Known(trained.ids[validation], labels)
 
 
 def _party(
-    table: str, part: Part, kept: Kept, job: JobConfig, site: SiteConfig, blueprint: Blueprint
+    table: str,
+    part: Part,
+    whom: tuple[pl.Series, Known | None],
+    job: JobConfig,
+    site: SiteConfig,
+    blueprint: Blueprint,
 ) -> Party:
     transformer = transformer_of(table, part)
     assert site.table is not None
-    read = new_people(site).table.read(job.rows.id, site.table.columns, site.folder)
-    form = job.rows.form()
-    features, notes = features_of_people(
-        table, read, transformer, kept.ids, id=job.rows.id, normalise=form
-    )
-    tell(notes)
+    new, known = whom
+    of = partial(_features, table, transformer, job, site.table.columns, site.folder)
+    features = of(new_people(site).table, new)
+    if known is not None:
+        features = _joined(features, of(site.table, known.ids))
     try:
         example: Features = blank(part.details["features"])
         party = party_of(table, example, transformer, blueprint)
@@ -124,6 +219,34 @@ def _party(
             f"the part of {part.organisation!r} is not that of the job: {first_line(error)}"
         ) from error
     return Party(site.organisation, features, party.bottom, device=blueprint.device)
+
+
+def _features(
+    table: str,
+    transformer: Any,
+    job: JobConfig,
+    columns: list[str] | None,
+    folder: Path | None,
+    source: TableConfig,
+    people: pl.Series,
+) -> Features:
+    """Return the features of some people, from where their rows are."""
+    read = source.read(job.rows.id, columns, folder)
+    form = job.rows.form()
+    features, notes = features_of_people(
+        table, read, transformer, people, id=job.rows.id, normalise=form
+    )
+    tell(notes)
+    return features
+
+
+def _joined(first: Features, second: Features) -> Features:
+    """Return the rows of both."""
+    if isinstance(first, Tensor):
+        assert isinstance(second, Tensor)
+        return torch.cat([first, second])
+    assert not isinstance(second, Tensor)
+    return {name: torch.cat([values, second[name]]) for name, values in first.items()}
 
 
 def _refuse_another(job: JobConfig, folder: RunFolder) -> None:

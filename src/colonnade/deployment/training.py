@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.agreement import (
@@ -34,11 +34,12 @@ from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.export import blank, form_of
+from colonnade.fallbacks import mean_embeddings
 from colonnade.flows import Limits
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
-from colonnade.models import parameter_count, terms_of
+from colonnade.models import Learner, parameter_count, terms_of
 from colonnade.organisations import LabelHolder
 from colonnade.prediction import Predictor
 from colonnade.run_folder import RunFolder
@@ -298,5 +299,14 @@ class TrainingTogether:
             {} if party is None else {self.name: blank(form_of(party.features))},
             self._agreement.training.seed,
             part.tables.classes,
-            {},
+            means=self._means(models),
         )
+
+    def _means(self, models: Mapping[str, Mapping[str, nn.Module]]) -> dict[str, Tensor]:
+        """Return the mean of a party's embeddings, which is its own to give when it leaves."""
+        part = self.part
+        if part.party is None or part.is_label_holder:
+            return {}
+        bottom = Learner(models[self.name]["bottom"], device=part.blueprint.device)
+        of = {self.name: (self._method.uplink.embedder(bottom), part.party.features)}
+        return mean_embeddings(of, part.tables.train)

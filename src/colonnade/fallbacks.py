@@ -1,0 +1,297 @@
+"""What stands for a party that has left: a constant in place of its embeddings.
+
+A model is trained over everybody's columns, and one of them may be gone when it is used. The others
+can go on if something was declared to stand for it: zeros, or the mean of its embeddings, which the
+party hands over as it leaves. The fusion is given that constant where the embedding was; for sums
+it is added. What is lost by it is measured on rows whose labels are known.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.errors import ConfigurationError, DataError, Diverged
+from colonnade.faults import explained
+from colonnade.links import Rows
+from colonnade.metrics import Metric
+from colonnade.models import Additive, Features, Fusion, take
+from colonnade.outputs import SIGNATURE, replacing
+from colonnade.telling import first_line
+from colonnade.uplinks.contract import Embedder
+
+__all__ = [
+    "MEAN_FILE",
+    "NOBODY",
+    "Fallback",
+    "Fallbacks",
+    "Lost",
+    "check_fallbacks",
+    "completed",
+    "constants_of",
+    "lost_by",
+    "mean_embeddings",
+    "read_mean",
+    "write_mean",
+]
+
+Fallback: TypeAlias = Literal["zeros", "mean"]
+"""What a constant is made of: nothing, or the mean of the party's embeddings of training rows."""
+
+Fallbacks: TypeAlias = Mapping[str, Fallback]
+"""By party that has left, what stands for it."""
+
+NOBODY: Fallbacks = MappingProxyType({})
+"""Nobody has left."""
+
+MEAN_FILE = "mean.json"
+"""What a party's mean is called in the folder of its trained part; it is the party's to give."""
+
+_ENOUGH = 4096  # rows that a mean is taken of, at most
+_LARGEST = 2**26  # bytes of a file with a mean
+
+
+def check_fallbacks(without: Mapping[str, str], parties: Sequence[str]) -> None:
+    """Raise ``ConfigurationError`` unless these stand for some of the parties, and not for all.
+
+    >>> check_fallbacks({"shop": "zeros"}, ["bank", "shop"])
+    >>> check_fallbacks({"shop": "ones"}, ["bank", "shop"])
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: what stands for 'shop' is zeros or mean, not 'ones'
+    """
+    for name, kind in without.items():
+        if name not in parties:
+            raise ConfigurationError(
+                f"nothing can stand for {name!r}: the parties are {', '.join(parties)}"
+            )
+        if kind not in get_args(Fallback):
+            raise ConfigurationError(
+                f"what stands for {name!r} is {' or '.join(get_args(Fallback))}, not {kind!r}"
+            )
+    if parties and set(without) == set(parties):
+        raise ConfigurationError(
+            "every party has left: with nobody to ask, a model of the label holder's columns alone "
+            "is better than this one with constants in all places"
+        )
+
+
+def constants_of(
+    without: Fallbacks, widths: Mapping[str, int], means: Mapping[str, Tensor]
+) -> dict[int, Tensor]:
+    """Return, by the place of the party among all, the constant that stands for it, ``[E]``.
+
+    Parameters
+    ----------
+    without
+        What stands for whom.
+    widths
+        Of everybody's embeddings, in party order, the label holder's last.
+    means
+        The means that are known.
+
+    Raises
+    ------
+    ConfigurationError
+        If a mean is not known, or is of another width.
+    """
+    places = {name: place for place, name in enumerate(widths)}
+    return {places[name]: _constant(name, kind, widths, means) for name, kind in without.items()}
+
+
+def _constant(
+    name: str, kind: Fallback, widths: Mapping[str, int], means: Mapping[str, Tensor]
+) -> Tensor:
+    if kind == "zeros":
+        return torch.zeros(widths[name])
+    if name not in means:
+        raise ConfigurationError(
+            f"the mean of {name!r} is not known: it is in {MEAN_FILE} in the folder of its trained "
+            "part, for it to give; zeros need nothing of it"
+        )
+    mean = means[name]
+    if mean.shape != (widths[name],):
+        raise ConfigurationError(
+            f"the mean of {name!r} has {mean.numel()} components, and its embeddings {widths[name]}"
+        )
+    return mean
+
+
+@dataclass(frozen=True, eq=False)
+class _Completed:
+    """A fusion that has constants in the places of those that left.
+
+    Parameters
+    ----------
+    fusion
+        Of everybody.
+    constants
+        By place among all, ``[E]``.
+    """
+
+    fusion: Fusion
+    constants: Mapping[int, Tensor]
+
+    def __call__(self, embeddings: Sequence[Tensor]) -> Tensor:
+        """Combine the embeddings that came and what stands for the others."""
+        rows = len(embeddings[0])
+        return self.fusion(
+            [*self._in_places(embeddings, lambda constant: constant.expand(rows, -1))]
+        )
+
+    def width(self, widths: Sequence[int]) -> int:
+        """Return the width of the result, where those that came have these widths."""
+        return self.fusion.width([*self._in_places(widths, len)])
+
+    def _in_places(self, given: Sequence[Any], made: Any) -> Iterator[Any]:
+        rest = iter(given)
+        for place in range(len(given) + len(self.constants)):
+            constant = self.constants.get(place)
+            yield next(rest) if constant is None else made(constant)
+
+
+class _CompletedSum(_Completed):
+    """The same of a fusion that needs no more than a sum."""
+
+    fusion: Additive
+
+    def of_total(self, total: Tensor, embeddings: int) -> Tensor:
+        """Return the fusion of so many embeddings with this sum, and of the constants."""
+        whole = total
+        for _, constant in sorted(self.constants.items()):
+            whole = whole + constant
+        return self.fusion.of_total(whole, embeddings + len(self.constants))
+
+
+def completed(fusion: Fusion, constants: Mapping[int, Tensor]) -> Fusion:
+    """Return a fusion of those who are there, with constants in the places of the others.
+
+    >>> from colonnade.models import Concat
+    >>> completed(Concat(), {0: torch.zeros(2)})([torch.ones(1, 1)])
+    tensor([[0., 0., 1.]])
+    """
+    if not constants:
+        return fusion
+    return (_CompletedSum if isinstance(fusion, Additive) else _Completed)(fusion, constants)
+
+
+def mean_embeddings(of: Mapping[str, tuple[Embedder, Features]], rows: Rows) -> dict[str, Tensor]:
+    """Return the mean of each party's embeddings, ``[E]``, of up to 4,096 of these rows, evenly.
+
+    One whose embeddings are no finite numbers has none.
+
+    Parameters
+    ----------
+    of
+        By party, what the uplink makes of its bottom model, and its features of all rows.
+    rows
+        Those that it was trained on.
+    """
+    chosen = np.ascontiguousarray(rows[:: math.ceil(len(rows) / _ENOUGH)])
+    means = {}
+    for name, (embedder, features) in of.items():
+        with suppress(Diverged), torch.no_grad():
+            embeddings = embedder(take(features, chosen), training=False)
+            means[name] = embeddings.double().mean(dim=0).float().cpu()
+    return means
+
+
+def write_mean(folder: Path, organisation: str, mean: Tensor) -> None:
+    """Write a party's mean into a folder, for the party to give when it leaves.
+
+    Raises
+    ------
+    Unwritten
+        If it cannot be written.
+    """
+    told = {"by": SIGNATURE, "organisation": organisation, "mean": mean.tolist()}
+    with explained(folder / MEAN_FILE), replacing(folder / MEAN_FILE) as partial:
+        partial.write_text(json.dumps(told) + "\n", encoding="utf-8")
+
+
+def read_mean(file: Path, organisation: str) -> Tensor:
+    """Return the mean that a party has handed over, ``[E]``.
+
+    Raises
+    ------
+    DataError
+        If there is none, or the file is damaged or another's.
+    """
+    try:
+        if not file.is_file() or file.stat().st_size > _LARGEST:
+            raise ValueError("it is no ordinary file of such a size")
+        told = json.loads(file.read_bytes())
+        if told["organisation"] != organisation:
+            raise ValueError(f"it is of {told['organisation']!r}")
+        mean = torch.tensor([float(value) for value in told["mean"]])
+        if not len(mean) or not mean.isfinite().all():
+            raise ValueError("it has a value that is no finite number")
+    except FileNotFoundError:
+        raise DataError(f"there is no {file} with the mean of {organisation!r}") from None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise DataError(
+            f"{file} is not the mean that {organisation!r} wrote: {first_line(error)}"
+        ) from None
+    return mean
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What is lost by constants in place of parties, on rows whose labels are known.
+
+    Parameters
+    ----------
+    metric
+        By what it is measured, as the run's summary calls it.
+    everybody
+        Its value with all parties, as the run's summary has it; None where nobody measured it.
+    without
+        Its value now.
+    rows
+        Of how many rows.
+    """
+
+    metric: str
+    everybody: float | None
+    without: float
+    rows: int
+
+    def __str__(self) -> str:
+        told = f"{self.metric} is {self.without:.4f} on {self.rows:,} rows"
+        return told if self.everybody is None else f"{told}, and was {self.everybody:.4f}"
+
+
+def lost_by(
+    summary: Mapping[str, Any],
+    metrics: Sequence[Metric],
+    scores: Tensor,
+    truth: Tensor,
+    *,
+    best_counts: bool,
+) -> Lost:
+    """Return what is lost, where these are the scores of validation rows and their labels.
+
+    Parameters
+    ----------
+    summary
+        Of the run that trained the models.
+    metrics
+        Those of the run, the deciding one first.
+    scores, truth
+        The top model's outputs, and labels.
+    best_counts
+        Whether training ended with its best model (early stopping), and not with its last.
+    """
+    name = f"validation_{metrics[0].name}"
+    is_told = summary["metric"] == name
+    before = summary["best" if best_counts else "final"] if is_told else None
+    return Lost(name, before, metrics[0](scores, truth), len(truth))
