@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,12 @@ from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Replay, control, couriered
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.effects import Notes
-from colonnade.errors import ColonnadeError, DataError, RemoteProtocolError
+from colonnade.errors import (
+    ColonnadeError,
+    ConfigurationError,
+    DataError,
+    RemoteProtocolError,
+)
 from colonnade.export import load_part
 from colonnade.ledger import Ledger
 from colonnade.predictions_counted import PredictionCount
@@ -329,6 +335,8 @@ def new_people(folder, sites):
     }
     told = {}
     for name, site in sites.items():
+        if name not in parts:
+            continue
         source = written(folder / f"{name}-new.csv", parts[name])
         new = {"table": {"source": str(source)}, "alignment": str(folder / name / "aligned-new")}
         told[name] = site.model_copy(update={"new": NewPeopleConfig.model_validate(new)})
@@ -366,6 +374,51 @@ def test_new_people_are_predicted_as_the_simulator_does(tmp_path, method):
         left.extend(Ledger.read_csv(site.runs / "first" / "predictions" / "2" / "ledger.csv"))
     assert left.without_time() == expected.ledger.without_time()
     assert not (sites["bank"].runs / "first" / "predictions" / "1" / "predictions.csv").exists()
+
+
+@pytest.mark.parametrize("method", ["svfl", "lean", "pbm_vfl"])
+def test_who_has_left_is_replaced_and_what_is_lost_is_measured(tmp_path, method):
+    """At the same cost and to the same bits as by one hand, by a job without whoever has left."""
+    parties = ("bank", "shop", "clinic")
+    config, _, sites = prepared(tmp_path, METHODS[method], parties)
+    assert play(job_of(config, "first", "train"), sites, Mesh()) == {}
+    mean = sites["clinic"].runs / "first" / "parts" / "clinic" / "mean.json"
+    left = {name: site for name, site in new_people(tmp_path, sites).items() if name != "clinic"}
+    new = left["insurer"].new.model_copy(update={"means": {"clinic": mean}})
+    left["insurer"] = left["insurer"].model_copy(update={"new": new})
+    for task in ("align_new", "predict"):
+        job = job_of(config, "first", task, without={"clinic": "mean"})
+        assert "clinic" not in job.sites
+        assert play(job, left, Mesh()) == {}
+    config.train(tmp_path / "run")
+    trained = load_trained(tmp_path / "run")
+    known = known_to_all(tmp_path, left["insurer"])
+    expected = trained.predict_tables(known, without={"clinic": "mean"})
+    found = left["insurer"].runs / "first" / "predictions" / "1"
+    told = json.loads((found / "summary.json").read_text())
+    assert told["without"] == {"clinic": "mean"}
+    assert told["lost"]["metric"] == "validation_auc"
+    assert told["lost"]["everybody"] == trained.run.summary["best"]
+    assert told["lost"]["rows"] == expected.lost.rows > 0
+    frame = pl.read_csv(found / "predictions.csv")
+    assert frame["id"].equals(expected.ids.alias("id"))
+    if method != "pbm_vfl":  # whose noise nobody repeats
+        assert frame.equals(pl.read_csv(io.StringIO(trained.frame(expected).write_csv())))
+        assert told["lost"] == asdict(expected.lost)
+
+
+def test_a_fallback_that_cannot_be_is_told(tmp_path):
+    parties = ("bank", "shop", "clinic")
+    config, job, sites = prepared(tmp_path, parties=parties)
+    assert play(job, sites, Mesh()) == {}
+    left = {name: site for name, site in new_people(tmp_path, sites).items() if name != "clinic"}
+    gone = {"clinic": "mean"}
+    assert play(job_of(config, "first", "align_new", without=gone), left, Mesh()) == {}
+    failed = play(job_of(config, "first", "predict", without=gone), left, Mesh())
+    assert str(failed["insurer"]).startswith("the mean of 'clinic' is not known: it is in mean.")
+    with pytest.raises(ConfigurationError, match="every party has left"):
+        job_of(config, "first", "predict", without=dict.fromkeys(parties, "mean"))
+    assert job_of(config, "first", "train", without={"clinic": "zeros"}).fallbacks == {}
 
 
 def test_predictions_of_a_run_are_counted_at_every_site(tmp_path):

@@ -369,6 +369,7 @@ def deploy(
             "a file, or a database's URL; say it for each.",
         ),
     ] = None,
+    without: _Without = None,
     out_: Annotated[
         Path | None,
         typer.Option("--out", help="With --local: folder for all; by default deployed/ and RUN."),
@@ -396,13 +397,14 @@ def deploy(
         raise ConfigurationError("say either --to FOLDER, to write a job, or --local, to run it")
     parsed, show = _parsed(config, set_, data), _show(quiet, json_)
     name_of_run, sources = run_ or config.stem, _sources(new or [])
+    left = _fallbacks(without or [])
     place_of_holder: Literal["site", "server"] = "server" if hosted else "site"
     if to is not None:
         if sources:
             raise ConfigurationError("with --to each site says itself who is new: site.yaml, new:")
         job = job_of(parsed, name_of_run, "train", place_of_holder)
         for task in get_args(Task):
-            write_job(job_of(parsed, name_of_run, task, place_of_holder), to / task)
+            write_job(job_of(parsed, name_of_run, task, place_of_holder, left), to / task)
         kept = [name for name in job.everybody if (to / "sites" / name / "site.yaml").exists()]
         for name in job.everybody:
             if name not in kept:  # where it is, somebody may have changed it
@@ -418,6 +420,10 @@ def deploy(
             if kept:
                 say(out, f"What was there of {', '.join(kept)} stays as it is.")
         return
+    if left and not sources:
+        raise ConfigurationError(
+            "--without is about new people, after training: say with --new who they are"
+        )
     place = Place(out_ or Path("deployed") / name_of_run)
     # Who asks it to end asks all that it has started: what is in hand is put down.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -429,7 +435,14 @@ def deploy(
             say(err, f"{sentence[:1].upper()}{sentence[1:]}.")
 
     job = prove(
-        parsed, name_of_run, place, told, new=sources, label_holder_at=place_of_holder, keep=keep
+        parsed,
+        name_of_run,
+        place,
+        told,
+        new=sources,
+        without=left,
+        label_holder_at=place_of_holder,
+        keep=keep,
     )
     folder = place.run(job.label_holder.name, job)
     result = load_run(folder)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -64,6 +66,7 @@ def write_site(
     organisation: str,
     to: Path,
     new: str | None = None,
+    means: Mapping[str, Path] = MappingProxyType({}),
     **paths: Path,
 ) -> Path:
     """Write what an organisation of a configuration keeps to itself; return the file's path.
@@ -78,6 +81,8 @@ def write_site(
         The folder in which ``site.yaml`` goes.
     new
         Where rows of those are who are predicted; None where that is not known.
+    means
+        For the label holder, where the means of parties are that have left.
     paths
         The folders ``folder``, ``alignment`` and ``runs``, where they are not the usual ones.
 
@@ -103,6 +108,8 @@ def write_site(
         said["new"] = {"table": of_people}
         if "alignment" in paths:
             said["new"]["alignment"] = str(paths["alignment"].with_name("aligned-new"))
+        if is_holder and means:
+            said["new"]["means"] = {name: str(file.absolute()) for name, file in means.items()}
     said |= {key: str(path) for key, path in paths.items()}
     text = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     check_outputs(to, {"site.yaml": CONFIGURATION})

@@ -15,6 +15,8 @@ from colonnade.deployment.job import JobConfig, Task, job_of
 from colonnade.deployment.site import POLICY
 from colonnade.deployment.told_elsewhere import FAILED
 from colonnade.errors import ConfigurationError, RoleFailed
+from colonnade.export import PARTS
+from colonnade.fallbacks import MEAN_FILE, NOBODY, Fallbacks
 from colonnade.faults import explained
 
 __all__ = ["Place", "prove"]
@@ -56,6 +58,7 @@ def prove(
     told: Callable[[str], None],
     *,
     new: Mapping[str, str] | None = None,
+    without: Fallbacks = NOBODY,
     label_holder_at: Literal["site", "server"] = "site",
     keep: bool = False,
 ) -> JobConfig:
@@ -76,6 +79,8 @@ def prove(
         Called with a sentence about each step.
     new
         Where each organisation has rows of new people, who are predicted then.
+    without
+        Parties that have left by then, and what stands for each.
     label_holder_at
         Whether the label holder has a site, or runs the server.
     keep
@@ -95,7 +100,7 @@ def prove(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
     job = job_of(config, run, "train", label_holder_at)
-    _check_new(new or {}, job)
+    _check_new(new or {}, job_of(config, run, "predict", label_holder_at, without))
     assert isinstance(config.data, TablesConfig)
     place_of_data = config.data.place()
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
@@ -112,11 +117,12 @@ def prove(
                 here["policy"] = policy
             there = {key: path.absolute() for key, path in (own | here).items()}
             site = local.site(name if name in job.sites else SERVER)
-            write_site(config, name, site, (new or {}).get(name), **there)
+            means = {each: place.run(each, job) / PARTS / each / MEAN_FILE for each in without}
+            write_site(config, name, site, (new or {}).get(name), means, **there)
         local.start(job.sites)
         told("the server and every site are up, and know each other by mutual TLS")
         for task in tasks:
-            write_job(job_of(config, run, task, label_holder_at), folder / task)
+            write_job(job_of(config, run, task, label_holder_at, without), folder / task)
             number = local.submit(folder / task)
             told(f"job {number} is submitted, {_PURPOSES[task]}")
             if not local.wait(number):
