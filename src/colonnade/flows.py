@@ -15,7 +15,7 @@ from typing import Protocol, Self
 from colonnade.errors import RemoteProtocolError
 from colonnade.wire import MAX_BODY_BYTES, Message, Purpose
 
-__all__ = ["Bundle", "FixedSize", "Flow", "Format", "Limits", "largest_body"]
+__all__ = ["Bundle", "FixedSize", "Flow", "Format", "Limits", "UpTo", "largest_body"]
 
 _ROUNDS = 64  # by which one organisation may be ahead of another, at the very most
 
@@ -126,6 +126,20 @@ class FixedSize:
 
     def warm_up(self, width: int) -> None:
         """Do nothing."""
+
+
+@dataclass(frozen=True)
+class UpTo(FixedSize):
+    """Messages that are so long at most.
+
+    >>> UpTo(8).fixed_size
+    False
+    """
+
+    @property
+    def fixed_size(self) -> bool:
+        """Never."""
+        return False
 
 
 @dataclass(frozen=True)

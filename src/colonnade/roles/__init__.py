@@ -3,6 +3,7 @@
 from colonnade.roles.predict import PredictLabelHolder, PredictParty
 from colonnade.roles.relay import RelayLabelHolder, RelayParty
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
+from colonnade.roles.serve import ServeLabelHolder, ServeParty
 from colonnade.roles.split import SplitLabelHolder, SplitParty
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "PredictParty",
     "RelayLabelHolder",
     "RelayParty",
+    "ServeLabelHolder",
+    "ServeParty",
     "SplitLabelHolder",
     "SplitParty",
     "TrainingLabelHolder",

@@ -21,11 +21,11 @@ from colonnade.roles.evaluate import outputs, upload
 from colonnade.stragglers import Wait
 from colonnade.uplinks import Moment, Uplink
 
-__all__ = ["PredictLabelHolder", "PredictParty"]
+__all__ = ["PredictLabelHolder", "PredictParty", "TrainedLabelHolder", "TrainedParty"]
 
 
-class PredictParty:
-    """A party when new rows are predicted.
+class TrainedParty:
+    """A party whose bottom model is trained.
 
     Parameters
     ----------
@@ -35,16 +35,13 @@ class PredictParty:
         Its columns of the new rows, and its trained bottom model.
     uplink
         How its embeddings travel.
-    new
-        Which rows, in pieces.
     """
 
-    def __init__(self, layout: Layout, own: Party, uplink: Uplink, new: HeldOut) -> None:
+    def __init__(self, layout: Layout, own: Party, uplink: Uplink) -> None:
         self.name = own.name
         self.round = 0
         self._peers = (layout.label_holder, *uplink.peers(layout, own.name))
         self._bottom = Learner(own.bottom, device=own.device, width=layout.widths[self.name])
-        self._new = new
         self._uplink = uplink.uploader(layout, own)
 
     @property
@@ -52,12 +49,9 @@ class PredictParty:
         """The label holder, and whom the uplink needs."""
         return self._peers
 
-    async def run(self) -> None:
-        """Send the embeddings of the new rows."""
-        await self._uplink.prepare(self._new)
-        await Boundary(self.round)
-        await upload(self._uplink, self._bottom, self._new, self.round, Purpose.PREDICTION)
-        self.round += 1
+    async def _send(self, rows: HeldOut) -> None:
+        """Send the embeddings of some rows."""
+        await upload(self._uplink, self._bottom, rows, self.round, Purpose.PREDICTION)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the round: nothing else changes."""
@@ -68,8 +62,31 @@ class PredictParty:
         self.round = state["round"]
 
 
-class PredictLabelHolder:
-    """The label holder when new rows are predicted.
+class PredictParty(TrainedParty):
+    """A party when new rows are predicted.
+
+    Parameters
+    ----------
+    layout, own, uplink
+        See ``TrainedParty``.
+    new
+        Which rows, in pieces.
+    """
+
+    def __init__(self, layout: Layout, own: Party, uplink: Uplink, new: HeldOut) -> None:
+        super().__init__(layout, own, uplink)
+        self._new = new
+
+    async def run(self) -> None:
+        """Send the embeddings of the new rows."""
+        await self._uplink.prepare(self._new)
+        await Boundary(self.round)
+        await self._send(self._new)
+        self.round += 1
+
+
+class TrainedLabelHolder:
+    """A label holder whose models are trained.
 
     Parameters
     ----------
@@ -81,8 +98,6 @@ class PredictLabelHolder:
         Its own columns of the new rows and its trained bottom model; None without columns.
     uplink, fusion
         How embeddings reach the top model.
-    new
-        Which rows, in pieces.
     """
 
     def __init__(
@@ -92,17 +107,14 @@ class PredictLabelHolder:
         own: Party | None,
         uplink: Uplink,
         fusion: Fusion,
-        new: HeldOut,
     ) -> None:
         self.name = layout.label_holder
         self.round = 0
-        self.predictions: Tensor | None = None
         self._top = top
         self._features = None if own is None else own.features
         self._bottom = (
             None if own is None else Learner(own.bottom, device=own.device, width=layout.own_width)
         )
-        self._new = new
         # Every row is predicted, so everybody is waited for.
         self._uplink = uplink.collector(layout, fusion, Wait())
         self._parties = layout.parties
@@ -116,14 +128,11 @@ class PredictLabelHolder:
         """Return what was lost of privacy, as the uplink tells."""
         return self._uplink.spent()
 
-    async def run(self) -> None:
-        """Receive the embeddings of the new rows, and keep the top model's outputs."""
-        await self._uplink.prepare(self._new)
-        await Boundary(self.round)
-        self.predictions = await outputs(
-            self._uplink, self._own, self._top, self._new, self.round, Purpose.PREDICTION
+    async def _outputs(self, rows: HeldOut) -> Tensor:
+        """Receive the embeddings of some rows, and return the top model's outputs."""
+        return await outputs(
+            self._uplink, self._own, self._top, rows, self.round, Purpose.PREDICTION
         )
-        self.round += 1
 
     async def _own(self, rows: Rows, moment: Moment) -> Tensor | None:
         bottom, features = self._bottom, self._features
@@ -138,10 +147,50 @@ class PredictLabelHolder:
         )
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the round: nothing else changes."""
+        return {"round": self.round}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the round."""
+        self.round = state["round"]
+
+
+class PredictLabelHolder(TrainedLabelHolder):
+    """The label holder when new rows are predicted.
+
+    Parameters
+    ----------
+    layout, top, own, uplink, fusion
+        See ``TrainedLabelHolder``.
+    new
+        Which rows, in pieces.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        top: Learner,
+        own: Party | None,
+        uplink: Uplink,
+        fusion: Fusion,
+        new: HeldOut,
+    ) -> None:
+        super().__init__(layout, top, own, uplink, fusion)
+        self.predictions: Tensor | None = None
+        self._new = new
+
+    async def run(self) -> None:
+        """Receive the embeddings of the new rows, and keep the top model's outputs."""
+        await self._uplink.prepare(self._new)
+        await Boundary(self.round)
+        self.predictions = await self._outputs(self._new)
+        self.round += 1
+
+    def state_dict(self) -> dict[str, Any]:
         """Return the round and the predictions."""
-        return {"round": self.round, "predictions": self.predictions}
+        return super().state_dict() | {"predictions": self.predictions}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
-        self.round = state["round"]
+        super().load_state_dict(state)
         self.predictions = state["predictions"]

@@ -1,0 +1,128 @@
+"""Predictions on request: whoever asks is told what a prediction of all rows would have told."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from colonnade import methods
+from colonnade.drivers import Assignment, Simulate
+from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.federation import Federation
+from colonnade.flows import Limits
+from colonnade.models import Concat, Learner, Mean, Sum
+from colonnade.organisations import LabelHolder, Party
+from colonnade.roles import ServeLabelHolder, ServeParty
+from colonnade.roles.serve import REQUEST, Asked, decode_request, encode_request, request_flow
+from colonnade.training import Training
+from colonnade.wire import Purpose
+
+MOST = 4
+
+
+def members(width=4, rows=30):
+    drawn = torch.Generator().manual_seed(0)
+    torch.manual_seed(1)
+    return {
+        name: Party(
+            name,
+            torch.randn(rows, 3, generator=drawn),
+            nn.Sequential(nn.Linear(3, width), nn.Tanh()),
+        )
+        for name in ("bank", "shop", "club")
+    }
+
+
+def served(method, requests, release=lambda: None):
+    """Train and serve; return what was answered, what a whole prediction says, and the record."""
+    parties = members()
+    y = (sum(party.features[:, 0] for party in parties.values()) > 0).long()
+    top = nn.Linear(method.fusion.width([4] * 3), 2)
+    federation = Federation([*parties.values()], LabelHolder("insurer", y, top))
+    run = federation.train(method, Training(epochs=1, batch_size=10, secrets="seed"))
+    features = {name: party.features for name, party in parties.items()}
+    predictor = run.predictor
+    layout = predictor._layout(30, {})
+    own = {n: replace(p, bottom=run.models[n]["bottom"]) for n, p in parties.items()}
+    answers, waiting = {}, deque([None])
+    for rows in requests:
+        asked = np.array(rows, dtype=np.int64)
+        waiting += [Asked(asked, lambda scores, rows=tuple(rows): answers.update({rows: scores}))]
+        waiting += [None]  # nobody asks for a while
+    waiting.append(Asked(np.zeros(0, dtype=np.int64), print))
+    uplink = predictor.uplink
+    holder = ServeLabelHolder(
+        layout,
+        Learner(run.models["insurer"]["top"]),
+        None,
+        uplink,
+        predictor.fusion,
+        waiting.popleft,
+        release,
+    )
+    roles = [ServeParty(layout, own[n], uplink, MOST, release) for n in layout.parties]
+    flows = [*uplink.flows(layout, MOST, Purpose.PREDICTION), request_flow(layout, MOST)]
+    record = Simulate().run([*roles, holder], Assignment(limits=Limits.of(flows, 1)))
+    return answers, lambda: predictor(features), record
+
+
+@pytest.mark.parametrize(
+    "method", [methods.svfl(), methods.svfl(fusion=Sum()), methods.svfl(fusion=Mean())]
+)
+def test_what_is_asked_for_is_predicted_as_with_all_rows(method):
+    requests = [(3,), (29, 0, 7), (3, 4, 5, 6)]
+    answers, whole, record = served(method, requests)
+    expected = whole().scores
+    for rows in requests:
+        assert torch.allclose(answers[rows], expected[[*rows]], atol=1e-5)
+    asked = [entry for entry in record.ledger if entry.kind == REQUEST]
+    assert [entry.body_bytes for entry in asked] == [8] * 3 + [24] * 3 + [32] * 3 + [0] * 3
+    assert {entry.purpose for entry in asked} == {Purpose.PREDICTION}
+
+
+def test_a_secure_sum_is_of_what_is_asked_for():
+    answers, whole, _ = served(methods.pbm_vfl(trials=4096, beta=0.25), [(3, 5), (8,)])
+    expected = whole().scores
+    assert torch.allclose(answers[3, 5], expected[[3, 5]], atol=0.3)
+    assert torch.allclose(answers[(8,)], expected[[8]], atol=0.3)
+
+
+def test_nothing_leaves_that_may_not():
+    counted = []
+
+    def release():
+        counted.append(None)
+        if len(counted) > 4:  # the label holder and three parties
+            raise ConfigurationError("no more than one request")
+
+    with pytest.raises(ConfigurationError, match="no more than one request"):
+        served(methods.svfl(fusion=Concat()), [(1,), (2,)], release)
+    assert len(counted) == 5
+
+
+@given(st.lists(st.integers(0, 9), max_size=6, unique=True))
+def test_a_request_is_read_as_it_was_written(rows):
+    asked = np.array(rows, dtype=np.int64)
+    assert decode_request(encode_request(asked), 10, 6).tolist() == rows
+
+
+@given(
+    st.binary(max_size=60)
+    | st.lists(st.integers(-1, 4), max_size=7).map(
+        lambda rows: np.array(rows, dtype="<i8").tobytes()
+    )
+)
+def test_a_request_is_for_rows_that_there_are_once_each(body):
+    try:
+        rows = decode_request(body, 4, 5)
+    except RemoteProtocolError:
+        return
+    assert len(rows) == len({*rows.tolist()}) <= 5
+    assert all(0 <= row < 4 for row in rows)
