@@ -50,7 +50,7 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks prediction export runs run_folder summaries reaching sent local_reports "
+    "checks fallbacks prediction export runs run_folder summaries reaching sent local_reports "
     "networks_told notes predictions_told predictions_counted outputs runs_told",
     "reports methods datasets objectives streamed",
     "federation",

@@ -13,15 +13,8 @@ from torch import nn
 from colonnade import methods
 from colonnade.codecs import Scalar
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Diverged
-from colonnade.fallbacks import (
-    check_fallbacks,
-    completed,
-    constants_of,
-    lost_by,
-    mean_embeddings,
-    read_mean,
-    write_mean,
-)
+from colonnade.export import read_mean, write_mean
+from colonnade.fallbacks import check_fallbacks, completed, constants_of, lost_by, mean_embeddings
 from colonnade.federation import Federation
 from colonnade.metrics import ACCURACY
 from colonnade.models import Additive, Concat, DotProduct, Learner, Max, Mean, Sum

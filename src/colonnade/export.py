@@ -39,6 +39,7 @@ from colonnade.outputs import (
 from colonnade.telling import first_line
 
 __all__ = [
+    "MEAN_FILE",
     "PARTS",
     "PART_FILE",
     "Part",
@@ -47,6 +48,8 @@ __all__ = [
     "export_part",
     "form_of",
     "load_part",
+    "read_mean",
+    "write_mean",
 ]
 
 PARTS = "parts"
@@ -55,6 +58,10 @@ PARTS = "parts"
 PART_FILE = "part.json"
 """What says all of a part: what a reader must know, and digests of the other files."""
 
+MEAN_FILE = "mean.json"
+"""What the mean of its embeddings is called there, which is for the party to give."""
+
+_LARGEST_MEAN = 2**26  # bytes
 _FORMAT = 2  # 1 had no digests
 _PROGRAM = "bottom.pt2"
 
@@ -152,6 +159,45 @@ def export_part(
         _write(folder / PART_FILE, (json.dumps(written, indent=2) + "\n").encode())
     if example is not None and "bottom" in modules:
         _export_program(folder / _PROGRAM, organisation, modules["bottom"], example)
+
+
+def write_mean(folder: Path, organisation: str, mean: Tensor) -> None:
+    """Write a party's mean into a folder, for the party to give when it leaves.
+
+    Raises
+    ------
+    Unwritten
+        If it cannot be written.
+    """
+    told = {"by": SIGNATURE, "organisation": organisation, "mean": mean.tolist()}
+    with explained(folder / MEAN_FILE), replacing(folder / MEAN_FILE) as partial:
+        partial.write_text(json.dumps(told) + "\n", encoding="utf-8")
+
+
+def read_mean(file: Path, organisation: str) -> Tensor:
+    """Return the mean that a party has handed over, ``[E]``.
+
+    Raises
+    ------
+    DataError
+        If there is none, or the file is damaged or another's.
+    """
+    try:
+        if not file.is_file() or file.stat().st_size > _LARGEST_MEAN:
+            raise ValueError("it is no ordinary file of such a size")
+        told = json.loads(file.read_bytes())
+        if told["organisation"] != organisation:
+            raise ValueError(f"it is of {told['organisation']!r}")
+        mean = torch.tensor([float(value) for value in told["mean"]])
+        if not len(mean) or not mean.isfinite().all():
+            raise ValueError("it has a value that is no finite number")
+    except FileNotFoundError:
+        raise DataError(f"there is no {file} with the mean of {organisation!r}") from None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise DataError(
+            f"{file} is not the mean that {organisation!r} wrote: {first_line(error)}"
+        ) from None
+    return mean
 
 
 def check_no_runs_parts(folder: Path) -> None:

@@ -8,12 +8,10 @@ it is added. What is lost by it is measured on rows whose labels are known.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -21,17 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.errors import ConfigurationError, DataError, Diverged
-from colonnade.faults import explained
+from colonnade.errors import ConfigurationError, Diverged
 from colonnade.links import Rows
 from colonnade.metrics import Metric
 from colonnade.models import Additive, Features, Fusion, take
-from colonnade.outputs import SIGNATURE, replacing
-from colonnade.telling import first_line
 from colonnade.uplinks.contract import Embedder
 
 __all__ = [
-    "MEAN_FILE",
     "NOBODY",
     "Fallback",
     "Fallbacks",
@@ -41,8 +35,6 @@ __all__ = [
     "constants_of",
     "lost_by",
     "mean_embeddings",
-    "read_mean",
-    "write_mean",
 ]
 
 Fallback: TypeAlias = Literal["zeros", "mean"]
@@ -54,11 +46,7 @@ Fallbacks: TypeAlias = Mapping[str, Fallback]
 NOBODY: Fallbacks = MappingProxyType({})
 """Nobody has left."""
 
-MEAN_FILE = "mean.json"
-"""What a party's mean is called in the folder of its trained part; it is the party's to give."""
-
 _ENOUGH = 4096  # rows that a mean is taken of, at most
-_LARGEST = 2**26  # bytes of a file with a mean
 
 
 def check_fallbacks(without: Mapping[str, str], parties: Sequence[str]) -> None:
@@ -115,7 +103,7 @@ def _constant(
         return torch.zeros(widths[name])
     if name not in means:
         raise ConfigurationError(
-            f"the mean of {name!r} is not known: it is in {MEAN_FILE} in the folder of its trained "
+            f"the mean of {name!r} is not known: it is in mean.json in the folder of its trained "
             "part, for it to give; zeros need nothing of it"
         )
     mean = means[name]
@@ -203,45 +191,6 @@ def mean_embeddings(of: Mapping[str, tuple[Embedder, Features]], rows: Rows) -> 
             embeddings = embedder(take(features, chosen), training=False)
             means[name] = embeddings.double().mean(dim=0).float().cpu()
     return means
-
-
-def write_mean(folder: Path, organisation: str, mean: Tensor) -> None:
-    """Write a party's mean into a folder, for the party to give when it leaves.
-
-    Raises
-    ------
-    Unwritten
-        If it cannot be written.
-    """
-    told = {"by": SIGNATURE, "organisation": organisation, "mean": mean.tolist()}
-    with explained(folder / MEAN_FILE), replacing(folder / MEAN_FILE) as partial:
-        partial.write_text(json.dumps(told) + "\n", encoding="utf-8")
-
-
-def read_mean(file: Path, organisation: str) -> Tensor:
-    """Return the mean that a party has handed over, ``[E]``.
-
-    Raises
-    ------
-    DataError
-        If there is none, or the file is damaged or another's.
-    """
-    try:
-        if not file.is_file() or file.stat().st_size > _LARGEST:
-            raise ValueError("it is no ordinary file of such a size")
-        told = json.loads(file.read_bytes())
-        if told["organisation"] != organisation:
-            raise ValueError(f"it is of {told['organisation']!r}")
-        mean = torch.tensor([float(value) for value in told["mean"]])
-        if not len(mean) or not mean.isfinite().all():
-            raise ValueError("it has a value that is no finite number")
-    except FileNotFoundError:
-        raise DataError(f"there is no {file} with the mean of {organisation!r}") from None
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise DataError(
-            f"{file} is not the mean that {organisation!r} wrote: {first_line(error)}"
-        ) from None
-    return mean
 
 
 @dataclass(frozen=True)

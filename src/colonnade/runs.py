@@ -12,8 +12,8 @@ from torch import nn
 
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError
-from colonnade.export import check_no_runs_parts, export_part, form_of
-from colonnade.fallbacks import NOBODY, Fallbacks, write_mean
+from colonnade.export import check_no_runs_parts, export_part, form_of, write_mean
+from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.ledger import Ledger
 from colonnade.prediction import Prediction, Predictor
 from colonnade.predictions_told import Predicted

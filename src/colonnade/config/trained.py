@@ -18,14 +18,8 @@ from colonnade.config.data import TablesConfig
 from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
-from colonnade.export import PARTS, Part, blank
-from colonnade.fallbacks import (
-    MEAN_FILE,
-    NOBODY,
-    Fallbacks,
-    lost_by,
-    read_mean,
-)
+from colonnade.export import MEAN_FILE, PARTS, Part, blank, read_mean
+from colonnade.fallbacks import NOBODY, Fallbacks, lost_by
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.models import Features, take

@@ -25,7 +25,8 @@ from colonnade.deployment.trained_part import TrainedPart, trained_part
 from colonnade.drivers import RunRecord
 from colonnade.errors import DataError
 from colonnade.evaluation import HeldOut
-from colonnade.fallbacks import completed, constants_of, lost_by, read_mean
+from colonnade.export import read_mean
+from colonnade.fallbacks import completed, constants_of, lost_by
 from colonnade.faults import explained
 from colonnade.flows import Flow, Limits
 from colonnade.layout import Layout

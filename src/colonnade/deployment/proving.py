@@ -15,8 +15,8 @@ from colonnade.deployment.job import JobConfig, Task, job_of
 from colonnade.deployment.site import POLICY
 from colonnade.deployment.told_elsewhere import FAILED
 from colonnade.errors import ConfigurationError, RoleFailed
-from colonnade.export import PARTS
-from colonnade.fallbacks import MEAN_FILE, NOBODY, Fallbacks
+from colonnade.export import MEAN_FILE, PARTS
+from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.faults import explained
 
 __all__ = ["Place", "prove"]
