@@ -485,7 +485,7 @@ def test_the_command_predict(monkeypatch, capsys):
     code, _, err = command(monkeypatch, capsys, "predict", "run", "--out", "mine.csv")
     assert (code, Path("mine.csv").read_text()) == (2, "mine\n")
     for wrong, said in (
-        (("--table", "bank"), "should be NAME=SOURCE"),
+        (("--table", "bank"), "it should be like bank=new.csv"),
         (("--table", "bank=a.csv", "--table", "bank=b.csv"), "'bank' is named twice; name"),
         (("--table", "bank=new-bank.csv", "--rows", "test"), "--rows is about the run's own data"),
     ):
@@ -503,3 +503,30 @@ def test_the_command_export(monkeypatch, capsys):
     program = torch.export.load("parts/shop/bottom.pt2").module()
     x = torch.randn(3, 1)
     assert torch.allclose(program(x), run.models["shop"]["bottom"].eval()(x), atol=1e-6)
+
+
+def test_the_command_predicts_without_a_party_and_says_what_is_lost(monkeypatch, capsys):
+    run = trained({"data": TABLES, "training": {"epochs": 3}})
+    given = ("predict", "run", "--table", "bank=new-bank.csv")
+    call = (*given, "--without", "shop=mean")
+    code, out, _ = command(monkeypatch, capsys, *call, "--json")
+    told = json.loads(out)
+    assert (code, told["rows"], told["lost"]["metric"]) == (0, 9, "validation_auc")
+    assert told["lost"]["everybody"] == run.summary["best"]
+    assert told["lost"]["without"] < told["lost"]["everybody"]
+    _, out, _ = command(monkeypatch, capsys, *call)
+    assert "Without shop: validation_auc is " in out
+    for wrong, said in (
+        (("--without", "shop=median"), "--without shop=median: it is zeros or mean"),
+        (("--without", "shop"), "shop: it should be like bank=mean"),
+        (("--without", "club=zeros"), "nothing can stand for 'club'"),
+        (("--without", "bank=zeros", "--without", "shop=zeros"), "every party has left"),
+        (("--without", "bank=zeros"), "'bank' has left, and has a table of new rows"),
+    ):
+        code, _, err = command(monkeypatch, capsys, *given, *wrong)
+        assert code == 2
+        assert said in " ".join(err.split())
+    Path("shop.csv").unlink()  # nobody has its rows any more
+    code, _, err = command(monkeypatch, capsys, *call)
+    assert code == 0
+    assert "what is lost without shop is not measured" in " ".join(err.split())

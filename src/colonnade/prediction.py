@@ -281,7 +281,7 @@ class Predictor:
         needed = [name for name in self.widths if name not in without]
         if set(tables) != set(needed):
             raise ConfigurationError(
-                f"this prediction needs the columns of {', '.join(needed)}, "
+                f"a prediction needs the columns of {', '.join(needed)}, "
                 f"but there are those of {', '.join(map(str, tables)) or 'nobody'}"
             )
         features: dict[str, Features] = {}

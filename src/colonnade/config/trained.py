@@ -19,7 +19,7 @@ from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
 from colonnade.export import MEAN_FILE, PARTS, Part, blank, read_mean
-from colonnade.fallbacks import NOBODY, Fallbacks, lost_by
+from colonnade.fallbacks import NOBODY, Fallbacks, check_fallbacks, lost_by
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.models import Features, take
@@ -93,8 +93,9 @@ class Trained:
             )
         assert self.run.predictor is not None
         transformers = self.run.predictor.transformers
-        if strangers := sorted(set(sources or {}) & set(without)):
-            raise ConfigurationError(f"{strangers[0]!r} has left, and has a table of new rows")
+        check_fallbacks(without, [name for name in data.parties if self._owner(name) == name])
+        if returned := sorted(set(sources or {}) & set(without)):
+            raise ConfigurationError(f"{returned[0]!r} has left, and has a table of new rows")
         if lacking := [name for name in data.parties if self._owner(name) not in transformers]:
             raise DataError(
                 f"the part of {lacking[0]!r} does not say how a table becomes features, though "
