@@ -376,6 +376,7 @@ def test_new_people_are_predicted_as_the_simulator_does(tmp_path, method):
     assert not (sites["bank"].runs / "first" / "predictions" / "1" / "predictions.csv").exists()
 
 
+@pytest.mark.filterwarnings("ignore::colonnade.errors.PrivacyWarning")
 @pytest.mark.parametrize("method", ["svfl", "lean", "pbm_vfl"])
 def test_who_has_left_is_replaced_and_what_is_lost_is_measured(tmp_path, method):
     """At the same cost and to the same bits as by one hand, by a job without whoever has left."""
