@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+import psutil
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.endpoint import Endpoint
@@ -20,7 +21,7 @@ from nvflare.fuel.f3.message import Message
 
 from colonnade.deployment.cells import CellPost
 from colonnade.deployment.folders import write_job, write_site
-from colonnade.deployment.local import local_federation
+from colonnade.deployment.local import Local, local_federation
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError
 from colonnade.run_folder import load_run
@@ -75,6 +76,27 @@ def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path, m
     assert run.summary["driver"] == "flare"
     # No log, job or file of the engine's holds an id, a label or a row of a table.
     assert marked(federation, [b"person-", b"bought"]) == []
+
+
+def told(word):
+    """Return the processes in whose commands a word is."""
+    return [p.pid for p in psutil.process_iter(["cmdline"]) if word in (p.info["cmdline"] or ())]
+
+
+def test_a_federation_that_is_taken_down_leaves_no_worker(tmp_path):
+    kit, job = tmp_path / "bank", str(tmp_path / "bank" / "job")
+    worker = f"{sys.executable} -c 'import time; time.sleep(60)' {job}"
+    (kit / "startup").mkdir(parents=True)
+    # As the engine does it: a worker has a session of its own, and outlives whoever started it.
+    (kit / "startup" / "sub_start.sh").write_text(f"setsid {worker} &\nexec sleep 60\n")
+    local = Local(tmp_path)
+    local.start_one("bank")
+    deadline = time.monotonic() + 10
+    while not told(job) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert told(job)
+    local.stop()
+    assert not told(job)
 
 
 NUMBERS = itertools.count()  # the engine knows each name of a cell once in a process

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from nvflare.lighter.entity import Project
 from nvflare.lighter.impl.cert import CertBuilder
 from nvflare.lighter.impl.signature import SignatureBuilder
@@ -123,7 +124,7 @@ class Local:
             time.sleep(_LOOK)
 
     def stop(self) -> None:
-        """End all processes, those of a job included."""
+        """End all processes, those of a job included, which have sessions of their own."""
         if self._operator is not None:
             self._operator.kill()
             self._operator.communicate()
@@ -137,6 +138,18 @@ class Local:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        of_jobs = [*self._processes()]
+        for each in of_jobs:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(of_jobs, _END)
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        """Yield the processes of the server and of sites: each is told its folder."""
+        own = f"{self.folder}{os.sep}"
+        for process in psutil.process_iter(["cmdline"]):
+            if any(word.startswith(own) for word in process.info["cmdline"] or ()):
+                yield process
 
     def _start_operator(self) -> None:
         with self.log(_OPERATOR).open("ab") as log:
