@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
 import threading
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from colonnade.deployment.site import NewPeopleConfig, load_site, own_part
 from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Replay, control, couriered
 from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.drivers.keeping import Keeper
 from colonnade.effects import Notes
 from colonnade.errors import (
     ColonnadeError,
@@ -293,6 +296,68 @@ def test_a_run_that_a_failure_ended_goes_on_to_the_same_bits(tmp_path, name, aft
     assert run.ledger.without_time() == expected.ledger.without_time()
     left = [path for site in sites.values() for path in site.runs.rglob("*.jsonl")]
     assert sum(len(path.read_bytes().splitlines()) for path in left) == len(run.ledger)
+
+
+def checkpoints(sites):
+    """Return how many checkpoints of the first run each site has."""
+    folders = {name: site.runs / "first" / "checkpoint" for name, site in sites.items()}
+    return {name: len(list(folder.glob("round-*"))) for name, folder in folders.items()}
+
+
+def with_a_first_checkpoint_at_all_but(name, job, sites, monkeypatch):
+    """Let a run fail when all have written their first checkpoint, but for one."""
+    keep = Keeper.keep
+
+    def kept(keeper, *given):
+        if keeper.name != name:
+            return keep(keeper, *given)
+        while sum(checkpoints(sites).values()) < len(sites) - 1:
+            time.sleep(0.01)
+        raise DataError("its machine failed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Keeper, "keep", kept)
+        assert len(play(job, sites, Mesh())) == len(sites) + 1
+    assert checkpoints(sites) == {each: int(each != name) for each in sites}
+
+
+def test_a_first_checkpoint_that_not_all_have_written_is_not_the_end_of_a_run(
+    tmp_path, monkeypatch
+):
+    config, job, sites = prepared(tmp_path, epochs=4, checkpoint_every=5)
+    with_a_first_checkpoint_at_all_but("bank", job, sites, monkeypatch)
+    assert play(job, sites, Mesh()) == {}
+    expected = same_as(config, sites)
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.ledger.without_time() == expected.ledger.without_time()
+
+
+def test_a_site_that_has_lost_a_run_is_told_and_the_others_keep_theirs(tmp_path, monkeypatch):
+    _, job, sites = prepared(tmp_path, epochs=4, checkpoint_every=5)
+    with_a_first_checkpoint_at_all_but("bank", job, sites, monkeypatch)
+    shutil.rmtree(sites["bank"].runs)
+    failed = play(job, sites, Mesh())
+    assert "would go on with the run 'first', and the others have nothing of it" in str(
+        failed[GATEKEEPER]
+    )
+    assert checkpoints(sites) == {"bank": 0, "shop": 1, "insurer": 1}
+
+
+def test_no_server_lets_a_site_begin_anew_that_has_come_far(tmp_path):
+    _, job, sites = prepared(tmp_path, epochs=4, checkpoint_every=5)
+    assert play(job, sites, Mesh()) == {}
+    mesh = Mesh()
+    server = Host(job, mesh.post(GATEKEEPER))
+    tell = server._tell
+
+    def told(name, message):
+        is_go = isinstance(message, meeting.Go)
+        tell(name, meeting.Go(None, message.gate) if is_go else message)
+
+    server._tell = told
+    failed = play(job, sites, mesh, server)
+    assert "is told to begin anew, and has checkpoints up to round " in str(failed["bank"])
+    assert checkpoints(sites) == {"bank": 2, "shop": 2, "insurer": 2}
 
 
 def test_no_id_no_feature_and_no_label_is_in_any_message(tmp_path):

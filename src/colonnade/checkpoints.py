@@ -368,8 +368,10 @@ class CheckpointStore:
                 "start the run again in a new folder"
             )
 
-    def go_back_to(self, checkpoint: Checkpoint) -> None:
+    def go_back_to(self, checkpoint: Checkpoint | None) -> None:
         """Remove newer checkpoints: to go on from this one leaves them without what they need.
+
+        To go back to none is to begin anew, which leaves all of them without it.
 
         Raises
         ------
@@ -378,7 +380,7 @@ class CheckpointStore:
         """
         with explained(self.folder):
             for folder in self._folders():
-                if folder > checkpoint.folder:
+                if checkpoint is None or folder > checkpoint.folder:
                     shutil.rmtree(folder)
 
     def _place(self, round: int) -> Path:

@@ -293,7 +293,7 @@ class RunFolder:
         """
         there = [name for name in _WRITTEN if (self.path / name).exists()]
         # A configuration or a checkpoint says that the folder is a run's, and so all that is in it.
-        is_run = known or self._is_configured()
+        is_run = known or self.has_begun
         if there and not is_run:
             raise ConfigurationError(
                 f"{self.path} holds no run, but {', '.join(there)}, which a run would write over; "
@@ -400,7 +400,7 @@ class RunFolder:
     def _what_is_safe(self, store: CheckpointStore) -> str:
         try:
             checkpoint = store.latest()
-            there = checkpoint is not None or self._is_configured()
+            there = checkpoint is not None or self.has_begun
         except (OSError, ColonnadeError):
             checkpoint, there = None, False
         if checkpoint is not None:
@@ -419,7 +419,9 @@ class RunFolder:
         with replacing(self.path / name) as partial:
             partial.write_text(text, encoding="utf-8")
 
-    def _is_configured(self) -> bool:
+    @property
+    def has_begun(self) -> bool:
+        """Whether a run has begun in it: its configuration is there."""
         file = self.path / "config.yaml"
         try:
             return file.is_file() and file.stat().st_size > 0 and is_ours(file, CONFIGURATION)

@@ -31,12 +31,15 @@ class Folders:
         Those that it could go on from, by their rounds.
     journals, departures
         See ``Assignment``.
+    has_begun
+        Whether the run had begun here before.
     """
 
     store: CheckpointStore | None = None
     held: Mapping[int, Checkpoint] = field(default_factory=dict)
     journals: Path | None = None
     departures: Path | None = None
+    has_begun: bool = False
 
 
 class Engagement(Protocol):

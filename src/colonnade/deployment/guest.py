@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Mapping
 from typing import TypeVar
 
 from colonnade.checkpoints import Checkpoint
@@ -109,7 +108,7 @@ class Guest:
         agreed = engagement.agree(everybody)
         self._policy.check_leaving(self.job, self.name, engagement.leaving)
         with engagement.folders() as folders:
-            go = self._meet(agreed, engagement.every, folders.held)
+            go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
             role = engagement.cast()
             # Another job may have let something leave since that was compared.
@@ -122,13 +121,19 @@ class Guest:
             engagement.conclude(role, ledger, record)
         self._say(meeting.Done())
 
-    def _meet(self, agreed: str, every: int, held: Mapping[int, Checkpoint]) -> meeting.Go:
+    def _meet(self, agreed: str, every: int, folders: Folders) -> meeting.Go:
         """Say from where the role could go on; return where all do."""
+        held = folders.held
         seconds = max((seconds_of(checkpoint) for checkpoint in held.values()), default=0.0)
-        self._say(meeting.Held(agreed, sorted(held), seconds, every))
+        told = meeting.Held(agreed, sorted(held), seconds, every, folders.has_begun)
+        self._say(told)
         go = self._hear(meeting.Go)
         if go.round is not None and go.round not in held:
             raise CheckpointError(f"{self.name} has no checkpoint of round {go.round}")
+        if go.round is None and held and not told.can_begin_anew:
+            raise CheckpointError(
+                f"{self.name} is told to begin anew, and has checkpoints up to round {max(held)}"
+            )
         return go
 
     def _play(
@@ -143,8 +148,7 @@ class Guest:
         everybody, limits = self.job.everybody, engagement.limits
         keeper, account, mail = None, Account(), []
         if folders.store is not None:
-            if checkpoint is not None:
-                folders.store.go_back_to(checkpoint)
+            folders.store.go_back_to(checkpoint)
             assignment = Assignment(resume=checkpoint, departures=folders.departures)
             keeper = Keeper(folders.store, self.name, assignment, everybody)
             account, mail = keeper.account, keeper.mail

@@ -133,7 +133,8 @@ class Host:
         held = self._of_everybody(meeting.Held)
         refuse_disagreement({name: each.agreed for name, each in held.items()})
         common = set.intersection(*(set(each.rounds) for each in held.values()))
-        if not common and any(each.rounds for each in held.values()):
+        anew = not common and all(each.can_begin_anew for each in held.values())
+        if not common and not anew and any(each.rounds for each in held.values()):
             has = [name for name, each in held.items() if each.rounds]
             raise ConfigurationError(
                 f"{' and '.join(map(repr, has))} would go on with the run {self.job.run!r}, and "

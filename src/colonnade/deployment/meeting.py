@@ -97,13 +97,19 @@ class Held(msgspec.Struct, tag=True):
     """From which agreement the role was cast, and the rounds that it could go on from.
 
     ``seconds`` is how long the run had taken until the last of them, ``every`` after how many
-    rounds the agreement has checkpoints.
+    rounds the agreement has checkpoints, ``has_begun`` whether it had begun the run before.
     """
 
     agreed: str
     rounds: list[_Count]
     seconds: float
     every: _Count
+    has_begun: bool
+
+    @property
+    def can_begin_anew(self) -> bool:
+        """Whether all that is lost by it is the first checkpoint, which others may lack."""
+        return self.has_begun and all(round <= self.every for round in self.rounds)
 
 
 class Go(msgspec.Struct, tag=True):

@@ -181,10 +181,11 @@ class TrainingTogether:
             mine = self._agreement.fingerprint(self._seat)
             store = folder.store({"what was agreed on, or what it brings,": mine})
             held = {checkpoint.round: checkpoint for checkpoint in store.held(self._try)}
+            has_begun = folder.has_begun
             folder.begin(self._told, resume=True, known=bool(held))
             with folder.safeguarded(store):
                 store.make()
-                yield Folders(store, held, folder.journals, folder.departures)
+                yield Folders(store, held, folder.journals, folder.departures, has_begun)
 
     def cast(self) -> PartyRole | HolderRole:
         """See ``Engagement``."""
