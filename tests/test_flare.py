@@ -15,7 +15,7 @@ pytest.importorskip("nvflare")
 
 import psutil
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType, ReturnCode
+from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
@@ -113,12 +113,8 @@ def test_a_cell_whose_peers_need_not_prove_who_they_are_is_refused(security):
     CellPost(cell(connection_security="mtls"), "bank", {})
 
 
-@pytest.mark.parametrize("headers", [[], [MessageHeaderKey.SECURE], [MessageHeaderKey.ENCRYPTED]])
-def test_a_datagram_in_the_clear_is_heard_by_nobody(headers):
-    own, heard = cell(), []
-    cells = {"bank": own.get_fqcn(), "shop": "shop.job", GATEKEEPER: "server.job"}
-    CellPost(own, "bank", cells).listen(lambda *what: heard.append(what))
-
+def answered(own, headers):
+    """Let a cell take a datagram with these headers besides; return what it answers at once."""
     told = {
         MessageHeaderKey.MSG_TYPE: MessageType.REQ,
         MessageHeaderKey.CHANNEL: "colonnade",
@@ -126,7 +122,31 @@ def test_a_datagram_in_the_clear_is_heard_by_nobody(headers):
         MessageHeaderKey.ORIGIN: "shop.job",
         MessageHeaderKey.DESTINATION: own.get_fqcn(),
     }
-    message = Message(told | dict.fromkeys(headers, True), b"a datagram")
-    answer = own._process_received_msg(Endpoint("server"), None, message)
+    return own._process_received_msg(Endpoint("server"), None, Message(told | headers, b"bytes"))
+
+
+@pytest.mark.parametrize("headers", [[], [MessageHeaderKey.SECURE], [MessageHeaderKey.ENCRYPTED]])
+def test_a_datagram_in_the_clear_is_heard_by_nobody(headers):
+    own, heard = cell(), []
+    cells = {"bank": own.get_fqcn(), "shop": "shop.job", GATEKEEPER: "server.job"}
+    CellPost(own, "bank", cells).listen(lambda *what: heard.append(what))
+
+    answer = answered(own, dict.fromkeys(headers, True))
     assert answer.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.UNAUTHENTICATED
     assert heard == []
+
+
+@pytest.mark.parametrize("encoding", [Encoding.FOBS, Encoding.NONE, None, "other"])
+def test_nothing_but_bytes_is_made_of_a_datagram(encoding):
+    own, heard = cell(), []
+    cells = {"bank": own.get_fqcn(), "shop": "shop.job", GATEKEEPER: "server.job"}
+    CellPost(own, "bank", cells).listen(lambda *what: heard.append(what))
+    decrypted = []
+    own.decrypt_payload = decrypted.append  # after it what the bytes stand for is made
+    keys = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
+    headers = dict.fromkeys(keys, True)
+    answer = answered(own, headers | {MessageHeaderKey.PAYLOAD_ENCODING: encoding})
+    assert answer.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.INVALID_REQUEST
+    assert decrypted == heard == []
+    answered(own, headers | {MessageHeaderKey.PAYLOAD_ENCODING: Encoding.BYTES})
+    assert heard == [("shop", b"bytes")]

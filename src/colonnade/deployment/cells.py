@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.identity import is_mtls_config
 from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
@@ -103,6 +103,7 @@ class CellPost:
             return GATEKEEPER if origin == self._cells[GATEKEEPER] else None
 
         self._cell.add_incoming_filter(_CHANNEL, "*", _refused_unless_encrypted)
+        self._cell.add_incoming_filter(_CHANNEL, "*", _refused_unless_bytes)
         register = self._cell.register_request_cb
         if self._own == GATEKEEPER:
             register(_CHANNEL, _TO_GATEKEEPER, hear(organisation))
@@ -123,3 +124,10 @@ def _refused_unless_encrypted(message: Message) -> Message | None:
     if all(message.get_header(key) is True for key in asked):
         return None
     return make_reply(ReturnCode.UNAUTHENTICATED, "a datagram is encrypted for its receiver")
+
+
+def _refused_unless_bytes(message: Message) -> Message | None:
+    """Answer what is an object: a cell would make it of the bytes before anybody looks at these."""
+    if message.get_header(MessageHeaderKey.PAYLOAD_ENCODING) == Encoding.BYTES:
+        return None
+    return make_reply(ReturnCode.INVALID_REQUEST, "a datagram is bytes")
