@@ -19,6 +19,7 @@ from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, MessageType
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
+from colonnade.config.registry import GROUPS, names
 from colonnade.deployment.cells import CellPost
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import Local, local_federation
@@ -26,6 +27,10 @@ from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError
 from colonnade.run_folder import load_run
 from test_deployment import prepared, same_as
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+
+from sites.methods import METHODS
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
@@ -97,6 +102,12 @@ def test_a_federation_that_is_taken_down_leaves_no_worker(tmp_path):
     assert told(job)
     local.stop()
     assert not told(job)
+
+
+def test_every_method_is_among_those_that_are_tried_over_the_engine():
+    tried = [said["method"] for said in METHODS.values()]
+    named = {said if isinstance(said, str) else said["name"] for said in tried}
+    assert named >= set(names(GROUPS["methods"]))
 
 
 NUMBERS = itertools.count()  # the engine knows each name of a cell once in a process
