@@ -2,13 +2,14 @@
 # make test   lint, types, tests, on two cores
 # make docs   the documentation as a site, in build/site
 # make siege   the library under attack, for hours; a part of it is in make test
+# make sites   every method, faults and lying members over NVIDIA FLARE, for half an hour
 # make docs-check   the papers' tables against what is in reproduce/; RUN=--run runs what is not there
 # All make .venv and install what they need. PYTHON chooses the interpreter, 3.11 or newer.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test types tests docs docs-check bench siege clean even odd
+.PHONY: demo test types tests docs docs-check bench siege sites clean even odd
 
 demo: .venv/installed
 	$(BIN)/colonnade demo
@@ -51,6 +52,9 @@ bench: .venv/installed-for-tests
 
 siege: .venv/installed-for-tests
 	$(BIN)/python benchmarks/siege
+
+sites: .venv/installed-for-tests
+	$(BIN)/python benchmarks/sites
 
 clean:
 	rm -rf .venv build dist

@@ -199,7 +199,7 @@ class Ground:
                 told[name] = found[0]
         return told
 
-    def wait_for_checkpoints(self, job: Job, count: int = 1, longest: float = 60.0) -> None:
+    def wait_for_checkpoints(self, job: Job, count: int = 1, longest: float = 180.0) -> None:
         """Wait until so many checkpoints of a run are there."""
         checkpoints = self.runs(HOLDER) / job.run / "checkpoint"
         deadline = time.monotonic() + longest
