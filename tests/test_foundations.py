@@ -27,7 +27,7 @@ from colonnade.channels import Channel, Network, nanoseconds
 from colonnade.codecs import Float, Scalar
 from colonnade.costs import Measured, Modelled
 from colonnade.drivers.mailbox import Mailbox
-from colonnade.effects import KINDS_OF_WORK, Expect, Since, Work
+from colonnade.effects import KINDS_OF_SERVICE, KINDS_OF_WORK, Expect, Since, Work
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from colonnade.flows import Limits
 from colonnade.ledger import Entry, Ledger
@@ -343,7 +343,8 @@ def test_every_kind_of_work_that_roles_do_is_listed_and_no_other():
     work = re.compile(r'\bWork\(\s*"(\w+)"')
     source = Path(colonnade.__file__).parent
     texts = [path.read_text(encoding="utf-8") for path in source.rglob("*.py")]
-    assert {kind for text in texts for kind in work.findall(text)} == set(KINDS_OF_WORK)
+    listed = {*KINDS_OF_WORK, *KINDS_OF_SERVICE}
+    assert {kind for text in texts for kind in work.findall(text)} == listed
     # every one is named where it is asked for, so that this test sees it
     assert not any(re.search(r"await Work\(\s*[^\s\"]", text) for text in texts)
 

@@ -34,6 +34,7 @@ from colonnade.errors import LocalProtocolError
 from colonnade.wire import Message, Purpose
 
 __all__ = [
+    "KINDS_OF_SERVICE",
     "KINDS_OF_WAITING",
     "KINDS_OF_WORK",
     "Arrivals",
@@ -71,6 +72,15 @@ KINDS_OF_WORK: Mapping[str, str] = MappingProxyType(
     }
 )
 """What each kind of ``Work`` does. Other organisations' own roles may have more kinds."""
+
+KINDS_OF_SERVICE: Mapping[str, str] = MappingProxyType(
+    {
+        "listen": "whether somebody asks for predictions",
+        "release": "counting what a prediction discloses, before anything of it leaves",
+        "answer": "handing predictions to whoever asked for them",
+    }
+)
+"""What work does besides where predictions are served: no run has it, so no model has its price."""
 
 KINDS_OF_WAITING: Mapping[str, str] = MappingProxyType(
     {
