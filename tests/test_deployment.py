@@ -473,6 +473,17 @@ def test_who_has_left_is_replaced_and_what_is_lost_is_measured(tmp_path, method)
         assert told["lost"] == asdict(expected.lost)
 
 
+def test_a_label_holder_that_is_told_its_own_top_model_needs_not_be_asked_for_it(tmp_path):
+    config, _, sites = prepared(tmp_path)
+    sites = new_people(tmp_path, sites)
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    own = PredictingTogether(job_of(config, "first", "predict"), sites["insurer"])
+    assert own.brings().width is None
+    own.agree(meeting.Everybody({"bank": 4, "shop": 4}, {}, meeting.Top(18)))
+    assert own.cast().name == "insurer"
+
+
 def test_a_fallback_that_cannot_be_is_told(tmp_path):
     parties = ("bank", "shop", "clinic")
     config, job, sites = prepared(tmp_path, parties=parties)

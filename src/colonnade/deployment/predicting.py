@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
@@ -31,7 +31,7 @@ from colonnade.faults import explained
 from colonnade.flows import Flow, Limits
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
-from colonnade.models import Learner, parameter_count, terms_of
+from colonnade.models import Fusion, Learner, parameter_count, terms_of
 from colonnade.outputs import SIGNATURE, replacing
 from colonnade.prediction import Prediction, without_budget
 from colonnade.predictions_counted import PredictionCount
@@ -69,7 +69,6 @@ class PredictingTogether:
         self._uplink, self._fusion = method.uplink.of_new_rows(), method.fusion
         self._count = PredictionCount(self._folder.path, self._folder.parts / self.name)
         self._number = 0
-        self._constants: dict[int, Tensor] = {}
 
     @cached_property
     def part(self) -> TrainedPart:
@@ -92,13 +91,16 @@ class PredictingTogether:
 
     def top(self, everybody: meeting.Everybody) -> meeting.Top:
         """See ``Engagement``."""
-        self._widths = self._widths_of(everybody)
-        return meeting.Top(parameter_count(self.part.top(self._widths)))
+        widths = self._widths_of(self._layout_of(everybody))
+        return meeting.Top(parameter_count(self.part.top([*widths.values()])))
 
     def agree(self, everybody: meeting.Everybody) -> str:
         """See ``Engagement``."""
         self._layout = layout = self._layout_of(everybody)
         self._uplink.check(self._fusion, Wait())
+        if self.part.is_label_holder:
+            self._widths = self._widths_of(layout)
+            self._whole = self._completed(self._widths)
         rows = np.arange(layout.rows, dtype=np.int64)
         self._new = HeldOut("new", pieces(rows, _TOGETHER))
         agreed = repr(
@@ -131,9 +133,8 @@ class PredictingTogether:
         if not part.is_label_holder:
             assert part.party is not None
             return PredictParty(layout, part.party, self._uplink, new)
-        top = Learner(part.top(self._widths), device=part.device)
-        fusion = completed(self._fusion, self._constants)
-        return PredictLabelHolder(layout, top, part.party, self._uplink, fusion, new)
+        top = Learner(part.top([*self._widths.values()]), device=part.device)
+        return PredictLabelHolder(layout, top, part.party, self._uplink, self._whole, new)
 
     def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``: the label holder alone learns what is predicted."""
@@ -162,23 +163,25 @@ class PredictingTogether:
                 part.blueprint.objective.metrics(),
                 scores[new:],
                 part.known.labels,
-                best_counts=job.training.build(part.rows - new).early_stopping is not None,
+                best_counts=job.training.build(len(part.known.ids)).early_stopping is not None,
             )
             told["lost"] = asdict(lost)
         with replacing(folder / "summary.json") as partial:
             partial.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
-    def _widths_of(self, everybody: meeting.Everybody) -> list[int]:
+    def _widths_of(self, layout: Layout) -> Mapping[str, int]:
         """Return how wide the embeddings are that the top model takes, also of who has left."""
-        told = everybody.widths_of(self.job.everybody)
         if not self.job.fallbacks:
-            return [*told.values()]
-        trained = self.part.widths
+            return layout.widths
+        told, trained = layout.widths, self.part.widths
         if told != {name: trained[name] for name in told if name in trained}:
             raise DataError(f"embeddings are {told} wide, and were {trained} in training")
+        return trained
+
+    def _completed(self, widths: Mapping[str, int]) -> Fusion:
+        """Return the fusion, with what stands for those who have left."""
         means = {name: read_mean(file, name) for name, file in new_people(self.site).means.items()}
-        self._constants = constants_of(self.job.fallbacks, trained, means)
-        return [*trained.values()]
+        return completed(self._fusion, constants_of(self.job.fallbacks, widths, means))
 
     @property
     def _flows(self) -> list[Flow]:
