@@ -24,7 +24,23 @@ from colonnade.uplinks import Moment, Uplink
 __all__ = ["PredictLabelHolder", "PredictParty", "TrainedLabelHolder", "TrainedParty"]
 
 
-class TrainedParty:
+class _Trained:
+    """An organisation whose models are trained: nothing of it changes but the round."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.round = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the round: nothing else changes."""
+        return {"round": self.round}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the round."""
+        self.round = state["round"]
+
+
+class TrainedParty(_Trained):
     """A party whose bottom model is trained.
 
     Parameters
@@ -38,8 +54,7 @@ class TrainedParty:
     """
 
     def __init__(self, layout: Layout, own: Party, uplink: Uplink) -> None:
-        self.name = own.name
-        self.round = 0
+        super().__init__(own.name)
         self._peers = (layout.label_holder, *uplink.peers(layout, own.name))
         self._bottom = Learner(own.bottom, device=own.device, width=layout.widths[self.name])
         self._uplink = uplink.uploader(layout, own)
@@ -52,14 +67,6 @@ class TrainedParty:
     async def _send(self, rows: HeldOut) -> None:
         """Send the embeddings of some rows."""
         await upload(self._uplink, self._bottom, rows, self.round, Purpose.PREDICTION)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the round: nothing else changes."""
-        return {"round": self.round}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the round."""
-        self.round = state["round"]
 
 
 class PredictParty(TrainedParty):
@@ -85,7 +92,7 @@ class PredictParty(TrainedParty):
         self.round += 1
 
 
-class TrainedLabelHolder:
+class TrainedLabelHolder(_Trained):
     """A label holder whose models are trained.
 
     Parameters
@@ -108,8 +115,7 @@ class TrainedLabelHolder:
         uplink: Uplink,
         fusion: Fusion,
     ) -> None:
-        self.name = layout.label_holder
-        self.round = 0
+        super().__init__(layout.label_holder)
         self._top = top
         self._features = None if own is None else own.features
         self._bottom = (
@@ -145,14 +151,6 @@ class TrainedLabelHolder:
             moment.purpose,
             rows=len(rows),
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the round: nothing else changes."""
-        return {"round": self.round}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the round."""
-        self.round = state["round"]
 
 
 class PredictLabelHolder(TrainedLabelHolder):
