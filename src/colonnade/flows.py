@@ -98,19 +98,19 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class FixedSize:
-    """Messages that are just so long, whatever is in them.
+class UpTo:
+    """Messages that are so long at most, whatever is in them.
 
-    >>> FixedSize(1).bytes_at_most(rows=0, width=0)
-    1
+    >>> UpTo(8).bytes_at_most(rows=0, width=0)
+    8
     """
 
     size: int
 
     @property
     def fixed_size(self) -> bool:
-        """Always."""
-        return True
+        """Never."""
+        return False
 
     def at(self, round: int) -> Self:
         """Return itself."""
@@ -129,17 +129,17 @@ class FixedSize:
 
 
 @dataclass(frozen=True)
-class UpTo(FixedSize):
-    """Messages that are so long at most.
+class FixedSize(UpTo):
+    """Messages that are just so long, whatever is in them.
 
-    >>> UpTo(8).fixed_size
-    False
+    >>> FixedSize(1).fixed_size, UpTo(1).fixed_size
+    (True, False)
     """
 
     @property
     def fixed_size(self) -> bool:
-        """Never."""
-        return False
+        """Always."""
+        return True
 
 
 @dataclass(frozen=True)
