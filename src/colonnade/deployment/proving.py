@@ -107,6 +107,7 @@ def prove(
     _hand_over(config, files.values())
     tasks: list[Task] = [] if all(file.is_file() for file in files.values()) else ["align"]
     tasks += ["train", "align_new", "predict"] if new else ["train"]
+    means = {name: place.run(name, job) / PARTS / name / MEAN_FILE for name in without}
     folder = place.folder / _FEDERATION
     with local_federation(folder / "flare", job.sites) as local:
         told("certificates for the server and every site are made")
@@ -117,7 +118,6 @@ def prove(
                 here["policy"] = policy
             there = {key: path.absolute() for key, path in (own | here).items()}
             site = local.site(name if name in job.sites else SERVER)
-            means = {each: place.run(each, job) / PARTS / each / MEAN_FILE for each in without}
             write_site(config, name, site, (new or {}).get(name), means, **there)
         local.start(job.sites)
         told("the server and every site are up, and know each other by mutual TLS")

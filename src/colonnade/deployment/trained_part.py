@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -163,7 +161,7 @@ def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> Trained
     blueprint = blueprint_at(site, job, part.details["classes"], 1)
     party = None
     if table is not None:
-        party = _party(table, part, (kept.ids, known), job, site, blueprint)
+        party = _party(table, part, kept, known, job, site, blueprint)
     return TrainedPart(kept, known, part, party, blueprint, name == job.label_holder.name)
 
 
@@ -196,18 +194,27 @@ def _known(job: JobConfig, site: SiteConfig, part: Part) -> Known | None:
 def _party(
     table: str,
     part: Part,
-    whom: tuple[pl.Series, Known | None],
+    kept: Kept,
+    known: Known | None,
     job: JobConfig,
     site: SiteConfig,
     blueprint: Blueprint,
 ) -> Party:
-    transformer = transformer_of(table, part)
-    assert site.table is not None
-    new, known = whom
-    of = partial(_features, table, transformer, job, site.table.columns, site.folder)
-    features = of(new_people(site).table, new)
+    own, transformer = site.table, transformer_of(table, part)
+    assert own is not None
+
+    def features_of(source: TableConfig, people: pl.Series) -> Features:
+        read = source.read(job.rows.id, own.columns, site.folder)
+        form = job.rows.form()
+        features, notes = features_of_people(
+            table, read, transformer, people, id=job.rows.id, normalise=form
+        )
+        tell(notes)
+        return features
+
+    features = features_of(new_people(site).table, kept.ids)
     if known is not None:
-        features = _joined(features, of(site.table, known.ids))
+        features = _joined(features, features_of(own, known.ids))
     try:
         example: Features = blank(part.details["features"])
         party = party_of(table, example, transformer, blueprint)
@@ -219,25 +226,6 @@ def _party(
             f"the part of {part.organisation!r} is not that of the job: {first_line(error)}"
         ) from error
     return Party(site.organisation, features, party.bottom, device=blueprint.device)
-
-
-def _features(
-    table: str,
-    transformer: Any,
-    job: JobConfig,
-    columns: list[str] | None,
-    folder: Path | None,
-    source: TableConfig,
-    people: pl.Series,
-) -> Features:
-    """Return the features of some people, from where their rows are."""
-    read = source.read(job.rows.id, columns, folder)
-    form = job.rows.form()
-    features, notes = features_of_people(
-        table, read, transformer, people, id=job.rows.id, normalise=form
-    )
-    tell(notes)
-    return features
 
 
 def _joined(first: Features, second: Features) -> Features:
