@@ -57,6 +57,7 @@ FLOORS = [
     "planning assembly alignment partners progress convergence audits",
     "estimators",
     "config",
+    "serving",
     "experiments deployment",
     "demo audit_subjects console cli testing",
 ]

@@ -6,12 +6,15 @@ import io
 import json
 import random
 import shutil
+import socket
 import threading
 import time
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 import msgspec
 import numpy as np
 import polars as pl
@@ -42,6 +45,8 @@ from colonnade.export import load_part
 from colonnade.ledger import Ledger
 from colonnade.predictions_counted import PredictionCount
 from colonnade.run_folder import load_run
+from colonnade.serving import ServeConfig
+from colonnade.wire import Purpose
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -709,3 +714,140 @@ def test_what_peers_send_before_the_beginning_is_weighed(monkeypatch):
     with pytest.raises(RemoteProtocolError, match="'shop' sends before the run has begun"):
         transport._deliver("shop", b"x")
     transport.close()
+
+
+@contextmanager
+def served(job, sites, port):
+    """Play a job that serves predictions meanwhile; yield how to ask, and who failed how then."""
+    over, mesh, failed = threading.Event(), Mesh(), {}
+    server = Host(job, mesh.post(GATEKEEPER), over.is_set)
+    playing = threading.Thread(target=lambda: failed.update(play(job, sites, mesh, server)))
+    playing.start()
+    url = f"http://127.0.0.1:{port}"
+    try:
+        while playing.is_alive():  # until it serves, or has failed
+            try:
+                if httpx.get(f"{url}/health").json()["state"] == "serving":
+                    break
+            except httpx.TransportError:
+                continue
+
+        def ask(*ids):
+            token = (sites["insurer"].serve.token).read_text().strip()
+            shown = {"Authorization": f"Bearer {token}"}
+            return httpx.post(f"{url}/predict", json={"ids": [*ids]}, headers=shown, timeout=60)
+
+        yield ask, failed
+    finally:
+        over.set()
+        playing.join()
+
+
+def a_free_port():
+    with closing(socket.create_server(("127.0.0.1", 0))) as bound:
+        return bound.getsockname()[1]
+
+
+def serving_sites(tmp_path, sites, port):
+    place = ServeConfig(port=port).within(tmp_path / "insurer")
+    insurer = sites["insurer"].model_copy(update={"serve": place})
+    return new_people(tmp_path, sites | {"insurer": insurer})
+
+
+def told_in(reply):
+    assert reply.status_code == 200, reply.text
+    return {each["id"]: each["probabilities"] for each in reply.json()["predictions"]}
+
+
+@pytest.mark.parametrize("method", ["svfl", "lean", "cvfl, labels shared"])
+def test_who_is_asked_for_is_predicted_as_in_a_prediction_of_all(tmp_path, method):
+    config, _, sites = prepared(tmp_path, METHODS[method])
+    port = a_free_port()
+    sites = serving_sites(tmp_path, sites, port)
+    for task in ("train", "align_new", "predict"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    run = sites["insurer"].runs / "first"
+    frame = pl.read_csv(run / "predictions" / "1" / "predictions.csv")
+    expected = {row["id"]: row for row in frame.rows(named=True)}
+    ids = frame["id"].to_list()
+    with served(job_of(config, "first", "serve"), sites, port) as (ask, failed):
+        asked = [ids[:1], [ids[7], ids[3]], ids]
+        for some in asked:
+            for id, probabilities in told_in(ask(*some)).items():
+                for name, probability in probabilities.items():
+                    whole = expected[id][f"probability of {name}"]
+                    assert probability == pytest.approx(
+                        whole, abs=1e-5 if method == "svfl" else 0.05
+                    )
+        assert ask("nobody").status_code == 404
+    assert {name: "the run was stopped" in str(error) for name, error in failed.items()} == (
+        dict.fromkeys(["insurer", "bank", "shop", GATEKEEPER], True)
+    )
+    left = {
+        name: Ledger.read_csv(site.runs / "first" / "services" / "1" / "ledger.csv")
+        for name, site in sites.items()
+    }
+    requests = [(entry.receiver, entry.body_bytes) for entry in left["insurer"]]
+    assert requests == [(to, 8 * len(some)) for some in asked for to in ("bank", "shop")]
+    for name in ("bank", "shop"):
+        assert [entry.receiver for entry in left[name]] == ["insurer"] * 3
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/health")
+
+
+def test_a_site_lets_so_many_requests_be_answered_as_its_policy_says(tmp_path):
+    config, _, sites = prepared(tmp_path, METHODS["pbm_vfl"])
+    port = a_free_port()
+    sites = serving_sites(tmp_path, sites, port)
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    id = known_ids(sites)[0]
+    (tmp_path / "policy.yaml").write_text("max_epsilon: 0\n")
+    bank = sites["bank"].model_copy(update={"policy": tmp_path / "policy.yaml"})
+    job = job_of(config, "first", "serve")
+    refused = play(job, sites | {"bank": bank}, Mesh())
+    once = float(str(refused["bank"]).rpartition(" ")[2])
+    (tmp_path / "policy.yaml").write_text(f"max_epsilon: {once * 1.01}\n")
+    with served(job, sites | {"bank": bank}, port) as (ask, failed):
+        assert told_in(ask(id))
+        ended = ask(id)
+        assert ended.status_code == 503
+        assert "the service has ended" in ended.json()["error"]
+    assert "max_epsilon allows" in str(failed["bank"])
+    own = sites["bank"].runs / "first"
+    assert PredictionCount(own, own / "parts" / "bank").times() == 2
+    embeddings = Ledger.read_csv(own / "services" / "1" / "ledger.csv")
+    assert {entry.round for entry in embeddings if entry.purpose is Purpose.PREDICTION} == {0}
+
+
+def known_ids(sites):
+    new = sites["insurer"].new
+    return read_alignment(new.alignment)["insurer"].ids.to_list()
+
+
+def test_no_job_serves_where_the_site_does_not_say_so(tmp_path):
+    config, _, sites = prepared(tmp_path)
+    sites = new_people(tmp_path, sites)
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    failed = play(job_of(config, "first", "serve"), sites, Mesh())
+    assert "does not say where predictions are served: say serve:" in str(failed["insurer"])
+
+
+def test_predictions_are_served_without_who_has_left(tmp_path):
+    parties = ("bank", "shop", "clinic")
+    config, _, sites = prepared(tmp_path, parties=parties)
+    assert play(job_of(config, "first"), sites, Mesh()) == {}
+    port = a_free_port()
+    sites = serving_sites(tmp_path, sites, port)
+    gone = {"clinic": "zeros"}
+    for task in ("align_new", "predict"):
+        assert play(job_of(config, "first", task, without=gone), sites, Mesh()) == {}
+    run = sites["insurer"].runs / "first"
+    frame = pl.read_csv(run / "predictions" / "1" / "predictions.csv")
+    job = job_of(config, "first", "serve", without=gone)
+    with served(job, sites, port) as (ask, _):
+        for id, probabilities in told_in(ask(*frame["id"][:3])).items():
+            expected = frame.row(by_predicate=pl.col("id") == id, named=True)
+            for name, probability in probabilities.items():
+                assert probability == pytest.approx(expected[f"probability of {name}"], abs=1e-5)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from colonnade.config import RunConfig
     from colonnade.fallbacks import Fallback
     from colonnade.runs import Run
+    from colonnade.serving import Service
 
 __all__ = ["app", "main"]
 
@@ -102,6 +105,18 @@ _Set = Annotated[
 ]
 _Data = Annotated[
     Path | None, typer.Option(help="Folder with the data files; else COLONNADE_DATA.")
+]
+_Tables = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PARTY=SOURCE",
+        help="Where a party's new rows are: a file, or a database's URL; may be repeated. "
+        "Without, the run's own tables are read again.",
+    ),
+]
+_Absent = Annotated[
+    Absentees,
+    typer.Option(help="What becomes of people of whom some table has no row: drop leaves out."),
 ]
 _Without = Annotated[
     list[str] | None,
@@ -370,6 +385,12 @@ def deploy(
         ),
     ] = None,
     without: _Without = None,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve", help="With --local and --new: then answer over HTTP, until interrupted."
+        ),
+    ] = False,
     out_: Annotated[
         Path | None,
         typer.Option("--out", help="With --local: folder for all; by default deployed/ and RUN."),
@@ -400,6 +421,10 @@ def deploy(
     left = _fallbacks(without or [])
     place_of_holder: Literal["site", "server"] = "server" if hosted else "site"
     if to is not None:
+        if serve:
+            raise ConfigurationError(
+                "with --to it is the job serve, and the label holder says where: site.yaml, serve:"
+            )
         if sources:
             raise ConfigurationError("with --to each site says itself who is new: site.yaml, new:")
         job = job_of(parsed, name_of_run, "train", place_of_holder)
@@ -413,7 +438,8 @@ def deploy(
             say(
                 out,
                 f"The jobs are {to / 'align'}, to find who is in all tables, and {to / 'train'}: "
-                "submit one after the other to FLARE, and align_new and predict for new people. "
+                "submit one after the other to FLARE, and align_new, predict and serve for new "
+                "people. "
                 f"What each organisation keeps to itself is in {to / 'sites'}, and goes into its "
                 "local/colonnade/site.yaml.",
             )
@@ -441,6 +467,7 @@ def deploy(
         told,
         new=sources,
         without=left,
+        serve=serve,
         label_holder_at=place_of_holder,
         keep=keep,
     )
@@ -463,21 +490,11 @@ def deploy(
 @app.command()
 def predict(
     run: _Run,
-    table: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PARTY=SOURCE",
-            help="Where a party's new rows are: a file, or a database's URL; may be repeated. "
-            "Without, the run's own tables are read again.",
-        ),
-    ] = None,
+    table: _Tables = None,
     rows: Annotated[
         Those | None, typer.Option(help="Predict rows that the run was trained or tested on.")
     ] = None,
-    absent: Annotated[
-        Absentees,
-        typer.Option(help="What becomes of people of whom some table has no row: drop leaves out."),
-    ] = Absentees.error,
+    absent: _Absent = Absentees.error,
     without: _Without = None,
     out_: Annotated[
         Path | None,
@@ -522,6 +539,56 @@ def predict(
         say(out, f"Left out: {count:,} rows of {name!r}, of people of whom another has none.")
     if found.lost is not None:
         say(out, f"Without {', '.join(left)}: {found.lost} with everybody.")
+
+
+@app.command()
+def serve(
+    run: _Run,
+    table: _Tables = None,
+    absent: _Absent = Absentees.error,
+    without: _Without = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; 0.0.0.0 is every one.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0 takes one that is free.")
+    ] = 8008,
+    token: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with what a request has to show; by default `token` in the run's folder, "
+            "made where there is none."
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Certificate with its chain, as PEM: makes it HTTPS.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key, as PEM.")] = None,
+) -> None:
+    """Answer over HTTP whoever asks what is predicted of new people, until it is interrupted.
+
+    All parts of the run are here, as `colonnade run` left them. Between organisations it is the job
+    serve that `colonnade deploy --to` writes.
+    """
+    from colonnade.config import load_trained
+    from colonnade.config.parse import parse_section
+    from colonnade.serving import RunAnswers, ServeConfig, serving
+
+    said = {"host": host, "port": port, "token": token or run / "token"}
+    config = parse_section(ServeConfig, said | {"certificate": certificate, "key": key}, "serve")
+    trained, left = load_trained(run), _fallbacks(without or [])
+    new = trained.new_people(_sources(table or []), absent.value, left)
+    answers = RunAnswers(trained, new, left)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with serving(answers, config) as service:
+        try:
+            for note in config.notes:
+                err.print(f"[yellow]warning:[/] {escape(note)}")
+            say(out, f"{len(answers.people):,} people can be asked for at {service.url}:")
+            say(out, _example_of(service, answers.people.some))
+            _wait_for_the_end()
+        finally:
+            answers.end()
 
 
 @app.command()
@@ -841,6 +908,22 @@ def _fallbacks(said: list[str]) -> dict[str, Fallback]:
             raise ConfigurationError(f"--without {name}={kind}: it is {' or '.join(kinds)}")
         left[name] = kinds[kind]
     return left
+
+
+def _example_of(service: Service, id: str) -> str:
+    """Return how somebody is asked for."""
+    secure = "--cacert CERTIFICATE " if service.url.startswith("https") else ""
+    return (
+        f'  curl {secure}-H "Authorization: Bearer $(cat {shlex.quote(str(service.token))})" '
+        f"--json {shlex.quote(json.dumps({'ids': [id]}))} {service.url}/predict"
+    )
+
+
+def _wait_for_the_end() -> None:
+    """Wait until somebody interrupts, which is how it ends."""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            signal.pause() if hasattr(signal, "pause") else time.sleep(1)
 
 
 def _show(quiet: bool, as_json: bool) -> Show:

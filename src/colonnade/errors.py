@@ -6,6 +6,7 @@
     ├── InvalidInput            what a user gave cannot be used; the command exits with 2
     │   ├── ConfigurationError  a setting, or a combination of settings
     │   └── DataError           a file, a table, a label, a value
+    │       └── UnknownPerson   an id by which not everybody has a row
     ├── ProtocolError
     │   ├── LocalProtocolError  our own code broke the protocol: a bug here
     │   ├── RemoteProtocolError bytes from another party do not parse or do not fit
@@ -17,6 +18,8 @@
     ├── CheckpointError         a checkpoint is missing, damaged, or of another run
     ├── Unwritten               a full disk, a folder that is gone; the command exits with 3
     ├── Deadlock                every role waits, and no message is under way
+    ├── ServiceBusy             more requests wait for a prediction than should
+    ├── ServiceEnded            nobody answers requests any more
     ├── RoleFailed              a role's process died, or what it called of a user's own raised
     └── Aborted                 thrown into a role because another one failed
 
@@ -44,8 +47,11 @@ __all__ = [
     "ProtocolError",
     "RemoteProtocolError",
     "RoleFailed",
+    "ServiceBusy",
+    "ServiceEnded",
     "TooFewAnswers",
     "TooFewSurvivors",
+    "UnknownPerson",
     "Unwritten",
 ]
 
@@ -64,6 +70,10 @@ class ConfigurationError(InvalidInput):
 
 class DataError(InvalidInput):
     """A file, table, label or value that cannot be trained on."""
+
+
+class UnknownPerson(DataError):
+    """An id by which not every organisation has a row."""
 
 
 class DataWarning(UserWarning):
@@ -116,6 +126,14 @@ class Unwritten(ColonnadeError):
 
 class Deadlock(ColonnadeError):
     """Every unfinished role waits for a message, and none is under way."""
+
+
+class ServiceBusy(ColonnadeError):
+    """More requests wait for a prediction than should; there may be fewer later."""
+
+
+class ServiceEnded(ColonnadeError):
+    """Nobody answers requests for predictions any more."""
 
 
 class RoleFailed(ColonnadeError):

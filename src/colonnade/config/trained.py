@@ -29,18 +29,42 @@ from colonnade.predictions_told import Predicted
 from colonnade.run_folder import RunFolder, load_parts, load_run
 from colonnade.runs import Run
 from colonnade.streamed import RowEncoder
-from colonnade.tables import FittedTransformer, VerticalTables
+from colonnade.tables import FittedTransformer, IdForm, VerticalTables
 from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
 from colonnade.tables.table import keyed_tables
 from colonnade.telling import first_line
 
-__all__ = ["Rows", "Trained", "load_trained", "transformer_of"]
+__all__ = ["NewPeople", "Rows", "Trained", "load_trained", "transformer_of"]
 
 _ROW = "row"
 
 Rows: TypeAlias = Literal["train", "validation", "test"]
 """Some of the rows that a run was trained and tested on."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewPeople:
+    """Rows of people who can be predicted, the same at every party.
+
+    Parameters
+    ----------
+    ids
+        Whose they are; None where tables have no ids.
+    features
+        Those of each part of the data.
+    left_out
+        For each table, how many of its rows are of people of whom another one has none.
+    """
+
+    ids: pl.Series | None
+    features: Mapping[str, Features]
+    left_out: Mapping[str, int]
+
+    def take(self, rows: NDArray[np.int64]) -> NewPeople:
+        """Return some of them, in this order."""
+        features = {name: take(each, rows) for name, each in self.features.items()}
+        return replace(self, ids=None if self.ids is None else self.ids[rows], features=features)
 
 
 @dataclass(frozen=True)
@@ -85,6 +109,16 @@ class Trained:
         DataError
             If a table cannot be read, or its rows not be predicted.
         """
+        new = self.new_people(sources, absent, without)
+        return self._measured(self.predict_people(new, without), without)
+
+    def new_people(
+        self,
+        sources: Mapping[str, str | Path] | None = None,
+        absent: Absent = "error",
+        without: Fallbacks = NOBODY,
+    ) -> NewPeople:
+        """Read the people of new tables; arguments and errors are those of ``predict_tables``."""
         data = self.config.data
         if not isinstance(data, TablesConfig):
             raise ConfigurationError(
@@ -111,11 +145,26 @@ class Trained:
             absent=absent,
         )
         tell(notes)
-        found = self._measured(self._predict(features, without), without)
-        if ids is None:
+        known = None if ids is None else len(ids)
+        left_out = {
+            name: table.height - known for name, table in tables.items() if known is not None
+        }
+        return NewPeople(ids, features, left_out)
+
+    def predict_people(self, new: NewPeople, without: Fallbacks = NOBODY) -> Prediction:
+        """Predict people whose tables were read.
+
+        Parameters
+        ----------
+        new
+            From ``new_people``, without the same parties.
+        without
+            As there.
+        """
+        found = self._predict(new.features, without)
+        if new.ids is None:
             return self._of_rows(found, np.arange(len(found.scores)))
-        left_out = {name: table.height - len(ids) for name, table in tables.items()}
-        return replace(found, ids=ids, left_out=left_out)
+        return replace(found, ids=new.ids, left_out=new.left_out)
 
     def predict_rows(self, rows: Rows, without: Fallbacks = NOBODY) -> Prediction:
         """Predict rows that the run was trained or tested on, read again from where they are.
@@ -148,22 +197,28 @@ class Trained:
     @property
     def columns(self) -> list[str]:
         """The columns of ``frame``."""
-        return columns_of(self._key or _ROW, self._classes)
+        return columns_of(self._key or _ROW, self.classes)
+
+    @property
+    def form(self) -> IdForm | None:
+        """How ids are written before they are compared; None as they are."""
+        return self.config.data.form() if isinstance(self.config.data, TablesConfig) else None
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """What each class stands for; None of numbers."""
+        assert self.run.predictor is not None
+        return self.run.predictor.classes
 
     def frame(self, prediction: Prediction) -> pl.DataFrame:
         """Return whose each row is, what is predicted, and of classes how probable each is."""
         key, threshold = self._key or _ROW, self.config.objective.threshold
-        return prediction.frame(key, self._classes, threshold)
+        return prediction.frame(key, self.classes, threshold)
 
     @property
     def _key(self) -> str | None:
         """The column of ids, where rows are found by one."""
         return self.config.data.id if isinstance(self.config.data, TablesConfig) else None
-
-    @property
-    def _classes(self) -> tuple[Any, ...] | None:
-        assert self.run.predictor is not None
-        return self.run.predictor.classes
 
     def _of_rows(self, found: Prediction, numbers: NDArray[np.int64]) -> Prediction:
         return replace(found, ids=pl.Series(_ROW, numbers))
@@ -182,7 +237,7 @@ class Trained:
         if not len(data.validation):
             return _unmeasured(found, without, "there are no validation rows")
         known = self._predict_of(data, data.validation, without)
-        classes, training = self._classes, self.config.training.build(len(data.validation))
+        classes, training = self.classes, self.config.training.build(len(data.validation))
         lost = lost_by(
             self.run.summary,
             self.config.objective.build(None if classes is None else len(classes)).metrics(),
@@ -191,7 +246,14 @@ class Trained:
             best_counts=training.early_stopping is not None,
         )
         ledger = Ledger([*found.ledger, *known.ledger])
-        return replace(known, scores=found.scores, ledger=ledger, lost=lost)
+        return replace(
+            known,
+            scores=found.scores,
+            ids=found.ids,
+            left_out=found.left_out,
+            ledger=ledger,
+            lost=lost,
+        )
 
     def _predict_of(
         self, data: VerticalData, numbers: NDArray[np.int64], without: Fallbacks

@@ -33,6 +33,8 @@ class Folders:
         See ``Assignment``.
     has_begun
         Whether the run had begun here before.
+    ledger
+        Where it is written what a role has sent that keeps no checkpoints, however that ends.
     """
 
     store: CheckpointStore | None = None
@@ -40,6 +42,7 @@ class Folders:
     journals: Path | None = None
     departures: Path | None = None
     has_begun: bool = False
+    ledger: Path | None = None
 
 
 class Engagement(Protocol):

@@ -133,7 +133,7 @@ def _seat(fl_ctx: FLContext, here: dict[str, Callable[[str, bytes], None]] | Non
     for note in site.notes:
         _log.warning(note)
     post = CellPost(_cell(fl_ctx), site.organisation, _cells(job, fl_ctx), here)
-    guest = Guest(job, site, post, "flare")
+    guest = Guest(job, site, post, "flare", _log.info)
     post.listen(guest.receive)
     return guest
 

@@ -17,6 +17,7 @@ from colonnade.deployment.job import JobConfig
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
 from colonnade.outputs import CONFIGURATION, SIGNATURE, check_outputs, is_ours
+from colonnade.serving import ServeConfig
 
 __all__ = ["CLASSES", "write_job", "write_site"]
 
@@ -67,6 +68,7 @@ def write_site(
     to: Path,
     new: str | None = None,
     means: Mapping[str, Path] = MappingProxyType({}),
+    serve: ServeConfig | None = None,
     **paths: Path,
 ) -> Path:
     """Write what an organisation of a configuration keeps to itself; return the file's path.
@@ -83,6 +85,8 @@ def write_site(
         Where rows of those are who are predicted; None where that is not known.
     means
         For the label holder, where the means of parties are that have left.
+    serve
+        For the label holder, where predictions are served; None where they are not.
     paths
         The folders ``folder``, ``alignment`` and ``runs``, where they are not the usual ones.
 
@@ -110,6 +114,8 @@ def write_site(
             said["new"]["alignment"] = str(paths["alignment"].with_name("aligned-new"))
         if is_holder and means:
             said["new"]["means"] = {name: str(file.absolute()) for name, file in means.items()}
+    if is_holder and serve is not None:
+        said["serve"] = serve.model_dump(mode="json", exclude_defaults=True)
     said |= {key: str(path) for key, path in paths.items()}
     text = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     check_outputs(to, {"site.yaml": CONFIGURATION})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable
 from typing import TypeVar
 
 from colonnade.checkpoints import Checkpoint
@@ -10,9 +11,11 @@ from colonnade.deployment import meeting
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.engagement import Engagement, Folders
 from colonnade.deployment.job import JobConfig
+from colonnade.deployment.leaving import Leaving
 from colonnade.deployment.metered import Metered
 from colonnade.deployment.policy import NO_POLICY, load_policy
 from colonnade.deployment.predicting import PredictingTogether
+from colonnade.deployment.serving import ServingTogether
 from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.told_elsewhere import told_elsewhere
 from colonnade.deployment.training import TrainingTogether
@@ -25,7 +28,9 @@ from colonnade.drivers.keeping import Keeper, seconds_of
 from colonnade.drivers.player import Player, Task, Transport
 from colonnade.effects import Role
 from colonnade.errors import Aborted, CheckpointError, RemoteProtocolError
+from colonnade.faults import explained
 from colonnade.ledger import Ledger
+from colonnade.outputs import replacing
 
 __all__ = ["Guest"]
 
@@ -45,11 +50,20 @@ class Guest:
         Carries datagrams to the others by their names, and to the gatekeeper by ``GATEKEEPER``.
     label
         How runs are carried out, for the summary.
+    notice
+        Called with a sentence that whoever runs the site should read.
     """
 
-    def __init__(self, job: JobConfig, site: SiteConfig, post: Post, label: str) -> None:
+    def __init__(
+        self,
+        job: JobConfig,
+        site: SiteConfig,
+        post: Post,
+        label: str,
+        notice: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
         self.job, self.site, self.name = job, site, site.organisation
-        self._label = label
+        self._label, self._notice = label, notice
         self._heard: queue.Queue[bytes | Exception] = queue.Queue()
         self._transport = CourierTransport(post, self._heard.put, self._heard.put)
         self._player: Player | None = None
@@ -95,6 +109,8 @@ class Guest:
                 return AligningTogether(self.job, self.site)
             case "predict":
                 return PredictingTogether(self.job, self.site)
+            case "serve":
+                return ServingTogether(self.job, self.site, self._check_leaving, self._notice)
             case "train":
                 return TrainingTogether(self.job, self.site, self._label)
 
@@ -106,13 +122,13 @@ class Guest:
             everybody = self._hear(meeting.Everybody)
         _check_told(everybody, self.job)
         agreed = engagement.agree(everybody)
-        self._policy.check_leaving(self.job, self.name, engagement.leaving)
+        self._check_leaving(engagement.leaving)
         with engagement.folders() as folders:
             go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
             role = engagement.cast()
             # Another job may have let something leave since that was compared.
-            self._policy.check_leaving(self.job, self.name, engagement.leaving)
+            self._check_leaving(engagement.leaving)
             ledger = self._play(role, engagement, folders, checkpoint, go.gate)
             record = None
             if engagement.wants_record:
@@ -120,6 +136,9 @@ class Guest:
                 record = _record(self._hear(meeting.End), self.job.everybody)
             engagement.conclude(role, ledger, record)
         self._say(meeting.Done())
+
+    def _check_leaving(self, leaving: Leaving) -> None:
+        self._policy.check_leaving(self.job, self.name, leaving)
 
     def _meet(self, agreed: str, every: int, folders: Folders) -> meeting.Go:
         """Say from where the role could go on; return where all do."""
@@ -175,7 +194,12 @@ class Guest:
         self._transport.start(player)
         while not self._heard.empty():  # the run was ended while the role was cast
             player.fail(_reason_in(self._heard.get()))
-        player.play()
+        try:
+            player.play()
+        finally:
+            if folders.ledger is not None:
+                with explained(folders.ledger), replacing(folders.ledger) as partial:
+                    ledger.write_csv(partial)
         self._transport.release()
         self._player = None
         return ledger
@@ -228,7 +252,7 @@ def _check_told(everybody: meeting.Everybody, job: JobConfig) -> None:
         if strangers := sorted(set(what) - set(job.everybody)):
             raise RemoteProtocolError(f"the server told of {strangers[0]!r}, whom the job lacks")
     lacking = [name for name in job.present if name not in everybody.widths]
-    if lacking and job.task in ("train", "predict"):
+    if lacking and job.task in ("train", "predict", "serve"):
         raise RemoteProtocolError(f"the server told of no embeddings of {lacking[0]!r}")
 
 

@@ -30,10 +30,10 @@ from colonnade.tables import IdForm
 
 __all__ = ["OF_NEW_PEOPLE", "JobConfig", "Task", "job_of", "load_job"]
 
-Task = Literal["align", "train", "align_new", "predict"]
+Task = Literal["align", "train", "align_new", "predict", "serve"]
 """What organisations do together, in this order; new people are those who are predicted."""
 
-OF_NEW_PEOPLE: tuple[Task, ...] = ("align_new", "predict")
+OF_NEW_PEOPLE: tuple[Task, ...] = ("align_new", "predict", "serve")
 """What is done about those."""
 
 

@@ -33,7 +33,7 @@ from colonnade.deployment.folders import CLASSES
 from colonnade.errors import RoleFailed, Unwritten
 from colonnade.faults import explained
 
-__all__ = ["SERVER", "Local", "local_federation"]
+__all__ = ["SERVER", "Local", "free_ports", "local_federation"]
 
 SERVER = "localhost"
 _OPERATOR = "operator@colonnade.local"
@@ -117,11 +117,22 @@ class Local:
 
     def wait(self, number: str) -> bool:
         """Wait until the job that ``submit`` gave this number has ended; return if completed."""
-        while True:
-            status = str(self._asked("status", number))
-            if status.startswith("FINISHED"):
-                return status == "FINISHED:COMPLETED"
+        while not self.has_ended(number):
             time.sleep(_LOOK)
+        return self._status(number) == "FINISHED:COMPLETED"
+
+    def has_ended(self, number: str) -> bool:
+        """Return whether a job has ended, however it did."""
+        return self._status(number).startswith("FINISHED")
+
+    def abort(self, number: str) -> None:
+        """End a job, and wait until it has ended."""
+        if not self.has_ended(number):
+            self._asked("abort", number)
+            self.wait(number)
+
+    def _status(self, number: str) -> str:
+        return str(self._asked("status", number))
 
     def stop(self) -> None:
         """End all processes, those of a job included, which have sessions of their own."""
@@ -211,7 +222,7 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
 def _provisioned(folder: Path, names: Sequence[str]) -> Path:
     """Make certificates and the folders of all; return where they are."""
     project = Project("colonnade", "a federation on one machine")
-    fed_learn, admin = _free_ports(2)
+    fed_learn, admin = free_ports(2)
     project.set_server(SERVER, "colonnade", {"fed_learn_port": fed_learn, "admin_port": admin})
     for name in names:
         project.add_client(name, "colonnade", {})
@@ -244,7 +255,8 @@ def _allow(local: Path, folder: Path) -> None:
     (local / "resources.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that nobody listens at."""
     with contextlib.ExitStack() as open_sockets:
         found = []
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""FLARE's operator in a process of its own: who is there, a job submitted, how it stands.
+"""FLARE's operator in a process of its own: who is there, a job submitted, how it stands, its end.
 
     python -m colonnade.deployment.operator KIT
 
@@ -51,6 +51,10 @@ class Operator:
         """Return how a job stands, in FLARE's words."""
         return str(self._session.get_job_meta(number).get("status"))
 
+    def abort(self, number: str) -> str:
+        """End a job; return what FLARE says."""
+        return str(self._session.abort_job(number))
+
 
 def main() -> None:
     """Answer what is asked, until nothing more is."""
@@ -61,6 +65,7 @@ def main() -> None:
         "there": operator.there,
         "submit": operator.submit,
         "status": operator.status,
+        "abort": operator.abort,
     }
     for line in sys.stdin:
         question, *given = json.loads(line)

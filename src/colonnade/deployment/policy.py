@@ -24,7 +24,7 @@ __all__ = ["NO_POLICY", "PolicyConfig", "load_policy"]
 
 COMPOSITION = "composition"
 
-_SHOWN = ("train", "predict")  # tasks by which embeddings leave
+_SHOWN = ("train", "predict", "serve")  # tasks by which embeddings leave
 
 Protection = Literal["secure_sum", "differential_privacy"]
 

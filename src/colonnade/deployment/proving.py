@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
+from urllib.request import urlopen
 
 from colonnade.alignment import alignment_file
 from colonnade.config.data import TablesConfig
@@ -18,15 +21,19 @@ from colonnade.errors import ConfigurationError, RoleFailed
 from colonnade.export import MEAN_FILE, PARTS
 from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.faults import explained
+from colonnade.serving import ServeConfig
 
 __all__ = ["Place", "prove"]
 
 _FEDERATION = "federation"
+_LOOK = 0.5  # seconds after which it is looked how a service stands
+_PATIENCE = 5.0  # seconds that it may take to say so
 _PURPOSES: dict[Task, str] = {
     "align": "to find who is in all tables",
     "train": "to train",
     "align_new": "to find which new people all know",
     "predict": "to predict them",
+    "serve": "to serve predictions",
 }
 
 
@@ -59,6 +66,7 @@ def prove(
     *,
     new: Mapping[str, str] | None = None,
     without: Fallbacks = NOBODY,
+    serve: bool = False,
     label_holder_at: Literal["site", "server"] = "site",
     keep: bool = False,
 ) -> JobConfig:
@@ -81,6 +89,8 @@ def prove(
         Where each organisation has rows of new people, who are predicted then.
     without
         Parties that have left by then, and what stands for each.
+    serve
+        Whether predictions of them are served then, until somebody interrupts.
     label_holder_at
         Whether the label holder has a site, or runs the server.
     keep
@@ -94,7 +104,7 @@ def prove(
         If a job fails; the logs say why.
     """
     try:
-        from colonnade.deployment.local import SERVER, local_federation
+        from colonnade.deployment.local import SERVER, free_ports, local_federation
     except ImportError as error:
         raise ConfigurationError(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
@@ -103,12 +113,18 @@ def prove(
     _check_new(new or {}, job_of(config, run, "predict", label_holder_at, without))
     assert isinstance(config.data, TablesConfig)
     place_of_data = config.data.place()
+    if serve and not new:
+        raise ConfigurationError("predictions are served of new people: say with --new who")
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     _hand_over(config, files.values())
     tasks: list[Task] = [] if all(file.is_file() for file in files.values()) else ["align"]
     tasks += ["train", "align_new", "predict"] if new else ["train"]
     means = {name: place.run(name, job) / PARTS / name / MEAN_FILE for name in without}
     folder = place.folder / _FEDERATION
+    service = None
+    if serve:
+        token = place.of(job.label_holder.name).absolute() / "token"
+        service = ServeConfig(port=free_ports(1)[0], token=token)
     with local_federation(folder / "flare", job.sites) as local:
         told("certificates for the server and every site are made")
         for name in job.everybody:
@@ -118,20 +134,61 @@ def prove(
                 here["policy"] = policy
             there = {key: path.absolute() for key, path in (own | here).items()}
             site = local.site(name if name in job.sites else SERVER)
-            write_site(config, name, site, (new or {}).get(name), means, **there)
+            write_site(config, name, site, (new or {}).get(name), means, service, **there)
         local.start(job.sites)
         told("the server and every site are up, and know each other by mutual TLS")
-        for task in tasks:
+
+        def submit(task: Task) -> str:
             write_job(job_of(config, run, task, label_holder_at, without), folder / task)
             number = local.submit(folder / task)
             told(f"job {number} is submitted, {_PURPOSES[task]}")
-            if not local.wait(number):
-                why = _reasons(local.folder, number)
-                raise RoleFailed(f"the job failed{why}; the logs are in {folder}")
+            return number
+
+        def failed(number: str) -> RoleFailed:
+            why = _reasons(local.folder, number)
+            return RoleFailed(f"the job failed{why}; the logs are in {folder}")
+
+        for task in tasks:
+            if not local.wait(number := submit(task)):
+                raise failed(number)
+        if service is not None:
+            number = submit("serve")
+            try:
+                _serve(service, lambda: local.has_ended(number), told)
+            finally:
+                ended_by_itself = local.has_ended(number)
+                local.abort(number)
+            if ended_by_itself:
+                raise failed(number)
     if not keep:
         with explained(folder):
             shutil.rmtree(folder)
     return job
+
+
+def _serve(
+    service: ServeConfig, has_ended: Callable[[], bool], told: Callable[[str], None]
+) -> None:
+    """Wait until predictions are served, say so, and wait until somebody interrupts."""
+    url = f"http://{service.host}:{service.port}"
+    with suppress(KeyboardInterrupt):
+        while not has_ended() and not _is_healthy(url):
+            time.sleep(_LOOK)
+        if not has_ended():
+            told(
+                f"predictions are served at {url}/predict to whom shows the token in "
+                f"{service.token}, until this is interrupted"
+            )
+        while not has_ended():
+            time.sleep(_LOOK)
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/health", timeout=_PATIENCE) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
 
 
 def _check_new(new: Mapping[str, str], job: JobConfig) -> None:

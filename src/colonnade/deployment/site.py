@@ -22,6 +22,7 @@ from colonnade.deployment.job import JobConfig
 from colonnade.errors import ConfigurationError
 from colonnade.objectives import Objective, Regression
 from colonnade.organisations import LabelHolder, Party
+from colonnade.serving import ServeConfig
 from colonnade.tables import OwnTables, own_tables
 
 __all__ = [
@@ -75,6 +76,11 @@ class SiteConfig(Section):
     )
     runs: Path = Field(Path("runs"), description="the folder in which runs are kept")
     new: NewPeopleConfig | None = Field(None, description="those who are predicted")
+    serve: ServeConfig | None = Field(
+        None,
+        description="of the label holder: where predictions are served, and to whom; by default "
+        "no job may serve any",
+    )
     policy: Path | None = Field(
         None,
         description="what it lets a job do; by default policy.yaml beside this file, where one is",
@@ -115,6 +121,8 @@ def load_site(path: Path) -> SiteConfig:
         # A link to nothing is a policy that cannot be read, and not none.
         "policy": own / (site.policy or usual) if site.policy or lexists(usual) else None,
     }
+    if site.serve is not None:
+        places["serve"] = site.serve.within(own)
     if site.new is not None:
         means = {name: own / file for name, file in site.new.means.items()}
         to = {"alignment": own / site.new.alignment, "means": means}

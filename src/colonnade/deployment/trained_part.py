@@ -157,7 +157,9 @@ def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> Trained
     if part.organisation != name:
         raise DataError(f"{folder.parts / name} holds the part of {part.organisation!r}")
     kept = kept_of(job, site, new.alignment, job.everybody)
-    known = _known(job, site, part) if job.fallbacks else None
+    # What is lost is measured by a prediction, once, and not whenever somebody is asked for.
+    measured = job.fallbacks and job.task == "predict"
+    known = _known(job, site, part) if measured else None
     blueprint = blueprint_at(site, job, part.details["classes"], 1)
     party = None
     if table is not None:

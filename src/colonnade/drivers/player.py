@@ -223,6 +223,7 @@ class Player:
         finally:  # in this process another may go on with the run
             self.journal.close()
             self.departures.close()
+            self._new_entries()  # of a role that failed, too, all is known that it has sent
 
     def _play(self) -> None:
         for agreed in agreements([self.role]).values():

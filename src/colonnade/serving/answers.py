@@ -1,0 +1,68 @@
+"""Who answers the service's requests: the trained parts of one run, wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.serving.people import People
+
+__all__ = ["MOST", "Answers", "State"]
+
+MOST = 1024
+"""How many people may be asked for at once: rows that travel in one message."""
+
+State: TypeAlias = Literal["starting", "serving", "ended"]
+"""How a service stands: parts are still meeting, it answers, or it never will again."""
+
+
+class Answers(Protocol):
+    """Predicts whoever is asked for; any thread may ask."""
+
+    @property
+    def run(self) -> str:
+        """What the run is called."""
+        ...
+
+    @property
+    def people(self) -> People:
+        """Who can be asked for."""
+        ...
+
+    @property
+    def classes(self) -> Sequence[Any] | None:
+        """What each class stands for; None of numbers."""
+        ...
+
+    @property
+    def threshold(self) -> float | None:
+        """From which probability on the second of two classes is predicted."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """How it stands."""
+        ...
+
+    def predict(self, rows: NDArray[np.int64]) -> Tensor:
+        """Return the top model's outputs, a row for each that is asked for.
+
+        Parameters
+        ----------
+        rows
+            Which of the people, each once, at most ``MOST``.
+
+        Raises
+        ------
+        ServiceEnded
+            If nobody answers any more.
+        ServiceBusy
+            If too many others wait.
+        ColonnadeError
+            If these cannot be predicted.
+        """
+        ...

@@ -1,0 +1,141 @@
+"""The service on a socket, in a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.errors import ConfigurationError
+from colonnade.serving.answers import Answers
+from colonnade.serving.config import ServeConfig
+
+__all__ = ["Service", "serving"]
+
+_START = 30.0  # seconds in which it listens, or never
+_LOOK = 0.01
+_END = 5  # seconds in which answers that are under way may be sent
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that listens.
+
+    Parameters
+    ----------
+    url
+        Where.
+    token
+        The file with what a request has to show.
+    """
+
+    url: str
+    token: Path
+
+
+@contextmanager
+def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
+    """Serve predictions until the context ends.
+
+    Whoever makes ``answers`` ends them before: what waits for one keeps a thread.
+
+    Parameters
+    ----------
+    answers
+        Who predicts.
+    config
+        Where, and to whom.
+
+    Raises
+    ------
+    ConfigurationError
+        If a package is missing, or it cannot listen there, or files are of no use.
+    Unwritten
+        If no token can be written.
+    """
+    try:
+        import uvicorn
+
+        from colonnade.serving.service import service
+    except ImportError as error:
+        raise ConfigurationError(
+            f"predictions are served by FastAPI ({error}); install colonnade[serve]"
+        ) from None
+    token = config.read_token()
+    config.check_key()
+    _check_certificate(config)
+    bound = _bound(config.host, config.port)
+    try:
+        settings = uvicorn.Config(
+            service(answers, token),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            ssl_certfile=config.certificate,
+            ssl_keyfile=config.key,
+            timeout_graceful_shutdown=_END,
+        )
+        server = uvicorn.Server(settings)
+        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+        thread.start()
+        try:
+            _await_start(server, thread)
+            yield Service(_url(config, bound), config.token)
+        finally:
+            server.should_exit = True
+            thread.join()
+    finally:
+        bound.close()
+
+
+def _await_start(server: object, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + _START
+    while not getattr(server, "started", False):
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise ConfigurationError("the service could not start")
+        time.sleep(_LOOK)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, number)
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"cannot listen at {host}: {error}") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(128)
+    except OSError as error:
+        bound.close()
+        raise ConfigurationError(
+            f"cannot listen at port {port} of {host}: {error.strerror}; serve: {{port: 0}} takes "
+            "one that is free"
+        ) from None
+    return bound
+
+
+def _check_certificate(config: ServeConfig) -> None:
+    if config.certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certificate, config.key)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{config.certificate} and {config.key} are no certificate and its key: {error}"
+        ) from None
+
+
+def _url(config: ServeConfig, bound: socket.socket) -> str:
+    scheme = "http" if config.certificate is None else "https"
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return f"{scheme}://{host}:{bound.getsockname()[1]}"

@@ -1,0 +1,184 @@
+"""The service itself: what is asked over HTTP, and what is answered."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars as pl
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from colonnade import __version__
+from colonnade.errors import (
+    BudgetExhausted,
+    ColonnadeError,
+    ConfigurationError,
+    Diverged,
+    ServiceBusy,
+    ServiceEnded,
+    UnknownPerson,
+)
+from colonnade.ledger import Ledger
+from colonnade.prediction import Prediction
+from colonnade.serving.answers import MOST, Answers
+from colonnade.serving.bodies import BoundedBodies
+from colonnade.serving.measured import PLAIN_TEXT, Measured
+
+__all__ = ["AskedFor", "service"]
+
+_STATUS: tuple[tuple[type[ColonnadeError], int], ...] = (
+    (UnknownPerson, 404),
+    (ServiceBusy, 429),
+    (ServiceEnded, 503),
+    (BudgetExhausted, 403),
+    (ConfigurationError, 403),  # a policy that does not let it
+)
+
+_Text = Annotated[str, StringConstraints(strict=True, max_length=1000)]
+_Id = _Text | Annotated[StrictInt, Field(ge=-(2**63), lt=2**64)]
+
+
+class AskedFor(BaseModel):
+    """Whom a request asks for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[_Id] = Field(
+        min_length=1, max_length=MOST, description="their ids, as the organisations' tables have"
+    )
+
+
+class Predicted(BaseModel):
+    """What is predicted of one."""
+
+    id: str | int = Field(description="as it was asked for")
+    predicted: Any = Field(description="the class, or the number")
+    probabilities: dict[str, float] | None = Field(description="of each class; null of numbers")
+
+
+class Answered(BaseModel):
+    """What is predicted, in the order in which it was asked for."""
+
+    run: str
+    predictions: list[Predicted]
+
+
+class Health(BaseModel):
+    """How the service stands."""
+
+    state: Literal["starting", "serving", "ended"]
+    version: str
+
+
+def service(answers: Answers, token: str) -> FastAPI:
+    """Return the service as an application.
+
+    Parameters
+    ----------
+    answers
+        Who predicts.
+    token
+        What a request has to show: ``Authorization: Bearer TOKEN``.
+    """
+    app = FastAPI(
+        title="Colonnade",
+        version=__version__,
+        description="Predictions by a model whose parts several organisations hold.",
+        docs_url=None,  # its page would load scripts from elsewhere
+        redoc_url=None,
+    )
+    measured = Measured()
+    app.add_middleware(BoundedBodies)
+
+    @app.middleware("http")
+    async def measure(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        began, status = time.monotonic(), 500
+        try:
+            response = await call_next(request)
+            status = response.status_code
+            return response
+        finally:
+            measured.answered(_path_of(request), status, time.monotonic() - began)
+
+    def entitled(request: Request) -> None:
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(shown.strip().encode(), token.encode())
+        if scheme.lower() != "bearer" or not right:
+            raise HTTPException(
+                401, "show the token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
+            )
+
+    @app.post("/predict", dependencies=[Depends(entitled)])
+    def predict(asked: AskedFor) -> Answered:
+        """Predict people whom all organisations know something of."""
+        rows = answers.people.rows(asked.ids)
+        once, places = np.unique(rows, return_inverse=True)
+        told = _told(answers, answers.predict(once))
+        measured.predicted(len(once))
+        predictions = [
+            Predicted(id=id, **told[place]) for id, place in zip(asked.ids, places, strict=True)
+        ]
+        return Answered(run=answers.run, predictions=predictions)
+
+    @app.get("/health")
+    async def health(response: Response) -> Health:
+        """Say how the service stands: 200 where it answers, else 503."""
+        state = answers.state
+        response.status_code = 200 if state == "serving" else 503
+        return Health(state=state, version=__version__)
+
+    @app.get("/metrics", dependencies=[Depends(entitled)], response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Say how often and how long it answered, as Prometheus reads it."""
+        return Response(measured.as_text(), media_type=PLAIN_TEXT)
+
+    @app.exception_handler(ColonnadeError)
+    def failed(request: Request, error: Exception) -> JSONResponse:
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+        return _refusal(status, str(error), {"Retry-After": "1"} if status == 429 else None)
+
+    @app.exception_handler(RequestValidationError)
+    def misunderstood(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        return _refusal(422, f"{place}: {first['msg']}".removeprefix(": "))
+
+    @app.exception_handler(AnyHTTPException)
+    def refused(request: Request, error: AnyHTTPException) -> JSONResponse:
+        return _refusal(error.status_code, error.detail, error.headers)
+
+    return app
+
+
+def _told(answers: Answers, scores: Any) -> list[dict[str, Any]]:
+    """Return what is predicted of each row."""
+    if not scores.isfinite().all():
+        raise Diverged("what the model says of these people is no finite number")
+    prediction, classes = Prediction(scores, Ledger()), answers.classes
+    if classes is None:
+        return [{"predicted": value, "probabilities": None} for value in scores.flatten().tolist()]
+    chosen = pl.Series([*classes]).gather(prediction.classes(answers.threshold).numpy()).to_list()
+    names = [str(name) for name in classes]
+    return [
+        {"predicted": value, "probabilities": dict(zip(names, each, strict=True))}
+        for value, each in zip(chosen, prediction.probabilities().tolist(), strict=True)
+    ]
+
+
+def _refusal(status: int, why: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": why}, status, headers)
+
+
+def _path_of(request: Request) -> str:
+    """Return which of the service's paths was asked for; foreign ones are not told apart."""
+    path = request.url.path
+    return path if path in ("/predict", "/health", "/metrics") else "other"

@@ -1,0 +1,494 @@
+"""Predictions over HTTP: to whom, of whom, and what is answered where something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import stat
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import httpx2 as httpx
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.config import load_trained, parse_config
+from colonnade.config.parse import parse_section
+from colonnade.errors import (
+    BudgetExhausted,
+    ConfigurationError,
+    DataError,
+    ServiceBusy,
+    ServiceEnded,
+    UnknownPerson,
+)
+from colonnade.serving import (
+    People,
+    RunAnswers,
+    ServeConfig,
+    Waiting,
+    serving,
+)
+from colonnade.serving.answers import MOST
+from colonnade.serving.service import service
+from colonnade.tables import IdForm
+
+TOKEN = "a-token-that-is-long-enough"
+RIGHT = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Told:
+    """Says of row r that its logits are (0, r), or the number r; or fails."""
+
+    run, state, threshold = "credit", "serving", None
+
+    def __init__(self, classes=("left", "bought"), failure=None, rows=3):
+        self.classes, self.failure = classes, failure
+        self.people = People(pl.Series([f"person-{row}" for row in range(rows)]))
+        self.asked = []
+
+    def predict(self, rows):
+        self.asked.append(rows.tolist())
+        if self.failure is not None:
+            raise self.failure
+        number = torch.from_numpy(rows).float()
+        if self.classes is None:
+            return number[:, None]
+        return torch.stack([torch.zeros_like(number), number], dim=1)
+
+
+def client(answers=None, **headers):
+    return TestClient(service(answers or Told(), TOKEN), headers=headers or RIGHT)
+
+
+def config(**said):
+    return parse_section(ServeConfig, said, "serve")
+
+
+# What is answered
+
+
+def test_who_is_asked_for_is_answered_in_that_order_and_predicted_once():
+    answers = Told()
+    reply = client(answers).post("/predict", json={"ids": ["person-2", "person-0", "person-2"]})
+    assert reply.status_code == 200
+    assert reply.json()["run"] == "credit"
+    first, second, third = reply.json()["predictions"]
+    assert answers.asked == [[0, 2]]
+    assert first == third
+    assert (first["id"], first["predicted"]) == ("person-2", "bought")
+    assert first["probabilities"]["bought"] == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-6)
+    assert (second["id"], second["predicted"]) == ("person-0", "left")
+    assert second["probabilities"] == {"left": 0.5, "bought": 0.5}
+
+
+def test_a_threshold_decides_between_two_classes():
+    answers = Told()
+    answers.threshold = 0.9
+    reply = client(answers).post("/predict", json={"ids": ["person-2"]}).json()["predictions"][0]
+    assert reply["predicted"] == "left"
+    assert reply["probabilities"]["bought"] > 0.88
+
+
+def test_numbers_are_answered_as_numbers():
+    reply = client(Told(classes=None)).post("/predict", json={"ids": ["person-1"]})
+    assert reply.json()["predictions"] == [
+        {"id": "person-1", "predicted": 1.0, "probabilities": None}
+    ]
+
+
+def test_classes_keep_their_types():
+    reply = client(Told(classes=(7, 9))).post("/predict", json={"ids": ["person-2"]})
+    assert reply.json()["predictions"][0]["predicted"] == 9
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": b"Bearer \xff\xfe"},
+    ],
+)
+def test_who_does_not_show_the_token_is_told_nothing(shown):
+    answers = Told()
+    asking = TestClient(service(answers, TOKEN), headers=shown)
+    replies = [
+        asking.post("/predict", json={"ids": ["person-1"]}),
+        asking.post("/predict", json={"ids": ["nobody"]}),
+        asking.post("/predict", content=b"nonsense"),
+        asking.get("/metrics"),
+    ]
+    assert [reply.status_code for reply in replies] == [401] * 4
+    assert {reply.headers["www-authenticate"] for reply in replies} == {"Bearer"}
+    assert all("person" not in reply.text for reply in replies)
+    assert answers.asked == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"ids": ["nobody", "person-1", "no one"]}, 404, "'nobody', and 1 more"),
+        ({"ids": []}, 422, "ids"),
+        ({"ids": [None]}, 422, "ids.0"),
+        ({"ids": [True]}, 422, "ids.0"),
+        ({"ids": [1.5]}, 422, "ids.0"),
+        ({"ids": [2**64]}, 422, "ids.0"),
+        ({"ids": ["x" * 1001]}, 422, "ids.0"),
+        ({"ids": ["person-1"] * (MOST + 1)}, 422, "1024"),
+        ({"ids": "person-1"}, 422, "ids"),
+        ({"ids": ["person-1"], "more": 1}, 422, "more"),
+        ({}, 422, "ids"),
+        ([], 422, ""),
+    ],
+)
+def test_a_request_that_cannot_be_answered_is_refused_in_words(body, status, said):
+    answers = Told()
+    reply = client(answers).post("/predict", json=body)
+    assert reply.status_code == status
+    assert [*reply.json()] == ["error"]
+    assert said in reply.json()["error"]
+    assert answers.asked == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=200)
+    | st.recursive(
+        st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=9),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+        max_leaves=9,
+    ).map(lambda value: json.dumps({"ids": value}).encode())
+)
+def test_no_body_is_more_than_refused(body):
+    reply = client().post("/predict", content=body)
+    assert reply.status_code in (404, 422)
+    assert "error" in reply.json()
+
+
+def test_a_body_that_is_too_long_is_not_kept():
+    reply = client().post("/predict", content=b" " * (2**21 + 1))
+    assert reply.status_code == 413
+    pieces = (b" " * 2**16 for _ in range(40))  # without saying how many
+    assert client().post("/predict", content=pieces).status_code == 413
+    assert client().post("/predict", content=b" " * 2**21).status_code == 422
+
+
+def test_nesting_without_end_is_refused():
+    reply = client().post("/predict", content=b'{"ids":' + b"[" * 10**6)
+    assert reply.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (ServiceEnded("the job was aborted"), 503),
+        (ServiceBusy("64 requests wait already"), 429),
+        (BudgetExhausted("no epsilon is left"), 403),
+        (ConfigurationError("the policy refuses it"), 403),
+        (DataError("this is odd"), 500),
+    ],
+)
+def test_why_nobody_could_be_predicted_is_told(failure, status):
+    reply = client(Told(failure=failure)).post("/predict", json={"ids": ["person-1"]})
+    assert reply.status_code == status
+    assert reply.json() == {"error": str(failure)}
+    assert ("retry-after" in reply.headers) == (status == 429)
+
+
+def test_what_is_no_number_is_not_told_as_one():
+    answers = Told()
+    answers.predict = lambda rows: torch.full((len(rows), 2), torch.nan)
+    reply = client(answers).post("/predict", json={"ids": ["person-1"]})
+    assert reply.status_code == 500
+    assert "no finite number" in reply.json()["error"]
+
+
+@pytest.mark.parametrize(("state", "status"), [("starting", 503), ("serving", 200), ("ended", 503)])
+def test_anybody_may_ask_how_it_is(state, status):
+    answers = Told()
+    answers.state = state
+    reply = TestClient(service(answers, TOKEN)).get("/health")
+    assert reply.status_code == status
+    assert reply.json()["state"] == state
+
+
+def test_prometheus_reads_what_was_answered_and_not_who():
+    asking = client()
+    asking.post("/predict", json={"ids": ["person-2", "person-0"]})
+    asking.post("/predict", json={"ids": ["person-7"]})
+    asking.get("/somewhere/person-3")
+    text = asking.get("/metrics").text
+    assert 'colonnade_requests_total{path="/predict",status="200"} 1.0' in text
+    assert 'colonnade_requests_total{path="/predict",status="404"} 1.0' in text
+    assert 'colonnade_requests_total{path="other",status="404"} 1.0' in text
+    assert "colonnade_predicted_rows_total 2.0" in text
+    assert 'colonnade_request_seconds_count{path="/predict"} 2.0' in text
+    assert "person" not in text
+
+
+def test_other_paths_and_methods_are_told_apart():
+    asking = client()
+    assert asking.get("/predict").status_code == 405
+    assert asking.get("/docs").status_code == 404  # its scripts would come from elsewhere
+    assert "/predict" in asking.get("/openapi.json").json()["paths"]
+
+
+# People
+
+
+def test_people_are_found_as_in_the_tables():
+    assert People(pl.Series([7, 12])).rows(["12", 7]).tolist() == [1, 0]
+    with pytest.raises(UnknownPerson, match="'07'"):
+        People(pl.Series([7, 12])).rows(["07"])
+    assert len(People(pl.Series(["a"]), IdForm())) == 1
+    assert People(pl.Series(["0007"]), IdForm(pad=4)).rows([" 7 ", 7]).tolist() == [0, 0]
+
+
+# Waiting
+
+
+def answering(waiting, times):
+    def play():
+        for _ in range(times):
+            asked = None
+            while asked is None:
+                asked = waiting()
+            asked.answer(torch.from_numpy(asked.rows).float())
+
+    role = threading.Thread(target=play)
+    role.start()
+    return role
+
+
+def test_everybody_who_waits_is_given_what_they_asked_for():
+    waiting = Waiting()
+    assert waiting.state == "starting"
+    role = answering(waiting, 40)
+    with ThreadPoolExecutor(20) as threads:
+        found = threads.map(lambda row: waiting.ask(np.array([row])).item(), range(40))
+        assert [*found] == [*range(40)]
+    role.join()
+    assert waiting.state == "serving"
+
+
+def test_who_waits_when_it_ends_is_told_why():
+    waiting = Waiting()
+    with ThreadPoolExecutor(64) as threads:
+        asking = [threads.submit(waiting.ask, np.array([row])) for row in range(64)]
+        deadline = time.monotonic() + 30
+        while len(waiting._open) < 64:
+            assert time.monotonic() < deadline
+        with pytest.raises(ServiceBusy, match="64 requests"):
+            waiting.ask(np.array([0]))
+        late = waiting()
+        waiting.end("the job was aborted")
+        for each in asking:
+            with pytest.raises(ServiceEnded, match="the job was aborted"):
+                each.result()
+    late.answer(torch.zeros(1))  # nobody waits for it any more
+    with pytest.raises(ServiceEnded):
+        waiting.ask(np.array([0]))
+    assert waiting.state == "ended"
+
+
+# Where, and to whom
+
+
+def test_a_token_is_made_for_its_owner_alone_and_stays(tmp_path):
+    place = config().within(tmp_path / "run")
+    token = place.read_token()
+    assert len(token) >= 40
+    assert place.read_token() == token
+    assert stat.S_IMODE((tmp_path / "run" / "token").stat().st_mode) == 0o600
+    assert token not in repr(place)
+
+
+@pytest.mark.parametrize("text", ["", "short", "two words of a token", "x" * 5000, "ünicode" * 4])
+def test_a_token_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "token").write_text(text)
+    (tmp_path / "token").chmod(0o600)
+    with pytest.raises(ConfigurationError, match="one word"):
+        config().within(tmp_path).read_token()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
+def test_what_others_can_read_is_no_secret(tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").chmod(0o640)
+    with pytest.raises(ConfigurationError, match="others can read the token"):
+        config().within(tmp_path).read_token()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"port": 65536}, "port"),
+        ({"port": -1}, "port"),
+        ({"host": ""}, "host"),
+        ({"certificate": "a.pem"}, "belong together"),
+        ({"key": "a.pem"}, "belong together"),
+        ({"hosts": "a"}, "hosts"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(said, why):
+    with pytest.raises(ConfigurationError, match=why):
+        config(**said)
+
+
+def test_what_is_not_protected_is_said():
+    assert config(host="127.0.0.1").notes == config(host="localhost").notes == ()
+    assert config(host="::1").notes == ()
+    assert "without TLS" in config(host="0.0.0.0").notes[0]
+    assert config(host="0.0.0.0", certificate="a", key="b").notes == ()
+
+
+def test_a_port_that_is_taken_is_told(tmp_path):
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        place = config(port=taken.getsockname()[1]).within(tmp_path)
+        with (
+            pytest.raises(ConfigurationError, match="cannot listen at port"),
+            serving(Told(), place),
+        ):
+            pass
+    with (
+        pytest.raises(ConfigurationError, match="cannot listen at"),
+        serving(Told(), config(host="no.such.host.invalid").within(tmp_path)),
+    ):
+        pass
+
+
+def test_it_answers_on_a_socket_until_the_context_ends(tmp_path):
+    before = threading.active_count()
+    with serving(Told(), config(port=0).within(tmp_path)) as at:
+        shown = {"Authorization": f"Bearer {at.token.read_text().strip()}"}
+        reply = httpx.post(f"{at.url}/predict", json={"ids": ["person-1"]}, headers=shown)
+        assert reply.json()["predictions"][0]["predicted"] == "bought"
+        assert "server" not in reply.headers
+        assert httpx.get(f"{at.url}/health").status_code == 200
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{at.url}/health")
+    assert threading.active_count() <= before
+
+
+def certified(folder):
+    """Write a certificate for 127.0.0.1 and its key."""
+    from ipaddress import ip_address
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(1))
+        .not_valid_after(now + timedelta(1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    )
+    (folder / "key.pem").chmod(0o600)
+
+
+def test_with_a_certificate_it_is_https(tmp_path):
+    certified(tmp_path)
+    place = config(port=0, certificate="cert.pem", key="key.pem").within(tmp_path)
+    trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    with serving(Told(), place) as at:
+        assert at.url.startswith("https://")
+        assert httpx.get(f"{at.url}/health", verify=trusting).status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{at.url}/health")
+    if os.name == "posix":
+        (tmp_path / "key.pem").chmod(0o644)
+        with pytest.raises(ConfigurationError, match="the private key"), serving(Told(), place):
+            pass
+        (tmp_path / "key.pem").chmod(0o600)
+    (tmp_path / "cert.pem").write_text("nothing")
+    with (
+        pytest.raises(ConfigurationError, match="no certificate and its key"),
+        serving(Told(), place),
+    ):
+        pass
+
+
+# Of a run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(80, 4)).round(3)
+    ids = [f"{number:04}" for number in range(80)]
+    pl.DataFrame({"id": ids, "a": x[:, 0], "b": x[:, 1]}).write_csv(folder / "bank.csv")
+    pl.DataFrame({"id": ids, "c": x[:, 2], "d": x[:, 3]}).write_csv(folder / "shop.csv")
+    y = np.where(x[:, 0] + x[:, 2] > 0, "yes", "no")
+    pl.DataFrame({"id": ids, "y": y}).write_csv(folder / "labels.csv")
+    run = parse_config(
+        {
+            "data": {
+                "id": "id",
+                "ids": {"pad": 4},
+                "folder": str(folder),
+                "parties": {"bank": {"source": "bank.csv"}, "shop": {"source": "shop.csv"}},
+                "labels": {"source": "labels.csv", "column": "y"},
+            },
+            "label_holder": {"name": "insurer"},
+            "training": {"epochs": 2, "batch_size": 16},
+        }
+    )
+    run.train(folder / "run")
+    return load_trained(folder / "run")
+
+
+def test_a_run_answers_what_it_predicts(trained):
+    new = trained.new_people()
+    answers = RunAnswers(trained, new)
+    whole = trained.frame(trained.predict_people(new))
+    asking = TestClient(service(answers, TOKEN), headers=RIGHT)
+    reply = asking.post("/predict", json={"ids": ["0041", 7, "79"]}).json()
+    assert reply["run"] == "run"
+    expected = {row["id"]: row for row in whole.rows(named=True)}
+    for told, id in zip(reply["predictions"], ["0041", "0007", "0079"], strict=True):
+        assert told["predicted"] == expected[id]["predicted"]
+        for name, probability in told["probabilities"].items():
+            assert probability == pytest.approx(expected[id][f"probability of {name}"], abs=1e-6)
+    answers.end()
+    assert asking.post("/predict", json={"ids": ["0041"]}).status_code == 503
+    assert asking.get("/health").status_code == 503
+
+
+def test_a_run_answers_without_who_has_left(trained):
+    left = {"shop": "zeros"}
+    new = trained.new_people(without=left)
+    answers = RunAnswers(trained, new, left)
+    whole = trained.predict_people(new, left)
+    assert torch.allclose(answers.predict(np.array([3, 9])), whole.scores[[3, 9]], atol=1e-6)
