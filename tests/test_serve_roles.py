@@ -17,7 +17,7 @@ from colonnade.drivers import Assignment, Simulate
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.federation import Federation
 from colonnade.flows import Limits
-from colonnade.models import Concat, Learner, Mean, Sum
+from colonnade.models import Concat, Learner, Mean, Polynomial, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.roles import ServeLabelHolder, ServeParty
 from colonnade.roles.serve import REQUEST, Asked, decode_request, encode_request, request_flow
@@ -92,6 +92,15 @@ def test_a_secure_sum_is_of_what_is_asked_for():
     expected = whole().scores
     assert torch.allclose(answers[3, 5], expected[[3, 5]], atol=0.3)
     assert torch.allclose(answers[(8,)], expected[[8]], atol=0.3)
+
+
+def test_shares_are_made_of_what_is_asked_for(monkeypatch):
+    linear = {name: replace(party, bottom=Polynomial(3, 4, 1)) for name, party in members().items()}
+    monkeypatch.setitem(globals(), "members", lambda: linear)
+    answers, whole, _ = served(methods.fedvs(), [(3,), (29, 0, 7)])
+    expected = whole().scores
+    for rows in answers:
+        assert torch.allclose(answers[rows], expected[[*rows]], atol=0.01)
 
 
 def test_nothing_leaves_that_may_not():

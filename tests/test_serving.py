@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
 import ssl
 import stat
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx2 as httpx
@@ -492,3 +497,40 @@ def test_a_run_answers_without_who_has_left(trained):
     answers = RunAnswers(trained, new, left)
     whole = trained.predict_people(new, left)
     assert torch.allclose(answers.predict(np.array([3, 9])), whole.scores[[3, 9]], atol=1e-6)
+
+
+def test_the_command_answers_until_it_is_interrupted(trained):
+    folder = trained.run.folder
+    command = (sys.executable, "-c", "from colonnade.cli import main; main()")
+    process = subprocess.Popen(
+        [*command, "serve", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        told = " ".join(_lines(process.stdout))
+        url = re.search(r"http://127.0.0.1:\d+", told)[0]
+        assert "80 people can be asked for" in told
+        shown = {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}
+        reply = httpx.post(f"{url}/predict", json={"ids": ["0000"]}, headers=shown, timeout=60)
+        assert reply.json()["predictions"][0]["predicted"] in ("yes", "no")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _lines(stream):
+    """Return what is said until it is said how somebody is asked for."""
+    told = []
+    while "/predict" not in "".join(told):
+        line = stream.readline()
+        assert line, told
+        told.append(line)
+    return told
+
+
+def test_a_run_without_ids_cannot_be_asked(trained):
+    new = trained.new_people()
+    with pytest.raises(ConfigurationError, match="people are asked for by an id"):
+        RunAnswers(trained, replace(new, ids=None))
