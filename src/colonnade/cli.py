@@ -7,8 +7,8 @@ import json
 import shlex
 import signal
 import sys
-import time
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
@@ -81,6 +81,13 @@ class Absentees(StrEnum):
 
     error = "error"
     drop = "drop"
+
+
+class Tracked(StrEnum):
+    """By what curves of a run between sites are drawn."""
+
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
 
 
 class Likeness(StrEnum):
@@ -391,6 +398,13 @@ def deploy(
             "--serve", help="With --local and --new: then answer over HTTP, until interrupted."
         ),
     ] = False,
+    track: Annotated[
+        Tracked | None,
+        typer.Option(
+            help="With --to: let FLARE's own receiver at the server draw curves of what is "
+            "reported."
+        ),
+    ] = None,
     out_: Annotated[
         Path | None,
         typer.Option("--out", help="With --local: folder for all; by default deployed/ and RUN."),
@@ -408,7 +422,7 @@ def deploy(
     one command proves the whole path: certificates, a server and a process for each site, mutual
     TLS, the run, and each organisation's results in a folder of its own.
     """
-    from colonnade.deployment.folders import write_job, write_site
+    from colonnade.deployment.folders import TRACKERS, Tracker, write_job, write_site
     from colonnade.deployment.job import Task, job_of
     from colonnade.deployment.predicting import PREDICTIONS
     from colonnade.deployment.proving import Place, prove
@@ -427,9 +441,11 @@ def deploy(
             )
         if sources:
             raise ConfigurationError("with --to each site says itself who is new: site.yaml, new:")
+        trackers: dict[Tracked | None, Tracker] = {Tracked(name): name for name in TRACKERS}
         job = job_of(parsed, name_of_run, "train", place_of_holder)
         for task in get_args(Task):
-            write_job(job_of(parsed, name_of_run, task, place_of_holder, left), to / task)
+            tracked = trackers.get(track) if task == "train" else None
+            write_job(job_of(parsed, name_of_run, task, place_of_holder, left), to / task, tracked)
         kept = [name for name in job.everybody if (to / "sites" / name / "site.yaml").exists()]
         for name in job.everybody:
             if name not in kept:  # where it is, somebody may have changed it
@@ -446,6 +462,8 @@ def deploy(
             if kept:
                 say(out, f"What was there of {', '.join(kept)} stays as it is.")
         return
+    if track is not None:
+        raise ConfigurationError("--track is for a job that is kept: it goes with --to")
     if left and not sources:
         raise ConfigurationError(
             "--without is about new people, after training: say with --new who they are"
@@ -579,14 +597,13 @@ def serve(
     trained, left = load_trained(run), _fallbacks(without or [])
     new = trained.new_people(_sources(table or []), absent.value, left)
     answers = RunAnswers(trained, new, left)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with serving(answers, config) as service:
+    with _until_asked_to_end() as over, serving(answers, config) as service:
         try:
             for note in config.notes:
                 err.print(f"[yellow]warning:[/] {escape(note)}")
             say(out, f"{len(answers.people):,} people can be asked for at {service.url}:")
             say(out, _example_of(service, answers.people.some))
-            _wait_for_the_end()
+            over.wait()
         finally:
             answers.end()
 
@@ -919,11 +936,17 @@ def _example_of(service: Service, id: str) -> str:
     )
 
 
-def _wait_for_the_end() -> None:
-    """Wait until somebody interrupts, which is how it ends."""
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            signal.pause() if hasattr(signal, "pause") else time.sleep(1)
+@contextlib.contextmanager
+def _until_asked_to_end() -> Iterator[threading.Event]:
+    """Yield what is set when somebody interrupts, or asks the process to end."""
+    over, before = threading.Event(), {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, lambda *_: over.set())
+    try:
+        yield over
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _show(quiet: bool, as_json: bool) -> Show:

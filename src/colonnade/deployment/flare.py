@@ -26,6 +26,7 @@ from colonnade.deployment.host import Host
 from colonnade.deployment.job import JobConfig, load_job
 from colonnade.deployment.site import load_site
 from colonnade.deployment.told_elsewhere import FAILED
+from colonnade.deployment.tracking import track
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import Aborted, ColonnadeError
 from colonnade.telling import first_line, named
@@ -46,6 +47,7 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
         """Listen to sites, which may be there before."""
         self._signal, self._here = Signal(), dict[str, Callable[[str, bytes], None]]()
         self._job = job = _job(fl_ctx)
+        self._engine = fl_ctx.get_engine()
         post = CellPost(_cell(fl_ctx), GATEKEEPER, _cells(job, fl_ctx), self._here)
         self._host = Host(job, post, lambda: self._signal.triggered, self._reached, self._reported)
         post.listen(self._host.receive)
@@ -88,6 +90,8 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def _reported(self, values: Any) -> None:
         self.logger.info(", ".join(f"{key} {value}" for key, value in values.items()))
+        with self._engine.new_context() as fl_ctx:
+            track(values, fl_ctx)
 
 
 class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE

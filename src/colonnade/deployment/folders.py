@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -19,16 +19,33 @@ from colonnade.faults import explained
 from colonnade.outputs import CONFIGURATION, SIGNATURE, check_outputs, is_ours
 from colonnade.serving import ServeConfig
 
-__all__ = ["CLASSES", "write_job", "write_site"]
+__all__ = ["CLASSES", "TRACKERS", "Tracker", "write_job", "write_site"]
 
 CLASSES = ("colonnade.deployment.flare.Preside", "colonnade.deployment.flare.Attend")
 """What a job names, and a site has to allow."""
 
+Tracker = Literal["tensorboard", "mlflow"]
+
+TRACKERS: Mapping[Tracker, str] = {
+    "tensorboard": "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
+    "mlflow": "nvflare.app_opt.tracking.mlflow.mlflow_receiver.MLflowReceiver",
+}
+"""FLARE's own, of which a job may name one, and the server has to allow it."""
+
 _MARK = f"# {SIGNATURE}: "
 
 
-def write_job(job: JobConfig, folder: Path) -> None:
+def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> None:
     """Write a job as FLARE takes it: configuration, and no code.
+
+    Parameters
+    ----------
+    job
+        What all are told.
+    folder
+        Where; a job that is there is written over.
+    track
+        By what the server draws curves of what is reported; None draws none.
 
     Raises
     ------
@@ -55,7 +72,8 @@ def write_job(job: JobConfig, folder: Path) -> None:
         config.mkdir(parents=True)
         _write_json(folder / "meta.json", meta)
         usual = {"format_version": 2, "components": []}
-        _write_json(config / "config_fed_server.json", usual | server)
+        receivers = [] if track is None else [{"id": "tracker", "path": TRACKERS[track]}]
+        _write_json(config / "config_fed_server.json", usual | server | {"components": receivers})
         _write_json(config / "config_fed_client.json", usual | client)
         (config / "job.yaml").write_text(
             f"{_MARK}what all organisations of a run are told.\n{job.as_yaml()}", encoding="utf-8"
