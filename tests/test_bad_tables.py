@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from colonnade import cli
+from colonnade.errors import DataError
+from colonnade.tables import read_table
 
 PEOPLE = 60
 GOOD = pl.DataFrame({"id": range(PEOPLE), "income": range(PEOPLE), "town": ["a", "b"] * 30})
@@ -143,3 +145,12 @@ def test_a_category_that_only_test_rows_have(run):
     assert code == 2
     for word in ("'bank'", "'town'", "'rare'", "unseen"):
         assert word in message
+
+
+@pytest.mark.parametrize(
+    "text", ['id,b\n1,5\n2,"1234', 'b,c,d\n1,2,3\n4,"07', 'a,b\nx"y,1e400\n"","']
+)
+def test_a_file_that_ends_within_quotes_was_cut_off(tmp_path, text):
+    (tmp_path / "cut.csv").write_text(text)
+    with pytest.raises(DataError, match="ends within quotes"):
+        read_table(tmp_path / "cut.csv")

@@ -222,7 +222,7 @@ REFUSED: list[tuple[Any, str]] = [
             "exchange": {"exchange": "relay", "labels": "shared"},
             "local_updates": {"local_updates": "replayed"},
         },
-        "method: replaying is for the split exchange",
+        "method: replaying is for exchanges in which",
     ),
     (
         {"exchange": {"exchange": "split", "downlink": {"link": "error_feedback", "codec": "float",

@@ -417,3 +417,81 @@ def test_too_few_epochs_are_told(tables, answers):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.set_params(validation=0).fit(tables, answers)
+
+
+def fitted_with(column=None, tables=None, **settings):
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(2, 120))
+    first = {"a": a if column is None else column(a)}
+    usual = {"aligned": True, "epochs": 1, "batch_size": 32}
+    model = VerticalClassifier(**usual | settings)
+    return model.fit(
+        {"p": first, "q": {"b": b}} if tables is None else tables, np.where(a + b > 0, "yes", "no")
+    )
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda a: torch.tensor(a).bfloat16(),
+        lambda a: torch.tensor(a).to_sparse(),
+    ],
+)
+def test_columns_are_taken_as_libraries_bring_them(column):
+    fitted_with(column)
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "h", "s"])
+def test_dates_of_any_unit_are_told_apart_from_numbers(unit):
+    dates = np.array(["2020-01-01", "NaT"] * 60, dtype=f"datetime64[{unit}]")
+    with pytest.raises(DataError, match="make numbers of it first"):
+        fitted_with(lambda a: dates)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"class_weight": "foo"}, "class weights are 'balanced' or a number for each class"),
+        ({"class_weight": [1, 2]}, "class weights are 'balanced' or a number for each class"),
+        ({"class_weight": {"yes": "a", "no": 1}}, "class weights are numbers"),
+        ({"class_weight": {"yes": float("nan"), "no": 1}}, "class weights must be above 0"),
+        ({"threshold": "a"}, "a threshold is a probability"),
+        ({"metrics": "auc"}, "is no metric"),
+        ({"metrics": [3]}, "3 is no metric"),
+        ({"out": 5}, "out is the path of a folder, not 5"),
+        ({"device": None}, "cannot compute on 'None'"),
+        ({"id": ["a"]}, "id is the name of one column"),
+    ],
+)
+def test_a_setting_of_another_kind_is_refused_in_words(settings, why):
+    with pytest.raises(ConfigurationError, match=why):
+        fitted_with(**settings)
+
+
+def test_a_lazy_frame_that_cannot_be_collected_is_told():
+    lazy = pl.LazyFrame({"a": np.zeros(120)}).select("zz")
+    with pytest.raises(DataError, match="the lazy frame cannot be collected"):
+        fitted_with(tables={"p": lazy, "q": {"b": np.zeros(120)}})
+    with pytest.raises(DataError, match="parties\\['p'\\] names column 'a' twice"):
+        fitted_with(
+            tables=pl.DataFrame({"a": np.zeros(120), "b": np.zeros(120)}),
+            parties={"p": ["a", "a"], "q": ["b"]},
+        )
+
+
+def test_a_row_whose_index_is_missing_is_nobodys():
+    pandas = pytest.importorskip("pandas")
+    index = [None, *(f"i{number}" for number in range(1, 120))]
+    numbers = np.random.default_rng(0).normal(size=120)
+    tables = {
+        "p": pandas.DataFrame({"a": numbers}, index=index),
+        "q": pandas.DataFrame({"b": numbers}, index=index),
+    }
+    answers = pandas.Series(np.where(numbers > 0, "yes", "no"), index=index)
+    with pytest.raises(DataError, match="the index has no value in row 0"):
+        VerticalClassifier(epochs=1, batch_size=32).fit(tables, answers)
+
+
+def test_whole_numbers_beyond_what_floats_tell_apart_are_refused_without_a_sign_too():
+    with pytest.raises(DataError, match="is beyond 2\\^53"):
+        fitted_with(lambda a: np.arange(2**60, 2**60 + 120, dtype=np.uint64))

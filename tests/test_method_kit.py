@@ -296,7 +296,7 @@ def test_what_cannot_be_composed_is_refused():
         (lambda: Method("x", Concat(), exchange=Common()), "right for fusion by sum"),
         (
             lambda: Method("x", Sum(), exchange=Common(), local_updates=Replayed()),
-            "replaying is for the split exchange",
+            "replaying is for exchanges in which",
         ),
         (lambda: Method("x", Sum(), exchange=Common(), stragglers=Deadline(1)), "without a party"),
         (

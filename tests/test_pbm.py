@@ -355,6 +355,17 @@ def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_b
 
 
 @pytest.mark.filterwarnings("ignore:this prediction showed")
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=["simulate", "processes"])
+def test_what_a_prediction_disclosed_is_told_under_every_driver(driver):
+    federation = problem()
+    run = federation.train(pbm_vfl(4, 0.05), replace(TRAINING, epochs=1))
+    features = {party.name: party.features[:2] for party in federation.parties}
+    told = run.predict(features, driver).privacy_loss
+    assert told["uses_of_a_row"] == 1
+    assert told["epsilon"] == Spending({BinomialSum(4, 0.05, 3, WIDTH): 1}).epsilon(DELTA).value
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
 def test_pinned_identities_hold_for_predictions_and_plans():
     secrets = {name: Secrets.system() for name in ("bank", "shop", "spa")}
     pinned = {name: Identity.of(each, name).public.hex() for name, each in secrets.items()}

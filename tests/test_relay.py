@@ -353,7 +353,7 @@ REFUSED = {
     ),
     "Concat needs each of them": lambda: cvfl(Scalar(4), labels="shared", others="total"),
     "Max needs each of them": lambda: efvfl(TopK(0.1), None, Max(), "shared", others="total"),
-    "replaying is for the split exchange": lambda: Method(
+    "replaying is for exchanges in which": lambda: Method(
         "own", exchange=Relay("shared"), local_updates=Replayed()
     ),
     "correction must be 0 or more, not -1": lambda: Split(correction=-1),

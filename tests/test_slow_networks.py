@@ -604,3 +604,18 @@ def test_where_time_decides_nothing_a_run_goes_on_over_any_network(
     assert not method.timed
     assert run.summary["completed"]
     assert not any("time was measured" in each for each in run.summary["warnings"])
+
+
+def test_delays_are_drawn_anew_in_each_round(tmp_path: Path) -> None:
+    (tmp_path / "office.csv").write_text("bank\n1\n2\n4\n")
+    for delay, expected in (
+        (Exponential(0.1), None),
+        (FromTrace(tmp_path / "office.csv"), [1e9, 2e9, 4e9, 1e9]),
+    ):
+        costs = Delayed(Modelled(otherwise=0.0), {"bank": delay}, seed=1)
+        drawn = [costs.lost_nanoseconds("bank", round) for round in range(4)]
+        if expected is None:
+            assert len({*drawn}) == 4
+        else:
+            assert drawn == expected
+        assert drawn == [costs.lost_nanoseconds("bank", round) for round in range(4)]

@@ -368,8 +368,11 @@ def test_nothing_is_exported_into_a_runs_own_parts():
     run = trained(RUNS["classes"])
     trained(RUNS["classes"] | {"training": {"seed": 7}}, "other")
     Path("link").symlink_to("other")
+    Path("linked").mkdir()
+    (Path("linked") / "bank").symlink_to(Path("other/parts/shop").absolute())
     before = {path: path.read_bytes() for path in Path("other").rglob("*") if path.is_file()}
-    for folder in ("other/parts", "other/parts/bank", "link/parts", "other/../other/parts"):
+    own = ("other/parts", "other/parts/bank", "link/parts", "other/../other/parts", "linked")
+    for folder in own:
         with pytest.raises(ConfigurationError, match=r"is where the run in .*other keeps its own"):
             run.export(folder)
     assert before == {path: path.read_bytes() for path in before}

@@ -177,8 +177,8 @@ def _check_finite(what: str, name: str, values: Tensor) -> None:
 def check_device(name: str, device: str | torch.device) -> None:
     """Raise ``ConfigurationError`` unless torch can compute on the device here."""
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch has no one error for it
+        torch.empty(0, device=torch.device(device))
+    except (RuntimeError, AssertionError, TypeError) as error:  # torch has no one error for it
         raise ConfigurationError(
             f"the models of {name!r} cannot compute on {str(device)!r}: {first_line(error)}"
         ) from None

@@ -238,7 +238,10 @@ def blank(form: Mapping[str, Any], rows: int = 2) -> Features:
     return made.get("", made)
 
 
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_DAMAGED = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    MemoryError,  # of a file that is larger than that
+)
 
 
 def load_part(folder: str | Path) -> Part:

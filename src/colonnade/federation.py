@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,8 @@ class Federation:
             for learner in learners_of(role).values():
                 check_saved(name, learner)
         description = self._describe(method, training, roles)
+        if out is not None and not isinstance(out, str | PathLike):
+            raise ConfigurationError(f"out is the path of a folder, not {out!r}")
         folder = None if out is None else RunFolder(Path(out))
         with ExitStack() as kept:
             store = checkpoint = None
@@ -539,6 +542,11 @@ class Federation:
                 truth = labels[torch.from_numpy(rows)]
                 outputs = output[:1].expand(len(rows), *output.shape[1:])
                 for metric in self.metrics:
+                    if not callable(metric):
+                        raise ConfigurationError(
+                            f"{metric!r} is no metric: give what colonnade.metrics has, or "
+                            "Metric(name, function)"
+                        )
                     metric(outputs, truth)
 
     def _notes_of_models(self, method: Method) -> list[str]:

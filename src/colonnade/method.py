@@ -164,8 +164,8 @@ _NOT_TAKEN = {
     "say {instead}, or take the split exchange",
     LocalStep.STALE_DERIVATIVES: "{by} lets parties go on along the derivatives that they were "
     "sent, but the exchange {exchange} does not: take Split(...), or Consecutive(...)",
-    LocalStep.STALE_EMBEDDINGS: "replaying is for the split exchange, where the label holder alone "
-    "has what it needs; {exchange} cannot: take Split(...), or Consecutive(...)",
+    LocalStep.STALE_EMBEDDINGS: "replaying is for exchanges in which the label holder alone has "
+    "what it needs; {exchange} cannot: take Split(...) or Asynchronous(...), or Consecutive(...)",
 }
 
 _INSTEAD = {

@@ -248,8 +248,8 @@ def at_threshold(metric: Metric, threshold: float) -> Metric:
     >>> at_threshold(ACCURACY, 0.4)(scores, targets), at_threshold(ACCURACY, 0.6)(scores, targets)
     (0.5, 1.0)
     """
-    if not 0 < threshold < 1:
-        raise ConfigurationError(f"a threshold is a probability between 0 and 1, not {threshold}")
+    if not (isinstance(threshold, int | float) and 0 < threshold < 1):
+        raise ConfigurationError(f"a threshold is a probability between 0 and 1, not {threshold!r}")
     odds = math.log(threshold / (1 - threshold))
 
     def function(scores: Tensor, targets: Tensor) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from colonnade.channels import is_number
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.metrics import (
     ACCURACY,
@@ -83,12 +84,18 @@ class Classification:
         if self.classes < 2:
             raise ConfigurationError(f"there must be 2 classes or more, not {self.classes}")
         weights = self.class_weights
+        if weights is not None and weights != "balanced" and not isinstance(weights, tuple):
+            raise ConfigurationError(
+                f"class weights are 'balanced' or a number for each class, not {weights!r}"
+            )
         if isinstance(weights, tuple):
+            if not all(is_number(weight) for weight in weights):
+                raise ConfigurationError(f"class weights are numbers, not {list(weights)}")
             if len(weights) != self.classes:
                 raise ConfigurationError(
                     f"class_weights has {len(weights)} numbers for {self.classes} classes"
                 )
-            if not min(weights) > 0 or not max(weights) < float("inf"):
+            if not all(0 < weight < float("inf") for weight in weights):
                 raise ConfigurationError(f"class weights must be above 0, not {list(weights)}")
         if self.threshold is not None:
             if self.classes != 2:

@@ -52,7 +52,7 @@ _UNSEALED = "a run that was killed as it wrote its results writes them anew when
 _FORMAT = 1  # of a summary; without one, it is of the time before there were digests
 
 _UNREADABLE = (
-    *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError),
     *(yaml.YAMLError, pl.exceptions.PolarsError, ConfigurationError),
 )
 

@@ -163,7 +163,8 @@ class Run:
         Unwritten
             If the folder cannot be written.
         """
-        check_no_runs_parts(Path(folder))
+        for own in (".", *self.models):  # a folder of an organisation may be a link
+            check_no_runs_parts(Path(folder) / own)
         self.write_parts(Path(folder), programs=programs)
 
     def write_parts(self, folder: Path, *, programs: bool = False) -> None:

@@ -250,5 +250,5 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
             absent = [label for label in classes if label not in weights]
             if absent:
                 raise ConfigurationError(f"class_weight has no weight for {absent[0]!r}")
-            weights = tuple(float(weights[label]) for label in classes)
+            weights = tuple(weights[label] for label in classes)
         return Classification(len(classes), weights, self.threshold, tuple(self.metrics))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.tables.names import check_present, meant
+from colonnade.tables.names import check_named_once, check_present, meant
 from colonnade.tables.table import Table, as_table, keyed, keyed_tables, whole
 from colonnade.tables.truth import check_index, with_ids
 
@@ -114,6 +114,8 @@ def party_tables(
     >>> {name: list(table.schema) for name, table in found.items()}
     {'bank': ['id', 'income'], 'shop': ['id', 'visits']}
     """
+    if id is not None and not isinstance(id, str):
+        raise ConfigurationError(f"id is the name of one column, not {id!r}")
     if isinstance(X, Mapping) and parties is None:
         return keyed_tables(X, id)
     if parties is None:
@@ -125,6 +127,7 @@ def party_tables(
     divided: dict[str, Table] = {}
     for name, columns in parties.items():
         absent = [column for column in (*key, *columns) if column not in frame.columns]
+        check_named_once(f"parties[{name!r}]", [*key, *columns])
         if absent:
             raise DataError(f"the table has no column {absent[0]!r}, which {name!r} is to hold")
         divided[name] = as_table(frame.select([*key, *columns]))

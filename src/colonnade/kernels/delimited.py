@@ -147,6 +147,11 @@ class Scan:
         return row, line, cells
 
     @property
+    def is_open(self) -> bool:
+        """Whether the text ends within quotes: it was cut off."""
+        return bool(self._state[_WHERE] == _QUOTED)
+
+    @property
     def longest(self) -> tuple[int, int]:
         """How many line ends the cell with the most of them has, and in which line it begins."""
         return int(self._state[_MOST_BREAKS]), int(self._state[_BROKEN_LINE])

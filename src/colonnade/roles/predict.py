@@ -185,10 +185,12 @@ class PredictLabelHolder(TrainedLabelHolder):
         self.round += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round and the predictions."""
-        return super().state_dict() | {"predictions": self.predictions}
+        """Return the round, the predictions, and what was counted of them."""
+        counted = {"predictions": self.predictions, "uplink": self._uplink.state_dict()}
+        return super().state_dict() | counted
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         super().load_state_dict(state)
         self.predictions = state["predictions"]
+        self._uplink.load_state_dict(state["uplink"])

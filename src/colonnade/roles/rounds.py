@@ -25,6 +25,7 @@ from colonnade.roles.alone import check_holder_alone, check_party_alone
 from colonnade.roles.blame import Attributed
 from colonnade.roles.evaluate import evaluated, upload
 from colonnade.roles.local_steps import LocalSteps
+from colonnade.roles.reported import reported
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.stragglers import Stragglers
 from colonnade.uplinks import Moment
@@ -122,7 +123,7 @@ class TrainingParty(ABC):
 
     def _progress(self) -> Mapping[str, float]:
         """Return what is reported beside each evaluation; where it is nothing, there is none."""
-        return {**self._uplink.report(), **self._local_steps.report()}
+        return reported(self._uplink.report(), self._local_steps.report())
 
     async def _tell(self) -> None:
         if values := self._progress():
@@ -385,7 +386,7 @@ class TrainingLabelHolder(ABC):
 
     def _progress(self) -> Mapping[str, float]:
         """Return what is reported beside each evaluation besides the metrics."""
-        return {**self._uplink.report(), **self._local_steps.report()}
+        return reported(self._uplink.report(), self._local_steps.report())
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""

@@ -42,6 +42,7 @@ from colonnade.links import Link, Rows
 from colonnade.local_updates import HolderBatch, HolderStep, PartyBatch, PartyStep
 from colonnade.models import take
 from colonnade.roles.blame import attributed, large_derivatives, largest_embedding
+from colonnade.roles.reported import reported
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.stragglers import Missing
 from colonnade.streams import StreamKey
@@ -150,7 +151,7 @@ class SplitParty(TrainingParty):
         return large_derivatives(self._label_holder, self._saliency)
 
     def _progress(self) -> Mapping[str, float]:
-        return {**super()._progress(), **self._steps.report()}
+        return reported(super()._progress(), self._steps.report())
 
     def _local_step(self, step: PartyStep) -> None:
         with attributed(self._at_fault):
@@ -265,12 +266,12 @@ class SplitLabelHolder(TrainingLabelHolder):
         return self._guard.spent()
 
     def _progress(self) -> Mapping[str, float]:
-        return {
-            **super()._progress(),
-            **self._guard.report(),
-            **self._steps.report(),
-            **self._missing.report(),
-        }
+        return reported(
+            super()._progress(),
+            self._guard.report(),
+            self._steps.report(),
+            self._missing.report(),
+        )
 
     def _local_step(self, step: HolderStep) -> None:
         own = self._embed(step.rows)

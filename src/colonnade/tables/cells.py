@@ -130,7 +130,10 @@ def check_whole(name: str, values: pl.Series, place: Place) -> None:
     low, high = values.min(), values.max()
     if low is None or (low >= -_EXACT and high <= _EXACT):  # type: ignore[operator]  # whole
         return
-    row = int(((values > _EXACT) | (values < -_EXACT)).arg_true()[0])
+    beyond = values > _EXACT
+    if values.dtype.is_signed_integer():
+        beyond |= values < -_EXACT
+    row = int(beyond.arg_true()[0])
     raise DataError(
         f"{place(row)}, column {name!r}: {values[row]} is beyond 2^53, where different whole "
         "numbers become the same in floating point; name the column in categorical or ignore, or "

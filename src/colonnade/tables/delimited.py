@@ -91,7 +91,7 @@ def read_delimited(
             try_parse_dates=True,
             glob=False,
         )
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
     frame = frame.rename({own[name]: name for name in wanted})
     if frame.is_empty():
@@ -139,6 +139,11 @@ def _scanned(
         raise DataError(
             f"the lines of {path} end in CR alone, as old Macintosh programs wrote them; save it "
             "with line ends of LF or CR LF"
+        )
+    if scan.is_open:
+        raise DataError(
+            f"{path} ends within quotes, so its last row is not whole: it was cut off, or a "
+            "quotation mark is missing or one too many"
         )
     if scan.wrong:
         row, line, cells = scan.wrong

@@ -12,12 +12,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import DataError
 from colonnade.tables.names import check_named_once, check_present
+from colonnade.telling import first_line
 
 __all__ = ["as_frame", "as_series", "index_of"]
+
+_UNITS = ("D", "ms", "us", "ns")  # of dates that polars takes from numpy
 
 
 def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -55,10 +60,9 @@ def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
         check_named_once("columns", columns)
     if isinstance(data, pl.LazyFrame):
         if columns is not None:
-            check_present("the table", columns, data.collect_schema().names())
+            check_present("the table", columns, _collected(data.head(0)).columns)
             data = data.select(columns)
-        collected: pl.DataFrame = data.collect()
-        return collected
+        return _collected(data)
     if isinstance(data, pl.DataFrame):
         if columns is None:
             return data
@@ -99,7 +103,7 @@ def as_series(values: Any, name: str = "") -> pl.Series:
         return values if not name or values.name == name else values.alias(name)
     what = f"column {name!r}" if name else "the column"
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+        values = _as_array(values)
     elif hasattr(values, "to_numpy"):  # a column of pandas
         own = getattr(values, "name", None)
         name = name or ("" if own is None else str(own))
@@ -117,9 +121,24 @@ def as_series(values: Any, name: str = "") -> pl.Series:
         return pl.Series(name, values.astype(np.promote_types(values.dtype, np.float32))).fill_nan(
             None
         )
+    if values.dtype.kind == "M" and np.datetime_data(values.dtype)[0] not in _UNITS:
+        values = values.astype("datetime64[ms]")
     if values.dtype.kind in "biuM":
         return pl.Series(name, np.ascontiguousarray(values))
     return _from_values(values.tolist(), name, what)
+
+
+def _as_array(values: Tensor) -> NDArray[Any]:
+    """Return a tensor as an array, of whatever layout it is; of what numpy has not, as float32."""
+    dense = values.detach().cpu().to_dense()
+    return (dense.float() if dense.dtype is torch.bfloat16 else dense).numpy()
+
+
+def _collected(data: pl.LazyFrame) -> pl.DataFrame:
+    try:
+        return data.collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"the lazy frame cannot be collected: {first_line(error)}") from error
 
 
 def index_of(data: Any) -> pl.Series | None:
@@ -138,7 +157,13 @@ def index_of(data: Any) -> pl.Series | None:
     if not named and type(index).__name__ == "RangeIndex":
         return None
     name = str(index.name) if named else ""
-    if values.dtype.kind not in "iu":
+    if values.dtype.kind not in "iu" or values.dtype == np.uint64:
+        absent = index.isna()
+        if absent.any():
+            raise DataError(
+                f"the index has no value in row {int(np.argmax(absent))}, so it does not say whose "
+                "that is; give it one, or reset the index"
+            )
         return pl.Series(name, [str(value) for value in values], dtype=pl.String)
     if not named and np.array_equal(values, np.arange(len(values))):
         return None
@@ -156,7 +181,7 @@ def _arrays(data: Any) -> dict[str, Any]:
         check_named_once("the table", names)
         return dict(zip(names, data.values(), strict=True))
     if isinstance(data, Tensor):
-        data = data.detach().cpu().numpy()
+        data = _as_array(data)
     if isinstance(data, np.ndarray):
         if data.ndim != 2:
             raise DataError(f"a matrix must have the shape [N, columns], not {list(data.shape)}")
