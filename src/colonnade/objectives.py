@@ -121,7 +121,7 @@ class Classification:
         if weights is None:
             return nn.functional.cross_entropy
         if isinstance(weights, tuple):
-            return nn.CrossEntropyLoss(weight=torch.tensor(weights))
+            return nn.CrossEntropyLoss(weight=torch.tensor(weights, dtype=torch.float32))
         return nn.CrossEntropyLoss(weight=balanced_weights(learned["counts"]))
 
     def finished(self, top: nn.Module, learned: Mapping[str, Any]) -> nn.Module:

@@ -15,6 +15,7 @@ from torch import nn
 
 from colonnade import defaults
 from colonnade.assembly import Layers
+from colonnade.channels import is_number
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators.estimator import VerticalEstimator
@@ -250,5 +251,6 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
             absent = [label for label in classes if label not in weights]
             if absent:
                 raise ConfigurationError(f"class_weight has no weight for {absent[0]!r}")
-            weights = tuple(weights[label] for label in classes)
+            given = (weights[label] for label in classes)
+            weights = tuple(float(each) if is_number(each) else each for each in given)
         return Classification(len(classes), weights, self.threshold, tuple(self.metrics))
