@@ -41,6 +41,7 @@ from colonnade.errors import (
     ServiceEnded,
     UnknownPerson,
 )
+from colonnade.prediction import ROWS_TOGETHER
 from colonnade.serving import (
     People,
     RunAnswers,
@@ -48,7 +49,6 @@ from colonnade.serving import (
     Waiting,
     serving,
 )
-from colonnade.serving.answers import MOST
 from colonnade.serving.service import service
 from colonnade.tables import IdForm
 
@@ -158,7 +158,7 @@ def test_who_does_not_show_the_token_is_told_nothing(shown):
         ({"ids": [1.5]}, 422, "ids.0"),
         ({"ids": [2**64]}, 422, "ids.0"),
         ({"ids": ["x" * 1001]}, 422, "ids.0"),
-        ({"ids": ["person-1"] * (MOST + 1)}, 422, "1024"),
+        ({"ids": ["person-1"] * (ROWS_TOGETHER + 1)}, 422, "1024"),
         ({"ids": "person-1"}, 422, "ids"),
         ({"ids": ["person-1"], "more": 1}, 422, "more"),
         ({}, 422, "ids"),

@@ -422,7 +422,7 @@ def deploy(
     one command proves the whole path: certificates, a server and a process for each site, mutual
     TLS, the run, and each organisation's results in a folder of its own.
     """
-    from colonnade.deployment.folders import TRACKERS, Tracker, write_job, write_site
+    from colonnade.deployment.folders import write_job, write_site
     from colonnade.deployment.job import Task, job_of
     from colonnade.deployment.predicting import PREDICTIONS
     from colonnade.deployment.proving import Place, prove
@@ -441,11 +441,10 @@ def deploy(
             )
         if sources:
             raise ConfigurationError("with --to each site says itself who is new: site.yaml, new:")
-        trackers: dict[Tracked | None, Tracker] = {Tracked(name): name for name in TRACKERS}
         job = job_of(parsed, name_of_run, "train", place_of_holder)
         for task in get_args(Task):
-            tracked = trackers.get(track) if task == "train" else None
-            write_job(job_of(parsed, name_of_run, task, place_of_holder, left), to / task, tracked)
+            each = job_of(parsed, name_of_run, task, place_of_holder, left)
+            write_job(each, to / task, track.value if track and task == "train" else None)
         kept = [name for name in job.everybody if (to / "sites" / name / "site.yaml").exists()]
         for name in job.everybody:
             if name not in kept:  # where it is, somebody may have changed it

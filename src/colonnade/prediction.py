@@ -31,7 +31,10 @@ from colonnade.stragglers import Wait
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
-__all__ = ["Prediction", "Predictor", "columns_of", "without_budget"]
+__all__ = ["ROWS_TOGETHER", "Prediction", "Predictor", "columns_of", "without_budget"]
+
+ROWS_TOGETHER = 1024
+"""Rows that travel in one message, where nobody says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +203,7 @@ class Predictor:
         self,
         tables: Mapping[str, Any],
         driver: Driver | None = None,
-        rows_per_message: int = 1024,
+        rows_per_message: int = ROWS_TOGETHER,
         *,
         without: Fallbacks = NOBODY,
         begin: Callable[[], object] | None = None,

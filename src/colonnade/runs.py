@@ -15,7 +15,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.export import check_no_runs_parts, export_part, form_of, write_mean
 from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.ledger import Ledger
-from colonnade.prediction import Prediction, Predictor
+from colonnade.prediction import ROWS_TOGETHER, Prediction, Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
 from colonnade.sent import bytes_sent
@@ -93,7 +93,7 @@ class Run:
         self,
         tables: Mapping[str, Any],
         driver: Driver | None = None,
-        rows_per_message: int = 1024,
+        rows_per_message: int = ROWS_TOGETHER,
         *,
         without: Fallbacks = NOBODY,
     ) -> Prediction:

@@ -10,7 +10,7 @@ from colonnade.checkpoints import Checkpoint
 from colonnade.deployment import meeting
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.engagement import Engagement, Folders
-from colonnade.deployment.job import JobConfig
+from colonnade.deployment.job import OF_EMBEDDINGS, JobConfig
 from colonnade.deployment.leaving import Leaving
 from colonnade.deployment.metered import Metered
 from colonnade.deployment.policy import NO_POLICY, load_policy
@@ -252,7 +252,7 @@ def _check_told(everybody: meeting.Everybody, job: JobConfig) -> None:
         if strangers := sorted(set(what) - set(job.everybody)):
             raise RemoteProtocolError(f"the server told of {strangers[0]!r}, whom the job lacks")
     lacking = [name for name in job.present if name not in everybody.widths]
-    if lacking and job.task in ("train", "predict", "serve"):
+    if lacking and job.task in OF_EMBEDDINGS:
         raise RemoteProtocolError(f"the server told of no embeddings of {lacking[0]!r}")
 
 

@@ -28,13 +28,16 @@ from colonnade.fallbacks import NOBODY, Fallback, Fallbacks, check_fallbacks
 from colonnade.layout import check_names
 from colonnade.tables import IdForm
 
-__all__ = ["OF_NEW_PEOPLE", "JobConfig", "Task", "job_of", "load_job"]
+__all__ = ["OF_EMBEDDINGS", "OF_NEW_PEOPLE", "JobConfig", "Task", "job_of", "load_job"]
 
 Task = Literal["align", "train", "align_new", "predict", "serve"]
 """What organisations do together, in this order; new people are those who are predicted."""
 
 OF_NEW_PEOPLE: tuple[Task, ...] = ("align_new", "predict", "serve")
 """What is done about those."""
+
+OF_EMBEDDINGS: tuple[Task, ...] = ("train", "predict", "serve")
+"""That by which embeddings leave."""
 
 
 class RowsConfig(Section):

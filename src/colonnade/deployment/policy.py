@@ -16,15 +16,13 @@ from pydantic import Field
 from colonnade.config.choices import composition
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.sections import Count, Name, Number, Section
-from colonnade.deployment.job import JobConfig, Task
+from colonnade.deployment.job import OF_EMBEDDINGS, JobConfig, Task
 from colonnade.deployment.leaving import Leaving
 from colonnade.errors import ConfigurationError
 
 __all__ = ["NO_POLICY", "PolicyConfig", "load_policy"]
 
 COMPOSITION = "composition"
-
-_SHOWN = ("train", "predict", "serve")  # tasks by which embeddings leave
 
 Protection = Literal["secure_sum", "differential_privacy"]
 
@@ -97,7 +95,7 @@ class PolicyConfig(Section):
             *_beyond("label_holders", self.label_holders, {job.label_holder.name} - {name}),
             *_beyond("parties", self.parties, others),
         ]
-        if job.task in _SHOWN:
+        if job.task in OF_EMBEDDINGS:
             refused += self._of_method(job, name)
         _refuse(name, job, refused)
 
@@ -137,7 +135,7 @@ class PolicyConfig(Section):
                 f"max_bytes allows {self.max_bytes:,}, and by what was agreed up to "
                 f"{leaving.bytes:,} would leave"
             )
-        if job.task in _SHOWN:
+        if job.task in OF_EMBEDDINGS:
             refused += self._of_privacy(job, name, leaving)
         _refuse(name, job, refused)
 

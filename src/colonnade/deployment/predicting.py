@@ -15,7 +15,7 @@ from torch import Tensor
 from colonnade.batches import pieces
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
-from colonnade.deployment.with_trained_parts import TOGETHER, WithTrainedParts
+from colonnade.deployment.with_trained_parts import WithTrainedParts
 from colonnade.drivers import RunRecord
 from colonnade.evaluation import HeldOut
 from colonnade.fallbacks import lost_by
@@ -23,7 +23,7 @@ from colonnade.faults import explained
 from colonnade.flows import Flow
 from colonnade.ledger import Ledger
 from colonnade.outputs import SIGNATURE, replacing
-from colonnade.prediction import Prediction
+from colonnade.prediction import ROWS_TOGETHER, Prediction
 from colonnade.roles import PredictLabelHolder, PredictParty
 from colonnade.run_folder import load_run
 
@@ -40,7 +40,7 @@ class PredictingTogether(WithTrainedParts):
         """See ``Engagement``."""
         agreed = super().agree(everybody)
         rows = np.arange(self.layout.rows, dtype=np.int64)
-        self._new = HeldOut("new", pieces(rows, TOGETHER))
+        self._new = HeldOut("new", pieces(rows, ROWS_TOGETHER))
         return agreed
 
     @property

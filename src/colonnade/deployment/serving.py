@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving
 from colonnade.deployment.site import SiteConfig
-from colonnade.deployment.with_trained_parts import TOGETHER, WithTrainedParts
+from colonnade.deployment.with_trained_parts import WithTrainedParts
 from colonnade.drivers import RunRecord
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
 from colonnade.flows import Flow
 from colonnade.ledger import Ledger
+from colonnade.prediction import ROWS_TOGETHER
 from colonnade.roles import ServeLabelHolder, ServeParty
 from colonnade.roles.serve import request_flow
 from colonnade.serving import People, State, Waiting, serving
@@ -61,7 +63,7 @@ class ServingTogether(WithTrainedParts):
     @property
     def flows(self) -> list[Flow]:
         """Requests, and embeddings of the rows that are asked for."""
-        return [*self.rows_flows(), request_flow(self.layout, TOGETHER)]
+        return [*self.rows_flows(), request_flow(self.layout, ROWS_TOGETHER)]
 
     @property
     def pieces(self) -> int:
@@ -87,16 +89,21 @@ class ServingTogether(WithTrainedParts):
         """See ``Engagement``."""
         layout, uplink = self.layout, self.uplink
         if not self.part.is_label_holder:
-            return ServeParty(layout, self.owned(), uplink, TOGETHER, self._release)
+            return ServeParty(layout, self.owned(), uplink, ROWS_TOGETHER, self._release)
         top, own, fusion = self.judging()
         return ServeLabelHolder(layout, top, own, uplink, fusion, self._waiting, self._release)
 
     def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``: what left is in its folder already."""
 
+    @cached_property
+    def _discloses(self) -> bool:
+        """Whether the uplink keeps an account of what a request tells of rows."""
+        return bool(self.uplink.spending(self.layout, {Purpose.PREDICTION: 1}))
+
     def _release(self) -> None:
         """Count a request, where it discloses something of rows, and compare it with the policy."""
-        if self.uplink.spending(self.layout, {Purpose.PREDICTION: 1}):
+        if self._discloses:
             self.number = self.count.add(0)
             self._may_leave(self.leaving)
 

@@ -20,16 +20,13 @@ from colonnade.flows import Flow, Limits
 from colonnade.layout import Layout
 from colonnade.models import Fusion, Learner, parameter_count, terms_of
 from colonnade.organisations import Party
-from colonnade.prediction import without_budget
+from colonnade.prediction import ROWS_TOGETHER, without_budget
 from colonnade.predictions_counted import PredictionCount
 from colonnade.run_folder import RunFolder
 from colonnade.stragglers import Wait
 from colonnade.wire import Purpose
 
-__all__ = ["TOGETHER", "WithTrainedParts"]
-
-TOGETHER = 1024
-"""Rows that travel in one message."""
+__all__ = ["WithTrainedParts"]
 
 
 class WithTrainedParts(ABC):
@@ -63,11 +60,6 @@ class WithTrainedParts(ABC):
         return trained_part(self.job, self.site, self.folder)
 
     @property
-    def layout(self) -> Layout:
-        """Who takes part, as was agreed."""
-        return self._layout
-
-    @property
     @abstractmethod
     def flows(self) -> list[Flow]:
         """The messages that were agreed on."""
@@ -98,13 +90,13 @@ class WithTrainedParts(ABC):
 
     def agree(self, everybody: meeting.Everybody) -> str:
         """See ``Engagement``."""
-        self._layout = layout = self._layout_of(everybody)
+        self.layout = layout = self._layout_of(everybody)
         self.uplink.check(self._fusion, Wait())
         if self.part.is_label_holder:
             self._widths = self._widths_of(layout)
             self._whole = self._completed(self._widths)
         agreed = repr(
-            (layout, self.uplink, self._fusion, self.job.fallbacks, everybody.top, TOGETHER)
+            (layout, self.uplink, self._fusion, self.job.fallbacks, everybody.top, ROWS_TOGETHER)
         )
         return hashlib.blake2b(agreed.encode(), digest_size=16).hexdigest()
 
@@ -118,7 +110,7 @@ class WithTrainedParts(ABC):
         """See ``Engagement``: a row is taken to be in all predictions of the run."""
         times = {Purpose.PREDICTION: self.pieces, Purpose.SETUP: 1}
         uses = {Purpose.PREDICTION: self.number or self.count.times() + 1}
-        spent = without_budget(self.uplink.spending(self._layout, uses))
+        spent = without_budget(self.uplink.spending(self.layout, uses))
         return Leaving(*leaving_by(self.flows, self.name, times), spent)
 
     def owned(self) -> Party:
@@ -134,8 +126,8 @@ class WithTrainedParts(ABC):
 
     def rows_flows(self) -> list[Flow]:
         """Return the messages by which rows' embeddings travel."""
-        rows = min(self._layout.rows, TOGETHER)
-        return [*self.uplink.flows(self._layout, rows, Purpose.PREDICTION)]
+        rows = min(self.layout.rows, ROWS_TOGETHER)
+        return [*self.uplink.flows(self.layout, rows, Purpose.PREDICTION)]
 
     def _widths_of(self, layout: Layout) -> Mapping[str, int]:
         """Return how wide the embeddings are that the top model takes, also of who has left."""

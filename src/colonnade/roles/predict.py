@@ -25,14 +25,14 @@ __all__ = ["PredictLabelHolder", "PredictParty", "TrainedLabelHolder", "TrainedP
 
 
 class _Trained:
-    """An organisation whose models are trained: nothing of it changes but the round."""
+    """An organisation whose models are trained: they stay as they are."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.round = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round: nothing else changes."""
+        """Return the round."""
         return {"round": self.round}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -134,6 +134,15 @@ class TrainedLabelHolder(_Trained):
         """Return what was lost of privacy, as the uplink tells."""
         return self._uplink.spent()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the round, and what the uplink has counted."""
+        return super().state_dict() | {"uplink": self._uplink.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` returned."""
+        super().load_state_dict(state)
+        self._uplink.load_state_dict(state["uplink"])
+
     async def _outputs(self, rows: HeldOut) -> Tensor:
         """Receive the embeddings of some rows, and return the top model's outputs."""
         return await outputs(
@@ -185,12 +194,10 @@ class PredictLabelHolder(TrainedLabelHolder):
         self.round += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round, the predictions, and what was counted of them."""
-        counted = {"predictions": self.predictions, "uplink": self._uplink.state_dict()}
-        return super().state_dict() | counted
+        """Return what a trained label holder remembers, and the predictions."""
+        return super().state_dict() | {"predictions": self.predictions}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         super().load_state_dict(state)
         self.predictions = state["predictions"]
-        self._uplink.load_state_dict(state["uplink"])

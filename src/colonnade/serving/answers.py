@@ -11,10 +11,7 @@ from torch import Tensor
 
 from colonnade.serving.people import People
 
-__all__ = ["MOST", "Answers", "State"]
-
-MOST = 1024
-"""How many people may be asked for at once: rows that travel in one message."""
+__all__ = ["Answers", "State"]
 
 State: TypeAlias = Literal["starting", "serving", "ended"]
 """How a service stands: parts are still meeting, it answers, or it never will again."""
@@ -54,7 +51,7 @@ class Answers(Protocol):
         Parameters
         ----------
         rows
-            Which of the people, each once, at most ``MOST``.
+            Which of the people, each once, at most as many as travel in one message.
 
         Raises
         ------

@@ -13,6 +13,7 @@ from pydantic import Field
 from colonnade.config.sections import Section
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
+from colonnade.outputs import replacing
 
 __all__ = ["ServeConfig"]
 
@@ -88,14 +89,9 @@ class ServeConfig(Section):
 
 def _write_secret(path: Path, text: str) -> None:
     """Write a file that its owner alone may read; it appears whole, or not at all."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text + "\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as partial:
+        partial.chmod(0o600)  # while it is empty
+        partial.write_text(f"{text}\n", encoding="ascii")
 
 
 def _read_secret(path: Path, what: str) -> str:

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from colonnade.errors import ConfigurationError
 from colonnade.serving.answers import Answers
 from colonnade.serving.config import ServeConfig
+
+if TYPE_CHECKING:
+    import uvicorn
 
 __all__ = ["Service", "serving"]
 
@@ -95,9 +99,9 @@ def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
         bound.close()
 
 
-def _await_start(server: object, thread: threading.Thread) -> None:
+def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
     deadline = time.monotonic() + _START
-    while not getattr(server, "started", False):
+    while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise ConfigurationError("the service could not start")
         time.sleep(_LOOK)

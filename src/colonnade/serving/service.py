@@ -26,8 +26,8 @@ from colonnade.errors import (
     UnknownPerson,
 )
 from colonnade.ledger import Ledger
-from colonnade.prediction import Prediction
-from colonnade.serving.answers import MOST, Answers
+from colonnade.prediction import ROWS_TOGETHER, Prediction
+from colonnade.serving.answers import Answers
 from colonnade.serving.bodies import BoundedBodies
 from colonnade.serving.measured import PLAIN_TEXT, Measured
 
@@ -51,7 +51,9 @@ class AskedFor(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     ids: list[_Id] = Field(
-        min_length=1, max_length=MOST, description="their ids, as the organisations' tables have"
+        min_length=1,
+        max_length=ROWS_TOGETHER,
+        description="their ids, as the organisations' tables have",
     )
 
 
