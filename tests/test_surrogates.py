@@ -606,6 +606,7 @@ def test_another_process_is_kept_out_until_this_one_is_done(tmp_path):
         with pytest.raises(ConfigurationError, match="another process is using"):
             worker.table(tmp_path).read(np.array([0]))
         process.kill()
+        line = [line, *process.stdout][-1]  # it went on until it was killed
     step, state = line.split(" ", 1)
     table.load_state_dict(json.loads(state))
     assert same_bits(whole(table, worker.ROWS), worker.replay(int(step)))
