@@ -384,7 +384,6 @@ SUBJECTS = {
             cn.Workset(3, 3, 0.5),
         ),
         federation=clicks,
-        timed=True,
     ),
     "relay, towers": MethodSubject(
         cvfl(Scalar(4), 2, cn.DotProduct(), "shared"), federation=clicks

@@ -65,7 +65,6 @@ SUBJECTS = {
         Method(
             "celu", Mean(), exchange=Asynchronous(defence=LOUD), local_updates=Workset(2, 2, 0.3)
         ),
-        timed=True,
     ),
     "a sum": MethodSubject(Method("a sum", Sum(), ToyMasked(), Split(defence=LOUD)), steps=False),
     "deadline": MethodSubject(

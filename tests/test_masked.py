@@ -86,13 +86,11 @@ SUBJECTS = {
             local_updates=cn.Workset(3, 2, 0.5),
         ),
         federation=bounded,
-        timed=True,
         noise=0.5,
     ),
     "deadline": MethodSubject(
         cn.Method("exact", Sum(), EXACT, stragglers=Deadline(0.5)),
         federation=bounded,
-        timed=True,
         steps=False,
     ),
 }

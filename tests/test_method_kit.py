@@ -143,7 +143,6 @@ SUBJECTS = {
             Asynchronous(Direct(LargeRows(0.5, Scalar(4)))),
             Workset(2, 2, 0.3),
         ),
-        timed=True,
     ),
     "celu, deadline": MethodSubject(
         Method(
@@ -153,15 +152,13 @@ SUBJECTS = {
             local_updates=Workset(3, 2, 0.2),
             stragglers=Deadline(60),
         ),
-        timed=True,
     ),
     "celu, masked": MethodSubject(
         Method("celu, masked", Sum(), Masked(), Asynchronous(), Workset(3, 2, 0.2)),
         like=Method("plain", Sum(), exchange=Asynchronous()),
         tolerance=1e-5,
-        timed=True,
     ),
-    "vafl": MethodSubject(vafl(), like=svfl(), timed=True),
+    "vafl": MethodSubject(vafl(), like=svfl()),
     "vafl, compressed": MethodSubject(
         Method(
             "vafl, compressed",
@@ -169,11 +166,9 @@ SUBJECTS = {
             Plain(ErrorFeedback(TopK(0.5))),
             EventDriven(Direct(LargeRows(0.5, Scalar(4)))),
         ),
-        timed=True,
     ),
     "vafl, learned": MethodSubject(
         Method("vafl, learned", Sum(), Plain(LearnedEntropy(Scalar(4))), EventDriven()),
-        timed=True,
     ),
     "noisy": MethodSubject(Method("noisy", Sum(), Noisy()), noise=0.5, steps=False),
     "proximal": MethodSubject(Method("proximal", local_updates=Proximal(2, 3))),

@@ -86,7 +86,7 @@ SUBJECTS = {
         noise=0.5,
     ),
     "celu": MethodSubject(
-        Method("celu", Mean(), NOISY, Asynchronous(), Workset(2, 2, 0.3)), timed=True, noise=0.5
+        Method("celu", Mean(), NOISY, Asynchronous(), Workset(2, 2, 0.3)), noise=0.5
     ),
     "deadline": MethodSubject(
         Method("deadline", Mean(), NOISY, stragglers=Deadline(60)), noise=0.5, steps=False

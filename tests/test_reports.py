@@ -605,7 +605,7 @@ def test_a_page_tells_of_local_steps_and_how_stale_rows_were() -> None:
     figures = {figure.key: figure for figure in run_figures(run)}
     lines = {line.name: line for line in figures["staleness"].plot.data}
     assert len(lines) == 3 + 3  # three quantiles of the label holder's, a median of each party
-    low = run.history["cosine_p10"].to_list()
+    low = run.history["local_cosine_p10"].to_list()
     assert [*lines["holder: 10 % of rows below"].y] == low
     # What is told of steps is no metric.
     assert {line.name for line in figures["metric-epochs"].plot.data} <= {
@@ -624,8 +624,8 @@ def test_a_page_tells_of_local_steps_and_how_stale_rows_were() -> None:
     for name, told_of in run.summary["local_reports"].items():
         own = run.reported("local_steps").filter(organisation=name)
         assert told_of["local_steps"] == own["local_steps"].sum()
-        assert told_of["cosine_p10"] == pytest.approx(own["cosine_p10"].mean())
-        bubbles += own["bubbles"].sum()
+        assert told_of["local_cosine_p10"] == pytest.approx(own["local_cosine_p10"].mean())
+        bubbles += own["local_bubbles"].sum()
     (row,) = told(reaching_table({"celu": run})).values()
     assert row == {"local steps": f"{sum(steps.values())}", "bubbles": f"{bubbles}"}
     plain = small_federation(svfl()).train(svfl(), Training(epochs=1, batch_size=16))
@@ -647,9 +647,9 @@ def test_local_steps_of_any_policy_are_told_under_its_own_names() -> None:
     others = pl.DataFrame(
         {
             "organisation": ["bank", "bank"],
-            **{"local_steps": [5, 5], "steps_undone": [1, 0], "drift": [0.25, 0.75]},
-            **{"rows_too_stale": [1.59e-05, 0.0071], "why": ["x", "y"]},
-            **{"cosine_p50": [0.92, 0.9200002]},
+            **{"local_steps": [5, 5], "local_steps_undone": [1, 0], "local_drift": [0.25, 0.75]},
+            **{"local_rows_too_stale": [1.59e-05, 0.0071], "local_why": ["x", "y"]},
+            **{"local_cosine_p50": [0.92, 0.9200002]},
         }
     )
     sheet = _local_steps(replace(bare, others_history=others))

@@ -235,6 +235,18 @@ class Network:
     gateways: Mapping[str, Gateway] = field(default_factory=dict)
 
     @classmethod
+    def around(cls, label_holder: str, up: Channel, down: Channel) -> Self:
+        """Return the network in which parties reach a label holder so, and it reaches them so.
+
+        Examples
+        --------
+        >>> leased = Network.around("registry", Channel(50e6, 0.008), Channel(20e6, 0.008))
+        >>> leased.channel("registry", "bank").bandwidth
+        20000000.0
+        """
+        return cls(up, senders={label_holder: down})
+
+    @classmethod
     def preset(cls, name: str, label_holder: str) -> Self:
         """Return a usual network around a label holder.
 
@@ -256,7 +268,7 @@ class Network:
                 f"there is no network {name!r}; there are {', '.join(PRESETS)}"
             )
         preset = PRESETS[name]
-        return cls(preset.up, senders={label_holder: preset.down})
+        return cls.around(label_holder, preset.up, preset.down)
 
     def __post_init__(self) -> None:
         if not isinstance(self.queue, int) or isinstance(self.queue, bool) or self.queue < 1:

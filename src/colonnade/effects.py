@@ -34,6 +34,7 @@ from colonnade.errors import LocalProtocolError
 from colonnade.wire import Message, Purpose
 
 __all__ = [
+    "HELD_BACK",
     "KINDS_OF_SERVICE",
     "KINDS_OF_WAITING",
     "KINDS_OF_WORK",
@@ -82,10 +83,13 @@ KINDS_OF_SERVICE: Mapping[str, str] = MappingProxyType(
 )
 """What work does besides where predictions are served: no run has it, so no model has its price."""
 
+HELD_BACK = "held back"
+"""What waiting is called while more local steps could be taken but for a bound on them."""
+
 KINDS_OF_WAITING: Mapping[str, str] = MappingProxyType(
     {
         "wait": "for messages, or for room in a queue, with nothing else to do",
-        "held back": "for messages, although a batch is left that a local step could have used",
+        HELD_BACK: "for messages, although a batch is left that a local step could have used",
     }
 )
 """What the time is called that a role spends without work."""

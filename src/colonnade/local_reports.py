@@ -6,28 +6,17 @@ import math
 
 import polars as pl
 
-from colonnade.sent import SENT
-
 __all__ = ["local_columns", "local_reports"]
 
-_STEPS = "local_steps"
-_OF_EVALUATIONS = {
-    *("round", "epoch", "train_loss", "learning_rate", "organisation"),
-    *("seconds", "seconds_evaluation"),
-    *(*SENT, "epsilon"),
-}
-_JUDGED = ("validation_", "test_")  # how columns of metrics begin
+_OF_LOCAL_STEPS = "local_"  # how their columns begin
+_STEPS = f"{_OF_LOCAL_STEPS}steps"
 
 
 def local_columns(history: pl.DataFrame) -> list[str]:
     """Return the columns that tell of local steps; none where their number is not told."""
     if _STEPS not in history.columns:
         return []
-    return [
-        name
-        for name in history.columns
-        if name not in _OF_EVALUATIONS and not name.startswith(_JUDGED)
-    ]
+    return [name for name in history.columns if name.startswith(_OF_LOCAL_STEPS)]
 
 
 def local_reports(*histories: pl.DataFrame) -> dict[str, dict[str, int | float]]:
@@ -37,10 +26,10 @@ def local_reports(*histories: pl.DataFrame) -> dict[str, dict[str, int | float]]
     is up to the policy of local updates, but for ``local_steps``.
 
     >>> told = pl.DataFrame(
-    ...     {"organisation": ["bank"] * 2, "local_steps": [5, 7], "cosine_p50": [0.75, 0.25]}
+    ...     {"organisation": ["bank"] * 2, "local_steps": [5, 7], "local_drift": [0.75, 0.25]}
     ... )
     >>> local_reports(told)
-    {'bank': {'local_steps': 12, 'cosine_p50': 0.5}}
+    {'bank': {'local_steps': 12, 'local_drift': 0.5}}
     """
     reports: dict[str, dict[str, int | float]] = {}
     for history in histories:

@@ -117,10 +117,10 @@ def _sheet(results: Results, setting: Setting, targets: Mapping[int, float]) -> 
                 name,
                 best_cell(found),
                 *shown,
-                _mean(told(found, "cosine_p50"), ".3f"),
-                _mean(told(found, "rows_too_stale"), ".1%"),
+                _mean(told(found, "local_cosine_p50"), ".3f"),
+                _mean(told(found, "local_rows_too_stale"), ".1%"),
                 _a_round(found, "local_steps"),
-                _a_round(found, "bubbles"),
+                _a_round(found, "local_bubbles"),
             )
         )
     metric, half = metric_of(vanilla), 100 * (BELOW + FURTHER)
@@ -182,7 +182,7 @@ def _staleness(results: Results, setting: Setting) -> Chart:
     for varied in USES:
         found = results.of(setting.name, _label(*varied))
         for percent in (10, 50, 90):
-            column = f"cosine_p{percent}"
+            column = f"local_cosine_p{percent}"
             if found and column in found[0].run.history.columns:
                 known = found[0].run.history.drop_nulls(column)
                 curves.append(

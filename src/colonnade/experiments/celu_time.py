@@ -202,10 +202,10 @@ def _local(found: Sequence[Result]) -> tuple[str, str, str]:
     for result in found:
         run = result.run
         taken.append(max(run.summary["local_updates"].values()) / run.summary["rounds"])
-        told = run.reported("bubbles")
+        told = run.reported("local_bubbles")
         if len(told):
-            sums = told.group_by("organisation").agg(pl.sum("bubbles").cast(pl.Float64))
-            bubbles.append(max(sums["bubbles"].to_list()) / run.summary["rounds"])
+            sums = told.group_by("organisation").agg(pl.sum("local_bubbles").cast(pl.Float64))
+            bubbles.append(max(sums["local_bubbles"].to_list()) / run.summary["rounds"])
             shares.append(held_back(run))
     return (
         f"{fmean(taken):.1f}",

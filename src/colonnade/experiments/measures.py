@@ -8,6 +8,7 @@ from statistics import fmean
 
 import numpy as np
 
+from colonnade.effects import HELD_BACK
 from colonnade.experiments.experiment import Result, mean_and_deviation
 from colonnade.reports import Chart, Curve, human_bytes
 from colonnade.runs import Run
@@ -150,7 +151,7 @@ def held_back(run: Run) -> float:
         if each["purpose"] == "training":
             own = spent.setdefault(each["organisation"], {})
             own[each["activity"]] = own.get(each["activity"], 0.0) + each["seconds"]
-    return max(own.get("held back", 0.0) / (sum(own.values()) or 1.0) for own in spent.values())
+    return max(own.get(HELD_BACK, 0.0) / (sum(own.values()) or 1.0) for own in spent.values())
 
 
 def rounds(run: Run, place: int) -> float:

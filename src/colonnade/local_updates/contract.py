@@ -140,9 +140,8 @@ class _Half(Protocol):
     def report(self) -> Mapping[str, float]:
         """Return what is to be known of the steps since the last report, for the history.
 
-        How many there were is known without. A name is a column of the history, so it is none of
-        its own (``roles.reported``) and no other part's. Over a run whole numbers are added, as
-        counts; of others the mean is taken.
+        How many there were is known without. What is called ``bubbles`` here is ``local_bubbles``
+        there. Over a run whole numbers are added, as counts; of others the mean is taken.
         """
         return {}
 

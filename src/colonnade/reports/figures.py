@@ -13,7 +13,7 @@ from math import ceil, floor, log10
 import plotly.graph_objects as go
 import polars as pl
 
-from colonnade.effects import KINDS_OF_WORK
+from colonnade import effects
 from colonnade.reports.groups import by_metric, is_classifier
 from colonnade.reports.palette import GRID, HELD_BACK, INK, WAITING, colour, turn
 from colonnade.reports.words import activity, broken, is_score, purposes_told, quantity, words
@@ -27,8 +27,7 @@ __all__ = ["Figure", "comparison_figures", "empty_plot", "plot_text", "run_figur
 _LOSSES = ("train_loss", "validation_log_loss", "test_log_loss", "validation_loss")
 _JUDGED = ("validation_", "test_")  # how columns of metrics begin
 _WAIT = "wait"
-_HELD_BACK = "held back"  # waiting with a batch at hand, as no more steps were allowed
-_SHADES = {_WAIT: WAITING, f"{_WAIT}, {_HELD_BACK}": HELD_BACK}
+_SHADES = {_WAIT: WAITING, f"{_WAIT}, {effects.HELD_BACK}": HELD_BACK}
 
 # What has a colour of its own, whoever sends it first and whatever there is besides.
 _EXCHANGED = (
@@ -226,11 +225,11 @@ def _staleness(run: Run) -> Figure | None:
     index = 0
     for percent in (90, 50, 10):
         name = f"{holder}: {percent} % of rows below"
-        _line(plot, name, run.history, "epoch", f"cosine_p{percent}", index)
+        _line(plot, name, run.history, "epoch", f"local_cosine_p{percent}", index)
         index += 1
-    if "cosine_p50" in others.columns:
+    if "local_cosine_p50" in others.columns:
         for (party,), history in others.group_by("organisation", maintain_order=True):
-            _line(plot, f"{party}: half below", history, "epoch", "cosine_p50", index)
+            _line(plot, f"{party}: half below", history, "epoch", "local_cosine_p50", index)
             index += 1
     if not plot.data:
         return None
@@ -531,13 +530,13 @@ def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
     if not any(sum(spent.values()) for spent in seconds.values()):
         return None
     kinds = list(dict.fromkeys(kind for spent in seconds.values() for kind in spent))
-    kinds.sort(key=lambda kind: (kind == _HELD_BACK, kind == _WAIT))
+    kinds.sort(key=lambda kind: (kind == effects.HELD_BACK, kind == _WAIT))
     totals = {label: sum(spent.values()) or 1.0 for label, spent in seconds.items()}
     bars = [
         (activity(kind), [100 * spent.get(kind, 0) / totals[n] for n, spent in seconds.items()])
         for kind in kinds
     ]
-    known = [words(kind) for kind in KINDS_OF_WORK]
+    known = [words(kind) for kind in effects.KINDS_OF_WORK]
     plot = _bars(list(seconds), bars, "share of its time (%)", "%{x:.1f} %", known)
     plot.update_xaxes(range=[0, 100])
     modelled = {run.summary["seconds_virtual"] is not None for run in runs.values()}
@@ -547,7 +546,7 @@ def _time_shares(runs: Mapping[str, Run]) -> Figure | None:
     held = (
         " Held back: a batch was at hand, but no more steps were allowed before the next exchange."
     )
-    note = f"{whose}, {clock}." + (held if _HELD_BACK in kinds else "")
+    note = f"{whose}, {clock}." + (held if effects.HELD_BACK in kinds else "")
     return Figure("time", "Where time goes", plot, note)
 
 

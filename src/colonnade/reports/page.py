@@ -379,13 +379,13 @@ def _ledger_table(run: Run) -> Sheet:
 
 _LOCAL_REPORTS = {
     "local_steps": "steps",
-    "uses_per_batch": "uses of a batch",
-    "cosine_p10": "cosine, 10 % below",
-    "cosine_p50": "half below",
-    "cosine_p90": "90 % below",
-    "rows_too_stale": "rows left out",
+    "local_uses_per_batch": "uses of a batch",
+    "local_cosine_p10": "cosine, 10 % below",
+    "local_cosine_p50": "half below",
+    "local_cosine_p90": "90 % below",
+    "local_rows_too_stale": "rows left out",
 }
-"""How a table calls what policies report of local steps; other columns keep their names."""
+"""How a table calls what policies report of local steps; others keep their names."""
 
 
 def _local_steps(run: Run) -> Sheet | None:
@@ -402,12 +402,16 @@ def _local_steps(run: Run) -> Sheet | None:
     notes = []
     if any(told["local_steps"] < taken.get(name, 0) for name, told in reports.items()):
         notes.append("Until the last evaluation.")
-    if "bubbles" in columns:
+    if "local_bubbles" in columns:
         notes.append("Bubbles: times that all remembered batches had to rest.")
-    if any(column.startswith("cosine_") for column in columns):
+    if any(column.startswith("local_cosine_") for column in columns):
         notes.append("Cosines, of fresh and remembered, are means over evaluations.")
-    head = ("organisation", *(_LOCAL_REPORTS.get(column, words(column)) for column in columns))
+    head = ("organisation", *(_of_local_steps(column) for column in columns))
     return Sheet("Local steps", head, rows, note=" ".join(notes))
+
+
+def _of_local_steps(column: str) -> str:
+    return _LOCAL_REPORTS.get(column) or words(column.removeprefix("local_"))
 
 
 def _of_steps(column: str, value: float | None) -> str:
@@ -415,9 +419,9 @@ def _of_steps(column: str, value: float | None) -> str:
         return ""
     if isinstance(value, int):
         return f"{value:,}"
-    if column == "rows_too_stale":
+    if column == "local_rows_too_stale":
         return f"{value:.2%}"
-    return f"{value:.3f}" if column.startswith("cosine_") else f"{value:.4g}"
+    return f"{value:.3f}" if column.startswith("local_cosine_") else f"{value:.4g}"
 
 
 def _evaluations(run: Run) -> Sheet:

@@ -221,7 +221,9 @@ def step_columns(runs: Mapping[str, Run]) -> dict[str, list[str]]:
         return {}
     columns = {"local steps": [f"{count:,}" for count in steps]}
     told = [local_reports(run.history, run.others_history) for run in runs.values()]
-    bubbles = [[own["bubbles"] for own in each.values() if "bubbles" in own] for each in told]
+    bubbles = [
+        [own["local_bubbles"] for own in each.values() if "local_bubbles" in own] for each in told
+    ]
     if any(bubbles):
         columns["bubbles"] = [f"{sum(each):,}" if each else "—" for each in bubbles]
     return columns

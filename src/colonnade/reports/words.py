@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from colonnade.effects import HELD_BACK
 from colonnade.ledger import Ledger
 
 __all__ = [
@@ -50,7 +51,7 @@ def activity(kind: str) -> str:
     >>> activity("local_step"), activity("held back")
     ('local step', 'wait, held back')
     """
-    return "wait, held back" if kind == "held back" else words(kind)
+    return f"wait, {kind}" if kind == HELD_BACK else words(kind)
 
 
 def is_score(metric: str) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from colonnade.agreement import Agreement
-from colonnade.effects import Arrivals, Effect, Expect, Ready, Receive, Work
+from colonnade.effects import HELD_BACK, Arrivals, Effect, Expect, Ready, Receive, Work
 from colonnade.links import Rows
 from colonnade.roles.courses import Through
 
-__all__ = ["LocalSteps", "Meanwhile"]
+__all__ = ["LocalSteps", "Meanwhile", "of_local_steps"]
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -47,6 +47,15 @@ class LocalSteps:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         self._count = state["count"]
+
+
+def of_local_steps(report: Mapping[str, float]) -> dict[str, float]:
+    """Return what a policy's half reports, under the names that it has in the history.
+
+    >>> of_local_steps({"bubbles": 3})
+    {'local_bubbles': 3}
+    """
+    return {f"local_{name}": value for name, value in report.items()}
 
 
 class _Half(Protocol[S_co]):
@@ -106,7 +115,7 @@ class Meanwhile(Generic[S]):
     async def _before(self, receive: Receive) -> None:
         await self.until(receive.expect)
         if self._half.held_back:
-            receive.waiting = "held back"
+            receive.waiting = HELD_BACK
 
 
 async def _received(expect: Expect) -> Arrivals:

@@ -10,6 +10,7 @@ __all__ = ["reported"]
 
 _TAKEN = {"round", "epoch", "train_loss", "learning_rate"}
 _TAKEN |= {"organisation", "seconds", "seconds_evaluation"}
+_TAKEN |= {"bytes_up", "bytes_down", "bytes_between"}
 _OF_METRICS = ("validation_", "test_")
 
 

@@ -42,6 +42,7 @@ from colonnade.links import Link, Rows
 from colonnade.local_updates import HolderBatch, HolderStep, PartyBatch, PartyStep
 from colonnade.models import take
 from colonnade.roles.blame import attributed, large_derivatives, largest_embedding
+from colonnade.roles.local_steps import of_local_steps
 from colonnade.roles.reported import reported
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.stragglers import Missing
@@ -151,7 +152,7 @@ class SplitParty(TrainingParty):
         return large_derivatives(self._label_holder, self._saliency)
 
     def _progress(self) -> Mapping[str, float]:
-        return reported(super()._progress(), self._steps.report())
+        return reported(super()._progress(), of_local_steps(self._steps.report()))
 
     def _local_step(self, step: PartyStep) -> None:
         with attributed(self._at_fault):
@@ -269,7 +270,7 @@ class SplitLabelHolder(TrainingLabelHolder):
         return reported(
             super()._progress(),
             self._guard.report(),
-            self._steps.report(),
+            of_local_steps(self._steps.report()),
             self._missing.report(),
         )
 

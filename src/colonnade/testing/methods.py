@@ -127,8 +127,9 @@ class MethodSubject:
     federation
         Makes the federation to train, for a method and with or without columns at the label holder.
     timed
-        Whether its course depends on when messages arrive, as that of asynchronous methods does;
-        it then repeats under a replay, and not between drivers.
+        Whether its messages depend on when others arrive although what it learns does not, so that
+        it repeats under a replay, and not between drivers. Of a method that is ``timed`` all this
+        is known.
     noise
         Where the uplink draws what is added to embeddings anew whenever it is used: by how much the
         accuracy of predictions of the test rows may then differ from the one that the run reports;
@@ -274,9 +275,10 @@ def has_the_same_bits_under_every_driver(subject: MethodSubject) -> None:
     """
     for method in subject.variants():
         simulated, real = subject.train(method), subject.train(method, _Packed())
-        if not subject.timed:
+        timed = subject.timed or method.timed
+        if not timed:
             _assert_same(real, simulated)
-        for run in (simulated, real) if subject.timed else (real,):
+        for run in (simulated, real) if timed else (real,):
             assert run.record is not None
             _assert_same(subject.train(method, Replay(run.record.trace)), run)
 
