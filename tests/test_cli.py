@@ -847,3 +847,23 @@ def test_what_can_be_named_is_listed(
     assert code == 0
     assert [word for word in words if word not in out] == []
     assert err.count("broken 2.0") == len(groups)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "c.yaml", "--out", ""],
+        ["demo", "--out", ""],
+        ["align", "c.yaml", "--out", ""],
+        ["predict", "run", "--out", ""],
+        ["export", "run", "--to", ""],
+        ["deploy", "c.yaml", "--to="],
+        ["reproduce", "celu-time", "--out", ""],
+    ],
+)
+def test_an_empty_place_is_not_the_folder_one_is_in(
+    colonnade: Command, arguments: list[str]
+) -> None:
+    refused = colonnade(*arguments)
+    assert refused.code == 2
+    assert "it is empty; name a place" in plain(refused.err)

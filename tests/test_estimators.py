@@ -19,7 +19,7 @@ from torch import nn
 import colonnade as cn
 from colonnade import defaults
 from colonnade.assembly import Layers
-from colonnade.drivers import Processes
+from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.estimators import VerticalClassifier, VerticalRegressor
 from colonnade.metrics import ACCURACY, AUC
@@ -106,6 +106,15 @@ def test_fit_returns_itself_and_leaves_parameters_alone(tables, labels):
 
 
 # Predictions
+
+
+def test_a_seed_of_numpys_is_the_same_seed(tables, labels):
+    own, numpys = (
+        VerticalClassifier(id="id", **{**QUICK, "random_state": seed}).fit(tables, labels)
+        for seed in (3, np.int64(3))
+    )
+    assert own.run_.summary["seed"] == numpys.run_.summary["seed"] == 3
+    assert own.run_.history.drop("seconds").equals(numpys.run_.history.drop("seconds"))
 
 
 def test_predictions_are_labels_in_the_order_of_the_first_table(fitted, tables, labels):
@@ -290,6 +299,12 @@ def test_batches_go_by_the_number_of_rows(tables, labels):
         ({"threshold": 2.0}, lambda t: t, None, "probability between 0 and 1"),
         ({"device": "cuda:77"}, lambda t: t, None, "cuda:77"),
         ({"activation": "swish"}, lambda t: t, None, "activation 'swish' is unknown"),
+        ({"driver": "simulate"}, lambda t: t, None, "driver is 'simulate', but a driver is a"),
+        ({"driver": Simulate}, lambda t: t, None, "driver is 'Simulate', but a driver is a value"),
+        ({"normalise": "lower"}, lambda t: t, None, "normalise must be an IdForm or None"),
+        ({"aligned": "no"}, lambda t: t, None, "aligned must be True or False, not 'no'"),
+        ({"out": ""}, lambda t: t, None, "out is the path of a folder, not ''"),
+        ({"random_state": 0.5}, lambda t: t, None, "must be a signed 64-bit integer"),
     ],
 )
 def test_what_does_not_fit_is_said(settings, x, y, message, tables, labels):

@@ -115,6 +115,22 @@ def test_a_mean_is_read_as_it_was_written(tmp_path):
         read_mean(tmp_path / "none.json", "bank")
 
 
+def test_a_mean_that_was_changed_is_refused(tmp_path):
+    write_mean(tmp_path, "bank", torch.tensor([1.0, 2.0]))
+    file = tmp_path / "mean.json"
+    for before, after in (("1.0", "1.5"), ("2.0", '"2.0"'), ("2.0]", "2.0, 3.0]"), ("[", "[[")):
+        written = file.read_text()
+        file.write_text(written.replace(before, after, 1))
+        with pytest.raises(DataError, match="is not the mean that 'bank' wrote"):
+            read_mean(file, "bank")
+        file.write_text(written)
+    told = json.loads(written)
+    del told["digest"]
+    file.write_text(json.dumps(told))
+    with pytest.raises(DataError, match="is not the mean that 'bank' wrote"):
+        read_mean(file, "bank")
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),

@@ -294,11 +294,45 @@ def test_what_reads_is_allowed(database, query):
         {"table": "people", "columns": ["age\ud800"]},
         {"table": "people", "id": "id\ud800"},
         {"source": "sqlite:///people\udcff.db", "table": "people"},
+        {"source": "people.csv", "missing": ["\ud800"]},
+        {"source": "people.csv", "names": ["\ud800", "age"]},
     ],
 )
 def test_a_lone_surrogate_is_refused(database, asked):
+    Path("people.csv").write_text("id,age\n1,2\n")
     with pytest.raises(ConfigurationError, match="has a lone surrogate, which is no character"):
         read_table(**{"source": "sqlite:///people.db"} | asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"table": 3},
+        {"table": b"people"},
+        {"query": 3},
+        {"table": "people", "id": 3},
+        {"table": "people", "columns": [3]},
+        {"source": "people.csv", "names": [1, 2]},
+        {"source": "people.csv", "missing": [None]},
+        {"source": "people.csv", "missing": "NA"},
+        {"source": "people.csv", "separator": "\n"},
+        {"source": "people.csv", "separator": "\r"},
+        {"source": "people.csv", "separator": '"'},
+        {"source": 3},
+        {"source": ""},
+    ],
+)
+def test_what_is_no_text_is_refused(database, asked):
+    Path("people.csv").write_text("id,age\n1,2\n")
+    with pytest.raises(ConfigurationError, match=r"must be|is read from a file or the URL"):
+        read_table(**{"source": "sqlite:///people.db"} | asked)
+
+
+def test_a_name_may_have_a_quote(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text('id,"size ""L"""\n1,2\n3,4\n')
+    assert read_table(path).to_dict(as_series=False) == {"id": [1, 3], 'size "L"': [2, 4]}
+    assert read_table(path, id="id", columns=['size "L"']).columns == ["id", 'size "L"']
 
 
 @pytest.mark.parametrize("asked", [{"query": "select 1\0"}, {"table": "people\0"}])
@@ -307,11 +341,15 @@ def test_a_null_character_is_told_in_one_sentence(database, asked):
         read_table("sqlite:///people.db", **asked)
 
 
-def test_a_query_without_end_is_ended(database, monkeypatch):
+def test_a_query_or_view_without_end_is_ended(database, monkeypatch):
     monkeypatch.setattr(tables_database, "_MOST_STEPS", 10**7)
     endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
     with pytest.raises(DataError, match=r"people\.db has not ended after 10,000,000 steps"):
         read_table("sqlite:///people.db", query=endless)
+    with closing(sqlite3.connect("people.db")) as connection:
+        connection.execute(f"create view endless as {endless}")
+    with pytest.raises(DataError, match=r"the view in people\.db has not ended after"):
+        read_table("sqlite:///people.db", table="endless")
     assert read_table("sqlite:///people.db", table="people").height == 1
 
 

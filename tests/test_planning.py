@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -30,7 +29,7 @@ from colonnade.models import Mean
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.planning.calibrate import _Calibrated
-from colonnade.planning.stretch import _integer_bytes, stretched, traffic
+from colonnade.planning.stretch import _bytes_of, _grown, stretched, traffic
 from colonnade.testing.methods import small_federation
 from colonnade.training import EarlyStopping, Training
 from colonnade.uplinks import Plain
@@ -306,8 +305,25 @@ def test_what_cannot_be_trained_cannot_be_planned():
 def test_the_size_of_envelopes_is_the_wires(round, sequence):
     header = encode_header("embedding", Purpose.TRAINING, round, sequence)
     bare = encode_header("embedding", Purpose.TRAINING, 0, 0)
-    sizes = _integer_bytes(np.array([round, sequence]))
-    assert len(header) == len(bare) - 2 + int(sizes.sum())
+    assert len(header) == len(bare) - 2 + _bytes_of(round) + _bytes_of(sequence)
+
+
+NUMBERS = st.one_of(st.integers(0, 400), st.integers(65_000, 66_000), st.integers(0, 2**34))
+
+
+@given(NUMBERS, NUMBERS, st.integers(0, 300))
+def test_numbers_that_grow_are_counted_without_going_through_them(start, step, count):
+    each = sum(_bytes_of(start + i * step) - _bytes_of(start) for i in range(1, count + 1))
+    assert _grown(start, step, count) == each
+
+
+def test_a_plan_of_a_billion_epochs_takes_no_longer_than_one_of_ten():
+    federation = problem()
+    ten, many = (plan(federation, svfl(), Training(epochs=n), SLOW) for n in (10, 10**9))
+    # Two more bytes of a round's number and four of a message's are nothing beside the bodies.
+    assert 1 <= many.traffic["framed_bytes"].sum() / ten.traffic["framed_bytes"].sum() / 1e8 < 1.1
+    with pytest.raises(ConfigurationError, match="plan one of fewer epochs"):
+        plan(federation, svfl(), Training(epochs=10**17), SLOW)
 
 
 def test_stretching_to_three_epochs_changes_nothing():

@@ -45,9 +45,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "policy.md"
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
-def a_job(method="svfl", task="train", **training):
+def a_job(method="svfl", task="train", without=None, **training):
     told = configuration("nowhere", method, **{"secrets": "system", **training})
-    return job_of(parse_config(told), "first", task)
+    job = job_of(parse_config(told), "first", task)
+    return job.model_copy(update={"fallbacks": without or {}})
 
 
 def why(policy, job, name="bank"):
@@ -124,6 +125,15 @@ SUMS = {"name": "pbm_vfl", "trials": 4, "beta": 0.05}
             "tasks allows align, train, and the job wants predict; embeddings asks for secure_sum",
         ),
         ({"embeddings": ["secure_sum"]}, a_job(SUMS, "predict"), "bank", ""),
+        *(
+            (
+                {"embeddings": ["secure_sum"]},
+                a_job(SUMS, task, without={"shop": "zeros"}),
+                "bank",
+                "embeddings asks for secure_sum, and a sum of one party's hides nothing",
+            )
+            for task in ("predict", "serve")
+        ),
     ],
 )
 def test_what_a_job_wants_is_compared_with_what_is_allowed(said, job, name, refused):

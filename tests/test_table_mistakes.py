@@ -30,6 +30,8 @@ from colonnade.tables import (
     read_table,
     vertical_tables,
 )
+from colonnade.tables.frames import as_series
+from colonnade.tables.labels import encode_labels
 
 PEOPLE = 200
 RANDOM = np.random.default_rng(3)
@@ -53,6 +55,19 @@ def csv(folder: Path, text: str) -> Path:
     path = folder / "people.csv"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+# --- numbers that others have not ---------------------------------------------------------------
+
+
+def test_numbers_beyond_64_bits_are_told_and_long_ones_taken() -> None:
+    beyond = np.array([2**63 + 1, 5] * 20, dtype=np.uint64)
+    told = refusal(encode_labels, beyond)
+    assert told.startswith("the label of row 0 is 9223372036854775809, which is beyond 64 bits")
+    assert encode_labels(beyond.astype(str)).classes == ("5", "9223372036854775809")
+    long = np.array([0, 1] * 20, dtype=np.longdouble)
+    assert encode_labels(long).classes == (0, 1)
+    assert as_series(long / 2).to_list() == [0.0, 0.5] * 20
 
 
 # --- which rows belong together -----------------------------------------------------------------

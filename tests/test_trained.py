@@ -19,7 +19,7 @@ from torch import nn
 from colonnade import cli
 from colonnade.config import load_trained, parse_config
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.export import blank, export_part, form_of, load_part
+from colonnade.export import Part, blank, export_part, form_of, load_part
 from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
 from colonnade.predictions_counted import PredictionCount
@@ -266,6 +266,20 @@ def resealed(**values):
     told = {"by": "Written by Colonnade", **values}
     digest = hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
     return json.dumps(told | {"digest": digest})
+
+
+@pytest.mark.parametrize(
+    "classes", [[], ["a"], ["a", "a"], ["a", 1], [1, True], [None, "a"], [["a"], ["b"]], "ab", 2]
+)
+def test_classes_that_cannot_be_told_apart_are_refused(classes):
+    part = Part("registry", {"classes": classes}, {})
+    with pytest.raises(DataError, match="'registry' names no classes that could be told apart"):
+        part.classes  # noqa: B018 - a property
+
+
+def test_classes_are_as_they_were_told():
+    for classes in (None, ["a", "b"], [0, 1, 2], [False, True]):
+        assert Part("registry", {"classes": classes}, {}).classes == classes
 
 
 NO_COUNT = {

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from rich.markup import escape
@@ -104,6 +104,19 @@ _TOLD = Told()
 
 # Options that several commands have
 
+
+def _place(text: str) -> Path:
+    """Return where something is to be written; nothing is no place, as of a variable not set."""
+    if not text:
+        raise typer.BadParameter("it is empty; name a place")
+    return Path(text)
+
+
+def _to(*names: str, help: str) -> Any:
+    """Return the option that says where a command writes."""
+    return typer.Option(*names, parser=_place, metavar="PATH", help=help)
+
+
 _Config = Annotated[Path, typer.Argument(help="YAML file that describes the run.")]
 _Run = Annotated[Path, typer.Argument(help="Folder of a run that `colonnade run` made.")]
 _Set = Annotated[
@@ -154,7 +167,7 @@ def _colonnade(
 def demo(
     out_: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for the runs; by default a new one under runs/."),
+        _to("--out", help="Folder for the runs; by default a new one under runs/."),
     ] = None,
 ) -> None:
     """Train four parties on real handwritten digits, several ways, in under a minute."""
@@ -194,7 +207,7 @@ def run(
     set_: _Set = None,
     out_: Annotated[
         Path | None,
-        typer.Option("--out", help="The run's folder; by default runs/ and the file's name."),
+        _to("--out", help="The run's folder; by default runs/ and the file's name."),
     ] = None,
     data: _Data = None,
     resume: Annotated[
@@ -257,7 +270,7 @@ def compare(
     set_: _Set = None,
     out_: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for the comparison; by default runs/comparison."),
+        _to("--out", help="Folder for the comparison; by default runs/comparison."),
     ] = None,
     data: _Data = None,
     quiet: _Quiet = False,
@@ -313,10 +326,7 @@ def align(
     set_: _Set = None,
     out_: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            help="Folder for the files; by default data.alignment, or one in aligned/.",
-        ),
+        _to("--out", help="Folder for the files; by default data.alignment, or one in aligned/."),
     ] = None,
     data: _Data = None,
     quiet: _Quiet = False,
@@ -369,7 +379,7 @@ def deploy(
     set_: _Set = None,
     to: Annotated[
         Path | None,
-        typer.Option(help="Write the job for FLARE into this folder, and a site.yaml for each."),
+        _to(help="Write the job for FLARE into this folder, and a site.yaml for each."),
     ] = None,
     local: Annotated[
         bool,
@@ -407,7 +417,7 @@ def deploy(
     ] = None,
     out_: Annotated[
         Path | None,
-        typer.Option("--out", help="With --local: folder for all; by default deployed/ and RUN."),
+        _to("--out", help="With --local: folder for all; by default deployed/ and RUN."),
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="With --local: leave FLARE's folders and logs there.")
@@ -515,7 +525,7 @@ def predict(
     without: _Without = None,
     out_: Annotated[
         Path | None,
-        typer.Option("--out", help="CSV file; by default predictions.csv in the run's folder."),
+        _to("--out", help="CSV file; by default predictions.csv in the run's folder."),
     ] = None,
     json_: _Json = False,
 ) -> None:
@@ -611,7 +621,8 @@ def serve(
 def export(
     run: _Run,
     to: Annotated[
-        Path, typer.Option(help="Folder that gets a folder for each organisation, its own alone.")
+        Path,
+        _to(help="Folder that gets a folder for each organisation, its own alone."),
     ],
     programs: Annotated[
         bool,
@@ -662,7 +673,8 @@ def audit(
     seed: Annotated[int, typer.Option(help="Draws which rows are known.")] = 0,
     set_: _Set = None,
     out_: Annotated[
-        Path | None, typer.Option("--out", help="Folder for a page and CSV files; else none.")
+        Path | None,
+        _to("--out", help="Folder for a page and CSV files; else none."),
     ] = None,
     data: _Data = None,
     quiet: _Quiet = False,
@@ -733,7 +745,7 @@ def reproduce(
     ] = None,
     out_: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for it; by default reproduce/ and its name."),
+        _to("--out", help="Folder for it; by default reproduce/ and its name."),
     ] = None,
     data: _Data = None,
     seeds: Annotated[

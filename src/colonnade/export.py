@@ -36,7 +36,7 @@ from colonnade.outputs import (
     is_ours,
     replacing,
 )
-from colonnade.telling import first_line
+from colonnade.telling import first_line, short
 
 __all__ = [
     "MEAN_FILE",
@@ -86,6 +86,27 @@ class Part:
     details: Mapping[str, Any]
     tensors: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> list[Any] | None:
+        """What each class stands for, told by the label holder's part; None of numbers.
+
+        Raises
+        ------
+        DataError
+            If they are not several texts, whole numbers or truth values, all different.
+        """
+        told = self.details["classes"]
+        if told is None:
+            return None
+        kinds = {type(each) for each in told} if isinstance(told, list) else set()
+        alike = len(kinds) == 1 and kinds <= {str, int, float, bool}
+        if not alike or len(told) < 2 or len(set(told)) < len(told):
+            raise DataError(
+                f"the part of {self.organisation!r} names no classes that could be told apart: "
+                f"{short(str(told))}"
+            )
+        return list(told)
 
     def load_into(self, module: nn.Module, part: str = "bottom") -> nn.Module:
         """Give ``module``, of the structure that was trained, the trained values; return it.
@@ -169,7 +190,8 @@ def write_mean(folder: Path, organisation: str, mean: Tensor) -> None:
     Unwritten
         If it cannot be written.
     """
-    told = {"by": SIGNATURE, "organisation": organisation, "mean": mean.tolist()}
+    told: dict[str, Any] = {"by": SIGNATURE, "organisation": organisation, "mean": mean.tolist()}
+    told["digest"] = _digest(json.dumps(told).encode())
     with explained(folder / MEAN_FILE), replacing(folder / MEAN_FILE) as partial:
         partial.write_text(json.dumps(told) + "\n", encoding="utf-8")
 
@@ -186,6 +208,8 @@ def read_mean(file: Path, organisation: str) -> Tensor:
         if not file.is_file() or file.stat().st_size > _LARGEST_MEAN:
             raise ValueError("it is no ordinary file of such a size")
         told = json.loads(file.read_bytes())
+        if told.pop("digest") != _digest(json.dumps(told).encode()):
+            raise ValueError("it was changed after it was written")
         if told["organisation"] != organisation:
             raise ValueError(f"it is of {told['organisation']!r}")
         mean = torch.tensor([float(value) for value in told["mean"]])
@@ -193,7 +217,7 @@ def read_mean(file: Path, organisation: str) -> Tensor:
             raise ValueError("it has a value that is no finite number")
     except FileNotFoundError:
         raise DataError(f"there is no {file} with the mean of {organisation!r}") from None
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except _DAMAGED as error:
         raise DataError(
             f"{file} is not the mean that {organisation!r} wrote: {first_line(error)}"
         ) from None
@@ -239,7 +263,7 @@ def blank(form: Mapping[str, Any], rows: int = 2) -> Features:
 
 
 _DAMAGED = (
-    *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
     MemoryError,  # of a file that is larger than that
 )
 

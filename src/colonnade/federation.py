@@ -49,7 +49,7 @@ from colonnade.checks import (
     extreme_rows,
 )
 from colonnade.descriptions import content_of, described, device_told
-from colonnade.drivers import Assignment, Driver, RunRecord, Simulate
+from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_driver
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
 from colonnade.fallbacks import mean_embeddings
@@ -247,7 +247,7 @@ class Federation:
         """
         method = svfl() if method is None else checked_method(method)
         training = (training or Training()).for_rows(len(self.train_rows))
-        driver = driver or Simulate()
+        driver = Simulate() if driver is None else checked_driver(driver)
         watcher = watcher or Watcher()
         if training.early_stopping and not len(self.validation_rows):
             raise ConfigurationError(
@@ -264,7 +264,7 @@ class Federation:
             for learner in learners_of(role).values():
                 check_saved(name, learner)
         description = self._describe(method, training, roles)
-        if out is not None and not isinstance(out, str | PathLike):
+        if out == "" or (out is not None and not isinstance(out, str | PathLike)):
             raise ConfigurationError(f"out is the path of a folder, not {out!r}")
         folder = None if out is None else RunFolder(Path(out))
         with ExitStack() as kept:

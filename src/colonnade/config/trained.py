@@ -375,7 +375,7 @@ class _Blank:
 
 def _blank_data(parts: Mapping[str, Part], config: RunConfig) -> _Blank:
     holder = config.label_holder
-    said = parts[holder.name].details["classes"]
+    said = parts[holder.name].classes
     labels = torch.tensor([0.0, 1.0]) if said is None else torch.arange(len(said))
     own = {name: part for name, part in parts.items() if part.details["features"] is not None}
     named = {holder.holds or name if name == holder.name else name: p for name, p in own.items()}

@@ -113,6 +113,8 @@ class PolicyConfig(Section):
                 f"embeddings asks for secure_sum, and by the job's method {method.name} each "
                 "party's are seen by themselves"
             )
+        elif "secure_sum" in self.embeddings and len({*job.present} - {job.label_holder.name}) < 2:
+            refused.append("embeddings asks for secure_sum, and a sum of one party's hides nothing")
         if trains and job.training.secrets == "seed" and not self.simulations:
             refused.append(
                 "simulations allows none, and the job declares one (training.secrets: seed)"

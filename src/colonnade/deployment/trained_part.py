@@ -127,7 +127,7 @@ class TrainedPart:
     @property
     def classes(self) -> Sequence[Any] | None:
         """What each class stands for; None of numbers, and where nobody knows."""
-        classes: Sequence[Any] | None = self.part.details["classes"]
+        classes: Sequence[Any] | None = self.part.classes
         return classes
 
     def top(self, widths: Sequence[int]) -> nn.Module:
@@ -160,7 +160,7 @@ def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> Trained
     # What is lost is measured by a prediction, once, and not whenever somebody is asked for.
     measured = job.fallbacks and job.task == "predict"
     known = _known(job, site, part) if measured else None
-    blueprint = blueprint_at(site, job, part.details["classes"], 1)
+    blueprint = blueprint_at(site, job, part.classes, 1)
     party = None
     if table is not None:
         party = _party(table, part, kept, known, job, site, blueprint)
@@ -187,7 +187,7 @@ def _known(job: JobConfig, site: SiteConfig, part: Part) -> Known | None:
             label_column=site.labels.column,
         )
         assert own.labels is not None
-        if (own.classes and [*own.classes]) != part.details["classes"]:
+        if (own.classes and [*own.classes]) != part.classes:
             raise DataError(f"the labels of {site.organisation!r} are not those it trained on")
         labels = own.labels[torch.from_numpy(validation)]
     return Known(trained.ids[validation], labels)

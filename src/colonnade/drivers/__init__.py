@@ -1,7 +1,7 @@
 """Drivers: how roles are run. The same roles run under each of them, to the same bits."""
 
 from colonnade.drivers.account import Activity
-from colonnade.drivers.driver import Assignment, Driver, RunRecord, Trace
+from colonnade.drivers.driver import Assignment, Driver, RunRecord, Trace, checked_driver
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.processes import Processes
 from colonnade.drivers.replay import Replay
@@ -17,4 +17,5 @@ __all__ = [
     "RunRecord",
     "Simulate",
     "Trace",
+    "checked_driver",
 ]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 
@@ -271,6 +271,29 @@ class Part:
     account: Account
     decisions: Decisions
     notes: Notes | None
+
+
+def checked_driver(value: object) -> Driver:
+    """Return a driver as it is.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is none, such as the name of one.
+
+    Examples
+    --------
+    >>> checked_driver("simulate")
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: driver is 'simulate', but a driver is a value: say \
+colonnade.Simulate()
+    """
+    if isinstance(value, type) or not callable(getattr(value, "run", None)):
+        name = getattr(value, "__name__", value)
+        raise ConfigurationError(
+            f"driver is {name!r}, but a driver is a value: say colonnade.Simulate()"
+        )
+    return cast("Driver", value)
 
 
 class Driver(Protocol):

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import polars as pl
 import torch
 from sklearn.base import BaseEstimator, clone
@@ -20,7 +21,7 @@ from colonnade import defaults
 from colonnade.assembly import Blueprint, Layers, assemble
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
-from colonnade.errors import DataError
+from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators.given import Given, given, party_tables
 from colonnade.federation import Federation
 from colonnade.method import checked_method
@@ -213,9 +214,26 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
         """Return the outputs, loss and metrics for these classes, or for numbers."""
 
+    def _check_parameters(self) -> None:
+        """Refuse what would be taken for something else."""
+        if self.normalise is not None and not isinstance(self.normalise, IdForm):
+            raise ConfigurationError(
+                f"normalise must be an IdForm or None, not {self.normalise!r}: say "
+                "colonnade.tables.IdForm(...)"
+            )
+        if not isinstance(self.aligned, bool | np.bool_):
+            raise ConfigurationError(f"aligned must be True or False, not {self.aligned!r}")
+
+    @property
+    def _seed(self) -> Any:
+        """``random_state`` as a number of Python's, where it is a whole one."""
+        state: Any = self.random_state
+        return int(state) if isinstance(state, np.integer) else state
+
     def _prepared(self, X: Any, y: Any) -> tuple[VerticalTables, str]:  # noqa: N803
         """Return the aligned tables, and the name of the label holder."""
         tables, labels, owner = self._given(X, y)
+        self._check_parameters()
         data = vertical_tables(
             tables,
             labels,
@@ -223,7 +241,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             normalise=self.normalise,
             aligned=self._are_aligned(),
             # Also of people whom the same seed has divided before.
-            split=HashSplit(self.validation, 0.0, self.random_state, "fit"),
+            split=HashSplit(self.validation, 0.0, self._seed, "fit"),
             transformers=self.transformers,
             task=self._task,
         )
@@ -275,7 +293,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             optimiser=self.optimiser or partial(torch.optim.Adam, lr=self.learning_rate),
             scheduler=self.scheduler,
             device=self.device,
-            seed=self.random_state,
+            seed=self._seed,
         )
         return assemble(data, blueprint)
 
@@ -283,7 +301,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         """Return how long and in which steps ``fit`` trains."""
         stops = self.validation and self.patience is not None
         stopping = EarlyStopping(self.patience) if stops else None
-        return Training(self.epochs, self.batch_size, self.random_state, early_stopping=stopping)
+        return Training(self.epochs, self.batch_size, self._seed, early_stopping=stopping)
 
     # Reading parameters
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from colonnade.errors import ConfigurationError
 from colonnade.ledger import Entry, Ledger
 
 __all__ = ["stretched", "traffic"]
@@ -23,7 +22,7 @@ _SCHEMA: dict[str, type[pl.DataType]] = {
     **dict.fromkeys(("messages", "body_bytes", "framed_bytes"), pl.Int64),
 }
 
-Totals = dict[tuple[str, str, str, str], NDArray[np.int64]]
+Totals = dict[tuple[str, str, str, str], list[int]]
 """Messages, body bytes and framed bytes by sender, receiver, kind and purpose."""
 
 
@@ -46,8 +45,8 @@ def stretched(three: Ledger, two: Ledger, epochs: int, rounds: int) -> pl.DataFr
     """
     totals = _totals(three)
     longer, shorter = _by_sender(three), _by_sender(two)
-    more = np.arange(1, epochs - 2, dtype=np.int64)  # how many epochs later than the third
-    if not len(more):
+    more = epochs - 3  # epochs after the third
+    if not more:
         return _frame(totals)
     for sender, entries in longer.items():
         before = shorter[sender]
@@ -63,39 +62,43 @@ def stretched(three: Ledger, two: Ledger, epochs: int, rounds: int) -> pl.DataFr
         length = len(entries) - len(before)
         for entry in entries[parting : parting + length]:
             total = totals[_key(entry)]
-            envelopes = _envelopes(
-                entry, entry.round + more * rounds, entry.sequence + more * length
-            )
-            total += [len(more), len(more) * entry.body_bytes, 0]
-            total[2] += len(more) * entry.body_bytes + int(envelopes.sum())
+            total[0] += more
+            total[1] += more * entry.body_bytes
+            total[2] += more * entry.framed_bytes
+            # Which is with the numbers of the third epoch: they grow.
+            total[2] += _grown(entry.round, rounds, more) + _grown(entry.sequence, length, more)
         for entry in entries[parting + length :]:
-            last = more[-1:]
-            envelope = _envelopes(
-                entry, entry.round + last * rounds, entry.sequence + last * length
-            )
-            totals[_key(entry)][2] += int(envelope[0]) - (entry.framed_bytes - entry.body_bytes)
+            total = totals[_key(entry)]
+            for number, step in ((entry.round, rounds), (entry.sequence, length)):
+                total[2] += _bytes_of(number + more * step) - _bytes_of(number)
     return _frame(totals)
 
 
-def _envelopes(
-    entry: Entry, rounds: NDArray[np.int64], sequences: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the envelope's bytes of messages like ``entry`` with other numbers."""
-    fixed = entry.framed_bytes - entry.body_bytes
-    own = np.array([entry.round]), np.array([entry.sequence])
-    fixed -= int(_integer_bytes(own[0])[0] + _integer_bytes(own[1])[0])
-    return fixed + _integer_bytes(rounds) + _integer_bytes(sequences)
+_LONGER = {2**7: 1, 2**8: 1, 2**16: 2, 2**32: 4}
+"""From which number on msgpack writes an unsigned integer by how many bytes more."""
 
 
-def _integer_bytes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many bytes msgpack writes for each of some unsigned integers.
+def _bytes_of(number: int) -> int:
+    """Return how many bytes msgpack writes for an unsigned integer.
 
-    >>> _integer_bytes(np.array([0, 127, 128, 255, 256, 65535, 65536, 2**32]))
-    array([1, 1, 2, 2, 3, 3, 5, 9])
+    >>> [_bytes_of(n) for n in (0, 127, 128, 255, 256, 65535, 65536, 2**32)]
+    [1, 1, 2, 2, 3, 3, 5, 9]
     """
-    steps = np.array([2**7, 2**8, 2**16, 2**32])
-    sizes: NDArray[np.int64] = np.array([1, 2, 3, 5, 9])[np.searchsorted(steps, numbers, "right")]
-    return sizes
+    return 1 + sum(more for least, more in _LONGER.items() if number >= least)
+
+
+def _grown(start: int, step: int, count: int) -> int:
+    """Return by how many bytes start + step, ..., start + count step are longer than start is.
+
+    >>> _grown(100, 50, 4)  # 150, 200, 250, 300
+    5
+    """
+    grown = 0
+    for least, more in _LONGER.items():
+        if start < least and step:
+            first = -(-(least - start) // step)  # the first multiple that is as long
+            grown += more * max(0, count - first + 1)
+    return grown
 
 
 def _key(entry: Entry) -> tuple[str, str, str, str]:
@@ -114,12 +117,17 @@ def _by_sender(ledger: Ledger) -> dict[str, list[Entry]]:
 
 
 def _totals(entries: Iterable[Entry]) -> Totals:
-    totals: Totals = defaultdict(lambda: np.zeros(3, dtype=np.int64))
+    totals: Totals = defaultdict(lambda: [0, 0, 0])
     for entry in entries:
-        totals[_key(entry)] += [1, entry.body_bytes, entry.framed_bytes]
+        total = totals[_key(entry)]
+        for place, more in enumerate((1, entry.body_bytes, entry.framed_bytes)):
+            total[place] += more
     return totals
 
 
 def _frame(totals: Totals) -> pl.DataFrame:
-    rows = [(*key, *map(int, total)) for key, total in totals.items()]
+    most = max((number for total in totals.values() for number in total), default=0)
+    if most >= 2**63:
+        raise ConfigurationError(f"so long a run sends {most:.3g} bytes; plan one of fewer epochs")
+    rows = [(*key, *total) for key, total in totals.items()]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

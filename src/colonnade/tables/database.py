@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,7 @@ import polars as pl
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import postgresql
 from colonnade.tables.gathered import Gathered
-from colonnade.tables.names import check_named_once, check_present, listed
+from colonnade.tables.names import check_named_once, check_present, check_texts, listed
 from colonnade.tables.urls import Option, misplaced, settings_in
 from colonnade.telling import shown
 
@@ -36,7 +36,7 @@ __all__ = ["read_database"]
 
 _ROWS = 2**13  # fetched at a time, since Python's objects take several times a column's memory
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
-_MOST_STEPS = 10**11  # of SQLite's machine in a query, which may not end: over half an hour
+_MOST_STEPS = 10**11  # of SQLite's machine, since queries and views may not end: half an hour
 _COUNTED = 10**6  # at a time
 _INTERRUPTED = "interrupted"  # what SQLite says then
 
@@ -80,7 +80,7 @@ def read_database(
     columns
         The columns to read; all by default.
     query, table
-        One of them: the query, or the table or view, possibly "schema.table". A query to SQLite may
+        One of them: the query, or the table or view, possibly "schema.table". Of SQLite, either may
         take 10^11 of its steps, more than half an hour.
 
     Raises
@@ -99,8 +99,11 @@ def read_database(
             "a database needs table='...' or query='...', "
             + ("not both" if query else "one of them")
         )
-    _refuse_no_text({"url": [url], "query": [query], "table": [table], "id": [id]})
-    _refuse_no_text({"columns": columns or []})
+    given = {"url": url, "query": query, "table": table, "id": id}
+    for name, text in given.items():
+        if text is not None:
+            check_texts(f"{name} of a database", [text])
+    check_texts("columns of a database", columns or [])
     try:
         import sqlalchemy as sql
     except ImportError as error:
@@ -158,17 +161,6 @@ def _padded(result: Any, names: Sequence[str]) -> set[str]:
     """Return the columns whose texts are filled up with blanks."""
     kinds = [description[1] for description in result.cursor.description]
     return {name for name, kind in zip(names, kinds, strict=True) if kind == postgresql.PADDED}
-
-
-def _refuse_no_text(given: Mapping[str, Sequence[str | None]]) -> None:
-    """Refuse what no database could be sent, since it is no text: half of a pair of characters."""
-    for name, texts in given.items():
-        for text in texts:
-            if text is not None and re.search("[\ud800-\udfff]", text):
-                raise ConfigurationError(
-                    f"{name} of a database has a lone surrogate, which is no character: it was "
-                    "read by another encoding than it was written in"
-                )
 
 
 def _refuse_misplaced(url: URL) -> None:
@@ -238,7 +230,7 @@ def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
     from sqlalchemy import exc
 
     try:
-        engine = _engine(url, query)
+        engine = _engine(url)
     except (exc.NoSuchModuleError, ImportError, exc.ArgumentError):
         raise ConfigurationError(
             f"no driver for {url.drivername!r} databases is installed; "
@@ -263,8 +255,9 @@ def _sentence(error: Exception, url: URL, where: str, query: bool) -> str:
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
         return postgresql.explained(state, where, reason, query)
     if reason == _INTERRUPTED:
+        what = "the query to" if query else "the view in"
         return (
-            f"the query to {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if it "
+            f"{what} {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if it "
             "has an end, store what it finds in a table, and name that"
         )
     if "database is locked" in reason:
@@ -296,7 +289,7 @@ def _waits_for_a_writer(path: Path) -> str | None:
     return None
 
 
-def _engine(url: URL, limited: bool) -> Engine:
+def _engine(url: URL) -> Engine:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
@@ -312,7 +305,7 @@ def _engine(url: URL, limited: bool) -> Engine:
         address = f"file:{quote(str(path.absolute()))}?mode=ro"
         return create_engine(
             "sqlite://",
-            creator=lambda: _reader(address, limited),
+            creator=lambda: _reader(address),
             poolclass=NullPool,
         )
     url = url.set(drivername=_driver(url))
@@ -334,13 +327,12 @@ def _driver(url: URL) -> str:
     return "sqlite" if url.get_backend_name() == "sqlite" else url.drivername
 
 
-def _reader(address: str, limited: bool) -> sqlite3.Connection:
-    """Open a SQLite database whose statements may do nothing but read, for a while if limited."""
+def _reader(address: str) -> sqlite3.Connection:
+    """Open a SQLite database whose statements may do nothing but read, for a while."""
     connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
     connection.set_authorizer(_authorised)
-    if limited:
-        counted = count(_COUNTED, _COUNTED)
-        connection.set_progress_handler(lambda: next(counted) > _MOST_STEPS, _COUNTED)
+    counted = count(_COUNTED, _COUNTED)
+    connection.set_progress_handler(lambda: next(counted) > _MOST_STEPS, _COUNTED)
     return connection
 
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.delimited import CODE, LONG, Scan
-from colonnade.tables.names import check_named_once, check_present
+from colonnade.tables.names import check_named_once, check_present, check_texts
 from colonnade.tables.notes import tell
 from colonnade.tables.numerals import settled
 
@@ -59,8 +59,15 @@ def read_delimited(
     """
     if decimal not in (None, ".", ","):
         raise ConfigurationError(f"decimal must be '.' or ',', not {decimal!r}")
-    if len(separator) != 1 or not separator.isascii():
-        raise ConfigurationError(f"separator must be one ASCII character, not {separator!r}")
+    if len(separator) != 1 or not separator.isascii() or separator in '\r\n"':
+        raise ConfigurationError(
+            "separator must be one ASCII character that neither ends a line nor quotes, not "
+            f"{separator!r}"
+        )
+    if isinstance(missing, str):
+        raise ConfigurationError(f"missing must be a list of texts, not {missing!r}")
+    check_texts("missing", missing)
+    check_texts("names", names or [])
     header = _header(path, separator, names)
     check_named_once(str(path) if names is None else "names", header)
     wanted = list(columns or ([id] if id else []))
@@ -76,7 +83,9 @@ def read_delimited(
     if columns is None:
         wanted = [*wanted, *(name for name in header if name not in wanted)]
     codes, long = _scanned(path, separator, header, names is None)
-    own = dict(zip(header, header if names is None else _own_names(len(header)), strict=True))
+    # Of a quote within a name polars keeps both characters that a file has for it.
+    doubled = [name.replace('"', '""') for name in header]
+    own = dict(zip(header, doubled if names is None else _own_names(len(header)), strict=True))
     try:
         frame = pl.read_csv(
             path,

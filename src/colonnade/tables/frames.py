@@ -118,9 +118,8 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     if values.ndim != 1:
         raise DataError(f"{what} must have the shape [N], not {list(values.shape)}")
     if values.dtype.kind == "f":
-        return pl.Series(name, values.astype(np.promote_types(values.dtype, np.float32))).fill_nan(
-            None
-        )
+        known = np.float32 if values.dtype.itemsize <= 4 else np.float64  # polars has no others
+        return pl.Series(name, values.astype(known)).fill_nan(None)
     if values.dtype.kind == "M" and np.datetime_data(values.dtype)[0] not in _UNITS:
         values = values.astype("datetime64[ms]")
     if values.dtype.kind in "biuM":

@@ -95,13 +95,13 @@ def encode_labels(
         raise DataError(
             f"the label of {place(row)} is missing; leave the row out, or find its label"
         )
-    values = _simple(values)
+    values = _simple(values, place)
     if classes is None and _is_regression(values, task):
         return EncodedLabels(_as_numbers(values, place), None)
     return _as_classes(values, classes, place)
 
 
-def _simple(values: pl.Series) -> pl.Series:
+def _simple(values: pl.Series, place: Place) -> pl.Series:
     """Return labels as text, truth values, int64 or float64."""
     dtype = values.dtype
     if dtype == pl.Boolean:
@@ -109,7 +109,14 @@ def _simple(values: pl.Series) -> pl.Series:
     if is_category(dtype):
         return values.cast(pl.String)
     if dtype.is_integer():
-        return values.cast(pl.Int64)
+        whole = values.cast(pl.Int64, strict=False)
+        if whole.has_nulls():
+            row = int(whole.is_null().arg_true()[0])
+            raise DataError(
+                f"the label of {place(row)} is {values[row]}, which is beyond 64 bits with a sign; "
+                "if it names a class, give it as text"
+            )
+        return whole
     if dtype.is_numeric():
         return values.cast(pl.Float64)
     raise DataError(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
-from colonnade.errors import DataError
+from colonnade.errors import ConfigurationError, DataError
 
-__all__ = ["check_named_once", "check_present", "listed", "meant"]
+__all__ = ["check_named_once", "check_present", "check_texts", "listed", "meant"]
 
 _SHOWN = 8  # of the names in a message; a table may have thousands
 
@@ -65,3 +66,20 @@ def meant(name: str, names: Sequence[str], otherwise: str = "there are") -> str:
     return (
         f"did you mean {' or '.join(map(repr, near))}?" if near else f"{otherwise} {listed(names)}"
     )
+
+
+def check_texts(what: str, given: Iterable[object]) -> None:
+    """Raise ``ConfigurationError`` unless all are texts that can be written.
+
+    >>> check_texts("missing", ["NA", 7])
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: missing must be text, not 7
+    """
+    for text in given:
+        if not isinstance(text, str):
+            raise ConfigurationError(f"{what} must be text, not {text!r}")
+        if re.search("[\ud800-\udfff]", text):
+            raise ConfigurationError(
+                f"{what} has a lone surrogate, which is no character: it was read by another "
+                "encoding than it was written in"
+            )

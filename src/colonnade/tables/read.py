@@ -56,8 +56,8 @@ def read_table(
     query, table
         Of a database: the query to run, or the table or view to read, such as "people" or
         "crm.people". A query itself says which columns are read; ``columns`` picks from them;
-        to SQLite, one may take 10^11 of its steps, more than half an hour. Of PostgreSQL no query
-        comes from an account that may write the server's files, as a superuser may.
+        of SQLite, either may take 10^11 of its steps, more than half an hour. Of PostgreSQL no
+        query comes from an account that may write the server's files, as a superuser may.
     missing
         What a text file writes for a missing value, such as "unknown". An empty cell always is one;
         so are NA, N/A, n/a, #N/A, NaN, nan, NULL, Null and null where all other cells of the column
@@ -96,6 +96,10 @@ def read_table(
     │ 9   ┆ null │
     └─────┴──────┘
     """
+    if not isinstance(source, str | Path) or not str(source):
+        raise ConfigurationError(
+            f"a table is read from a file or the URL of a database, not {source!r}"
+        )
     wanted = _wanted(id, columns)
     is_text = str(source).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
     if not is_text and (missing or names or separator or decimal):
