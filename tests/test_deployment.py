@@ -365,29 +365,43 @@ def test_no_server_lets_a_site_begin_anew_that_has_come_far(tmp_path):
     assert checkpoints(sites) == {"bank": 2, "shop": 2, "insurer": 2}
 
 
-def test_no_id_no_feature_and_no_label_is_in_any_message(tmp_path):
-    _, job, sites = prepared(tmp_path)
-    sent = []
-    mesh = Mesh()
-    usual = mesh.post
+class Overheard(Mesh):
+    """Keeps all that is sent."""
 
-    def listened(own):
-        carry = usual(own)
+    def __init__(self):
+        super().__init__()
+        self.sent = []
+
+    def post(self, own):
+        carry = super().post(own)
 
         def heard(peer, datagram):
-            sent.append(datagram)
+            self.sent.append(datagram)
             carry(peer, datagram)
 
         return heard
 
-    mesh.post = listened
-    assert play(job, sites, mesh) == {}
-    everything = b"".join(sent)
-    assert b"embedding" in everything  # it is what was sent
-    bank = own_part(job, sites["bank"]).tables.features["bank"]
-    rows = [row.numpy().tobytes() for row in bank]
-    for marker in (b"person-", b"bought", b"left_", *rows):
-        assert marker not in everything
+
+@pytest.mark.parametrize("method", ["svfl", "lean", "pbm_vfl"])
+def test_no_id_no_feature_and_no_label_is_in_any_message(tmp_path, method):
+    config, _, sites = prepared(tmp_path, METHODS[method])
+    own = own_part(job_of(config, "first"), sites["bank"])
+    rows = [row.numpy().tobytes() for row in own.tables.features["bank"]]
+    port = a_free_port()
+    sites = serving_sites(tmp_path, sites, port)
+    for name in sites:
+        (tmp_path / name / "aligned" / f"{name}.json").unlink()
+    for task in ("align", "train", "align_new", "predict", "serve"):
+        job, mesh = job_of(config, "first", task), Overheard()
+        if task == "serve":
+            with served(job, sites, port, mesh) as (ask, _):
+                assert told_in(ask(*known_ids(sites)[:5]))
+        else:
+            assert play(job, sites, mesh) == {}
+        everything = b"".join(mesh.sent)
+        assert (b"blind" if "align" in task else b"embedding") in everything
+        for marker in (b"person-", b"bought", b"\xa4left", b'"left"', *rows):
+            assert marker not in everything, (task, marker)
 
 
 # Predictions
@@ -717,9 +731,9 @@ def test_what_peers_send_before_the_beginning_is_weighed(monkeypatch):
 
 
 @contextmanager
-def served(job, sites, port):
+def served(job, sites, port, mesh=None):
     """Play a job that serves predictions meanwhile; yield how to ask, and who failed how then."""
-    over, mesh, failed = threading.Event(), Mesh(), {}
+    over, mesh, failed = threading.Event(), mesh or Mesh(), {}
     server = Host(job, mesh.post(GATEKEEPER), over.is_set)
     playing = threading.Thread(target=lambda: failed.update(play(job, sites, mesh, server)))
     playing.start()
