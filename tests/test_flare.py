@@ -23,8 +23,9 @@ from colonnade.config.registry import GROUPS, names
 from colonnade.deployment.cells import CellPost
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import Local, local_federation
+from colonnade.deployment.proving import Place, _epochs_in, prove
 from colonnade.drivers.couriered import GATEKEEPER
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, DataError
 from colonnade.run_folder import load_run
 from test_deployment import prepared, same_as
 
@@ -81,6 +82,27 @@ def test_a_run_whose_worker_is_killed_goes_on_to_the_simulators_bits(tmp_path, m
     assert run.summary["driver"] == "flare"
     # No log, job or file of the engine's holds an id, a label or a row of a table.
     assert marked(federation, [b"person-", b"bought"]) == []
+
+
+def test_files_that_are_missing_are_found_before_anything_is_started(tmp_path):
+    config, _, _ = prepared(tmp_path)
+    (tmp_path / "shop.csv").unlink()
+    (tmp_path / "labels.csv").unlink()
+    with pytest.raises(DataError, match=r"no file .*shop\.csv \(shop\), and none .*labels\.csv"):
+        prove(config, "first", Place(tmp_path / "deployed"), print)
+    new = {name: f"{tmp_path}/{name}-new.csv" for name in ("bank", "shop", "insurer")}
+    config, _, _ = prepared(tmp_path)
+    with pytest.raises(DataError, match=r"bank-new\.csv \(bank, new people\)"):
+        prove(config, "first", Place(tmp_path / "deployed"), print, new=new)
+    assert not (tmp_path / "deployed").exists()
+
+
+def test_epochs_are_counted_by_what_the_server_logs(tmp_path):
+    log = tmp_path / "log.txt"
+    assert _epochs_in(log) == 0
+    line = "2026 - Preside - INFO - round {}, epoch {}, train_loss 0.5, organisation insurer\n"
+    log.write_text("started\n" + line.format(12, 2.0) + line.format(21, 3.5) + "round 3, epo")
+    assert _epochs_in(log) == 3
 
 
 def told(word):

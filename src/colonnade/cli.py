@@ -487,17 +487,19 @@ def deploy(
         elif show is Show.BAR:
             say(err, f"{sentence[:1].upper()}{sentence[1:]}.")
 
-    job = prove(
-        parsed,
-        name_of_run,
-        place,
-        told,
-        new=sources,
-        without=left,
-        serve=serve,
-        label_holder_at=place_of_holder,
-        keep=keep,
-    )
+    with counted("epochs", show is Show.BAR) as trained:
+        job = prove(
+            parsed,
+            name_of_run,
+            place,
+            told,
+            new=sources,
+            without=left,
+            serve=serve,
+            label_holder_at=place_of_holder,
+            keep=keep,
+            trained=trained,
+        )
     folder = place.run(job.label_holder.name, job)
     result = load_run(folder)
     predicted = f", and what was predicted in {PREDICTIONS}/ there" if sources else ""

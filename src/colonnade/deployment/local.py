@@ -101,6 +101,10 @@ class Local:
         """Return the log of the server or of a site."""
         return self.folder / f"{name}.log"
 
+    def job_log(self, number: str) -> Path:
+        """Return what the server logs of a job."""
+        return self.folder / SERVER / number / "log.txt"
+
     def _last_line(self, name: str) -> str:
         lines = self.log(name).read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "its log says nothing")

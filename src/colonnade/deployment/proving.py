@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,16 +12,17 @@ from pathlib import Path
 from typing import Literal
 from urllib.request import urlopen
 
-from colonnade.alignment import alignment_file
-from colonnade.config.data import TablesConfig
+from colonnade.alignment import alignment_file, read_alignment
+from colonnade.config.data import TableConfig, TablesConfig
 from colonnade.config.run import RunConfig
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import JobConfig, Task, job_of
+from colonnade.deployment.predicting import PREDICTIONS
 from colonnade.deployment.site import POLICY
 from colonnade.deployment.told_elsewhere import FAILED
-from colonnade.errors import ConfigurationError, RoleFailed
+from colonnade.errors import ConfigurationError, DataError, RoleFailed
 from colonnade.export import MEAN_FILE, PARTS
-from colonnade.fallbacks import NOBODY, Fallbacks
+from colonnade.fallbacks import NOBODY, Fallbacks, Lost
 from colonnade.faults import explained
 from colonnade.serving import ServeConfig
 
@@ -28,6 +31,7 @@ __all__ = ["Place", "prove"]
 _FEDERATION = "federation"
 _LOOK = 0.5  # seconds after which it is looked how a service stands
 _PATIENCE = 5.0  # seconds that it may take to say so
+_EPOCH = re.compile(r"round \d+, epoch (\d+)")  # as the server logs what an evaluation came to
 _PURPOSES: dict[Task, str] = {
     "align": "to find who is in all tables",
     "train": "to train",
@@ -69,6 +73,7 @@ def prove(
     serve: bool = False,
     label_holder_at: Literal["site", "server"] = "site",
     keep: bool = False,
+    trained: Callable[[int, int], None] = lambda done, of: None,
 ) -> JobConfig:
     """Carry out a run on this machine as organisations would on theirs; return its job.
 
@@ -95,11 +100,15 @@ def prove(
         Whether the label holder has a site, or runs the server.
     keep
         Whether FLARE's own folders and logs stay; they do where a job fails.
+    trained
+        Called with how many epochs of how many are done.
 
     Raises
     ------
     ConfigurationError
         If NVIDIA FLARE is not installed, or the job cannot be.
+    DataError
+        If a file is not there.
     RoleFailed
         If a job fails; the logs say why.
     """
@@ -115,6 +124,7 @@ def prove(
     place_of_data = config.data.place()
     if serve and not new:
         raise ConfigurationError("predictions are served of new people: say with --new who")
+    _check_sources(config.data, new or {}, place_of_data)
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     _hand_over(config, files.values())
     tasks: list[Task] = [] if all(file.is_file() for file in files.values()) else ["align"]
@@ -148,9 +158,31 @@ def prove(
             why = _reasons(local.folder, number)
             return RoleFailed(f"the job failed{why}; the logs are in {folder}")
 
+        aligned = files[job.label_holder.name].parent
+
+        def people() -> int:
+            return len(read_alignment(aligned)[job.label_holder.name].ids)
+
+        def epochs() -> int:
+            return int(config.training.build(1).for_rows(people()).epochs)
+
+        if "align" not in tasks:
+            told(
+                f"{people():,} people are in all tables, as was found before: remove {aligned} and "
+                "what the others have of it to find it anew"
+            )
         for task in tasks:
-            if not local.wait(number := submit(task)):
+            number = submit(task)
+            while not local.has_ended(number):
+                if task == "train" and (done := _epochs_in(local.job_log(number))):
+                    trained(done, max(done, epochs()))
+                time.sleep(_LOOK)
+            if not local.wait(number):
                 raise failed(number)
+            if task == "align":
+                told(f"{people():,} people are in all tables")
+            if task == "predict" and without:
+                told(_lost(place.run(job.label_holder.name, job) / PREDICTIONS, without))
         if service is not None:
             number = submit("serve")
             try:
@@ -189,6 +221,39 @@ def _is_healthy(url: str) -> bool:
             return bool(reply.status == 200)
     except OSError:
         return False
+
+
+def _check_sources(data: TablesConfig, new: Mapping[str, str], folder: Path | None) -> None:
+    """Raise ``DataError`` where a file is missing, before anything is started."""
+    tables: dict[str, TableConfig] = {**data.parties, "labels": data.labels}
+    places = {name: table.where(folder) for name, table in tables.items()}
+    places |= {f"{n}, new people": TableConfig(source=s).where(None) for n, s in new.items()}
+    missing = [
+        f"{place} ({name})"
+        for name, place in places.items()
+        if "://" not in place and not Path(place).is_file()
+    ]
+    if missing:
+        raise DataError(f"there is no file {', and none '.join(missing)}")
+
+
+def _epochs_in(log: Path) -> int:
+    """Return how many epochs are done, as the server logs it."""
+    try:
+        found = _EPOCH.findall(log.read_text(encoding="utf-8", errors="replace"))
+    except OSError:  # the job is not running yet
+        return 0
+    return int(found[-1]) if found else 0
+
+
+def _lost(predictions: Path, without: Fallbacks) -> str:
+    """Return what the last prediction lost by whoever has left, in a sentence."""
+    newest = max(predictions.iterdir(), key=lambda each: int(each.name))
+    lost = json.loads((newest / "summary.json").read_text(encoding="utf-8"))["lost"]
+    names = ", ".join(without)
+    if lost is None:
+        return f"what is lost without {names} is not measured: there are no validation rows"
+    return f"without {names}: {Lost(**lost)} with everybody"
 
 
 def _check_new(new: Mapping[str, str], job: JobConfig) -> None:
