@@ -25,6 +25,7 @@ from colonnade.alignment import read_alignment
 from colonnade.config import load_trained, parse_config
 from colonnade.config.aligning import aligning, carry_out
 from colonnade.deployment import host, meeting
+from colonnade.deployment.checking import checked
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
@@ -363,6 +364,39 @@ def test_no_server_lets_a_site_begin_anew_that_has_come_far(tmp_path):
     failed = play(job, sites, mesh, server)
     assert "is told to begin anew, and has checkpoints up to round " in str(failed["bank"])
     assert checkpoints(sites) == {"bank": 2, "shop": 2, "insurer": 2}
+
+
+def test_a_site_is_tried_before_a_job_is_submitted(tmp_path):
+    config, _, sites = prepared(tmp_path)
+    sites = new_people(tmp_path, sites)
+
+    def told(name, task, **changed):
+        site = sites[name].model_copy(update=changed)
+        return [*checked(job_of(config, "first", task), site)]
+
+    (note,) = sites["bank"].notes
+    assert told("bank", "align") == [
+        note,
+        "'bank' has 115 ids in 'bank', none of them missing or twice",
+    ]
+    people, width = told("bank", "train")[1:]
+    assert people == "'bank' has a row of each of the 108 people in common"
+    assert width == "its columns become embeddings of 4 numbers"
+    assert told("insurer", "train")[-1] == "its labels are bought, left"
+    assert told("insurer", "align_new")[-1].startswith("'insurer' has 36 ids in 'insurer'")
+    with pytest.raises(DataError, match="holds no run"):
+        told("bank", "predict")
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    assert told("bank", "predict")[-1] == (
+        "'bank' has its part of the run, and a row of each of 34 people"
+    )
+    (tmp_path / "policy.yaml").write_text("methods: [pbm_vfl]\n")
+    with pytest.raises(ConfigurationError, match="methods allows pbm_vfl, and the job wants svfl"):
+        told("bank", "train", policy=tmp_path / "policy.yaml")
+    (tmp_path / "bank.csv").unlink()
+    with pytest.raises(DataError, match=r"bank\.csv"):
+        told("bank", "align")
 
 
 class Overheard(Mesh):

@@ -21,6 +21,7 @@ from colonnade.effects import Role
 from colonnade.flows import Limits
 from colonnade.ledger import Ledger
 from colonnade.roles.align import Meeting
+from colonnade.tables.own_ids import OwnIds
 from colonnade.tables.together import LABELS
 
 __all__ = ["AligningTogether"]
@@ -54,6 +55,10 @@ class AligningTogether:
         read = partial(own_ids, name, tables, job.rows.id, form, site.folder)
         self._meeting = Meeting(tuple(job.present), job.label_holder.name, told)
         self._seat = Seat(self._meeting, Organisation(name, job.rows.id, read))
+
+    def ids(self) -> OwnIds:
+        """Read the organisation's ids."""
+        return self._seat.organisation.read()
 
     def brings(self) -> meeting.Brings:
         """See ``Engagement``: nothing is told of ids, not even how many, before roles play."""

@@ -13,13 +13,13 @@ import yaml
 
 from colonnade.config.data import PartyTableConfig, TablesConfig
 from colonnade.config.run import RunConfig
-from colonnade.deployment.job import JobConfig
+from colonnade.deployment.job import JobConfig, load_job
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
 from colonnade.outputs import CONFIGURATION, SIGNATURE, check_outputs, is_ours
 from colonnade.serving import ServeConfig
 
-__all__ = ["CLASSES", "TRACKERS", "Tracker", "write_job", "write_site"]
+__all__ = ["CLASSES", "TRACKERS", "Tracker", "read_job", "write_job", "write_site"]
 
 CLASSES = ("colonnade.deployment.flare.Preside", "colonnade.deployment.flare.Attend")
 """What a job names, and a site has to allow."""
@@ -32,7 +32,19 @@ TRACKERS: Mapping[Tracker, str] = {
 }
 """FLARE's own, of which a job may name one, and the server has to allow it."""
 
+_JOB = Path("app") / "config" / "job.yaml"
 _MARK = f"# {SIGNATURE}: "
+
+
+def read_job(folder: Path) -> JobConfig:
+    """Read the job in a folder that ``write_job`` wrote.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is none, or it is damaged.
+    """
+    return load_job(folder / _JOB)
 
 
 def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> None:
@@ -54,8 +66,8 @@ def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> Non
     Unwritten
         If it cannot be written.
     """
-    config = folder / "app" / "config"
-    if folder.exists() and not _is_written(config / "job.yaml"):
+    config = (folder / _JOB).parent
+    if folder.exists() and not _is_written(folder / _JOB):
         raise ConfigurationError(f"{folder} is there, and holds no job; choose another folder")
     meta = {
         "name": job.run,
