@@ -195,7 +195,8 @@ class _Uploader:
         )
         if training:
             self._sent = body, rows, key
-        await Send(self._layout.label_holder, KIND, moment.round, body, moment.purpose)
+        to = self._layout.label_holder
+        await Send(to, KIND, moment.round, body, moment.purpose, moment.part)
         return embedding
 
     def delivered(self) -> Tensor:
@@ -237,7 +238,7 @@ class _Collector:
         """Nothing has to be prepared."""
 
     def expect(self, moment: Moment) -> Expect:
-        everything = Expect(KIND, moment.round, self._parties, moment.purpose)
+        everything = Expect(KIND, moment.round, self._parties, moment.purpose, part=moment.part)
         training = moment.purpose is Purpose.TRAINING
         return self._stragglers.expect(everything) if training else everything
 
