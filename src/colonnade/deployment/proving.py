@@ -173,10 +173,13 @@ def prove(
             )
         for task in tasks:
             number = submit(task)
-            while not local.has_ended(number):
-                if task == "train" and (done := _epochs_in(local.job_log(number))):
-                    trained(done, max(done, epochs()))
+            most = epochs() if task == "train" else 0
+            ended = False
+            while not ended:
                 time.sleep(_LOOK)
+                ended = local.has_ended(number)
+                if most and (done := _epochs_in(local.job_log(number))):
+                    trained(done, max(done, most))
             if not local.wait(number):
                 raise failed(number)
             if task == "align":
