@@ -11,6 +11,7 @@ import json
 import math
 import multiprocessing
 import os
+import runpy
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,8 @@ from functools import cache, partial
 from importlib import import_module
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -32,11 +35,13 @@ from colonnade.codecs import Entropy, Scalar
 from colonnade.costs import Modelled
 from colonnade.datasets import CATALOGUE
 from colonnade.drivers import Simulate
+from colonnade.effects import Work
 from colonnade.errors import CheckpointError, ConfigurationError, RoleFailed
 from colonnade.experiments import (
     EXPERIMENTS,
     Experiment,
     Scale,
+    celu_prices,
     celu_setting,
     celu_time,
     reproduce,
@@ -55,6 +60,7 @@ from colonnade.experiments.measures import (
     bytes_framed,
     cost,
     framed_along,
+    held_back,
     mean_cell,
     reached,
     reaching_cell,
@@ -65,6 +71,7 @@ from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.reports import Sheet
 from colonnade.run_folder import load_run
+from colonnade.runs import Run
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose
 from toy_experiment import TOY, dying, findings, one_bad, refusing, toy, trials
@@ -203,10 +210,63 @@ def test_where_models_cannot_compute_is_said_with_the_trial(tmp_path: Path) -> N
         reproduce(TOY, Scale(device="cuda:99"), tmp_path, watching)
 
 
-def test_what_modelled_work_takes_is_the_same_on_every_device(tmp_path: Path) -> None:
-    for setting in celu_time.SETTINGS:
-        for name in celu_time.METHODS:
-            assert not celu_time._driver(setting, name).costs.measures
+def test_what_modelled_work_takes_is_the_same_on_every_device() -> None:
+    for machine, settings, names in celu_time.PLACES:
+        for setting in settings:
+            for name in names:
+                assert not celu_time._driver(setting, name, machine).costs.measures
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "milliseconds"),
+    [
+        ("vanilla", "encode", 0.6),
+        ("vanilla, 8 bits", "encode", 1.7),
+        ("FedBCD, Q = 2", "local_step", 68),
+        ("FedBCD, Q = 2, 8 bits", "local_step", 68),
+        ("FedBCD, Q = 2, 8 bits", "decode", 1.4),
+        ("CELU", "local_step", 77),
+        ("CELU, 8 bits", "local_step", 77),
+        ("CELU, error feedback", "encode", 18),
+    ],
+)
+def test_each_method_pays_for_its_own_work(name: str, kind: str, milliseconds: float) -> None:
+    costs = celu_time._driver(celu_time.SETTINGS[0], name, celu_prices.FIRST).costs
+    work = Work(kind, bool, round=0, rows=4096)
+    assert costs.nanoseconds("party_1", work, 0) == pytest.approx(milliseconds * 1e6)
+
+
+def test_faster_is_how_many_times_as_long_the_other_took() -> None:
+    training = Training(epochs=4, batch_size=50, evaluate_every=1)
+    costs = (Modelled({"forward": seconds}, otherwise=0.0) for seconds in (0.06, 0.02))
+    slow, fast = (
+        [Result(toy(0).train(svfl(fusion=Mean()), training, Simulate(costs=each)))]
+        for each in costs
+    )
+    targets = celu_setting.targets_of(slow)
+    assert celu_time._faster(slow, fast, targets) == "3.00 x"
+    assert celu_time._faster(fast, slow, targets) == "0.33 x"
+
+
+def test_held_back_is_of_the_organisation_that_is_so_most() -> None:
+    spent = [("bank", "wait", 1.0), ("bank", "held back", 1.0), ("shop", "forward", 3.0)]
+    spent.append(("shop", "held back", 1.0))
+    activities = [
+        {"organisation": who, "activity": what, "purpose": "training", "seconds": seconds}
+        for who, what, seconds in spent
+    ]
+    run = SimpleNamespace(summary={"activities": activities})
+    assert held_back(cast(Run, run)) == 0.5
+
+
+def test_what_work_costs_can_be_measured_anew() -> None:
+    measured = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "work.py"))
+    found = measured["costs"](
+        toy(0), replace(celu_time.METHODS["CELU"], fusion=Mean()), rounds=5, batch=50
+    )
+    kinds = {"forward", "encode", "decode", "top", "local_step", "backward", "update"}
+    assert kinds <= set(found)
+    assert min(found.values()) > 0
 
 
 def test_seeds_are_compared_with_their_own_vanilla_also_where_some_have_not_run() -> None:

@@ -21,6 +21,7 @@ from colonnade.batches import BatchPlan
 from colonnade.effects import KINDS_OF_WAITING, Expect, Receive, Send
 from colonnade.errors import ConfigurationError
 from colonnade.flows import FixedSize, Flow
+from colonnade.local_updates.contract import PartyBatch
 from colonnade.local_updates.rotation import Rotation
 from colonnade.local_updates.staleness import Cosines, cosines
 from colonnade.methods import celu, fedbcd, svfl
@@ -100,6 +101,40 @@ def test_a_rotation_goes_on_where_it_was(
     assert whole.state_dict(str) == rest.state_dict(str)
 
 
+def test_how_many_steps_followed_the_last_insertion_is_saved() -> None:
+    """W = 2, R = 1: after one step there is none until the next insertion, resumed or not."""
+    whole: Rotation[int] = Rotation(2, 1)
+    for round in (0, 1):
+        whole.insert(round, round)
+    assert whole.draw() == 0
+    rest: Rotation[int] = Rotation(2, 1)
+    rest.load_state_dict(whole.state_dict(str), int)
+    assert whole.draw() is rest.draw() is None
+    assert whole.held_back
+    assert rest.held_back
+
+
+def test_nothing_is_held_back_where_no_batch_is_left() -> None:
+    rotation: Rotation[int] = Rotation(1, 2)
+    rotation.insert(0, 0)
+    assert rotation.draw() == rotation.draw() == 0
+    assert rotation.draw() is None
+    assert not rotation.held_back
+
+
+def test_uses_are_those_that_there_were() -> None:
+    """A batch that grows too old may have been used less than R times."""
+    half = cn.Workset(capacity=1, reuses=5, min_cosine=None).party_steps()
+    rows, values = np.arange(2), torch.ones(2, 3)
+    for round, uses in enumerate((2, 4, 0)):
+        half.add(PartyBatch(round, rows, values, values))
+        steps = half.steps(StreamKey(0, "bank", "training", round))
+        for _ in range(uses):
+            next(steps)
+    assert half.report() == {"bubbles": 0, "uses_per_batch": 3.0}
+    assert half.report() == {"bubbles": 0}
+
+
 # --- staleness ------------------------------------------------------------------------------------
 
 
@@ -128,6 +163,8 @@ def test_weights_are_cosines_and_their_spread_is_told_once() -> None:
         assert abs(told[f"cosine_p{percent}"] - expected) < 0.006
     assert abs(told["rows_too_stale"] - 2 / 3) < 0.002
     assert weighed.report() == {}
+    weighed.weights(stale, stale)
+    assert weighed.report()["rows_too_stale"] == 0  # none of those since the last report
 
 
 # --- equalities -----------------------------------------------------------------------------------
@@ -453,8 +490,12 @@ def test_every_step_draws_anew(overlap: bool) -> None:
 
 @pytest.mark.parametrize(("latency", "begun"), [(0.0, 0), (0.0124, 3), (0.02, 4), (1.0, 5)])
 def test_local_steps_fill_the_time_of_a_round_trip(latency: float, begun: int) -> None:
-    """A party with steps of 10 ms waits 2 latencies: it begins as many as fit, at most R."""
-    costs = cn.Modelled({"local_step": 0.010}, slowdown={"registry": 0.0}, otherwise=0.0)
+    """A party with steps of 10 ms waits 2 latencies: it begins as many as fit, at most R.
+
+    To embed 8 rows takes 16 ms: before each message, and anew where there were local steps.
+    """
+    prices = {"local_step": 0.010 / 8, "forward": 0.016 / 8}
+    costs = cn.Modelled(seconds_per_row=prices, slowdown={"registry": 0.0}, otherwise=0.0)
     driver = cn.Simulate(cn.Network(cn.Channel(latency=latency)), costs)
     generator = torch.Generator().manual_seed(1)
     federation = cn.Federation(
@@ -469,7 +510,10 @@ def test_local_steps_fill_the_time_of_a_round_trip(latency: float, begun: int) -
     round_trip = max(2 * latency, begun * 0.010)  # a step that has begun is finished
     # The label holder is done when it has answered the tenth message, sent after nine round trips,
     # of which the first has no steps.
-    assert run.summary["seconds_training"] == pytest.approx(3 * latency + 8 * round_trip)
+    embedded = 10 + 8 * (begun > 0)
+    assert run.summary["seconds_training"] == pytest.approx(
+        3 * latency + 8 * round_trip + embedded * 0.016
+    )
 
 
 LOOKED_AT: dict[str, cn.Method] = {

@@ -10,9 +10,9 @@ import polars as pl
 
 from colonnade.channels import Network
 from colonnade.codecs import QSGD, Scalar
-from colonnade.costs import Modelled
 from colonnade.drivers import Simulate
-from colonnade.exchanges import Asynchronous
+from colonnade.exchanges import Asynchronous, Split
+from colonnade.experiments.celu_prices import FASTER, FIRST, Machine
 from colonnade.experiments.celu_setting import (
     BELOW,
     Setting,
@@ -37,7 +37,7 @@ from colonnade.experiments.measures import (
     seconds_along,
 )
 from colonnade.links import Direct, ErrorFeedback
-from colonnade.local_updates import Workset
+from colonnade.local_updates import Consecutive, Workset
 from colonnade.methods import Method, celu, fedbcd, svfl
 from colonnade.reports import Chart, Sheet
 from colonnade.runs import Run
@@ -52,7 +52,14 @@ STEPS = (2, 3, 5, 8)
 
 METHODS: Mapping[str, Method] = {
     VANILLA: svfl(),
+    "vanilla, 8 bits": svfl(Scalar(8), Scalar(8)),
     **{f"FedBCD, Q = {steps}": fedbcd(steps) for steps in STEPS},
+    "FedBCD, Q = 2, 8 bits": Method(
+        "fedbcd",
+        uplink=Plain(Direct(Scalar(8))),
+        exchange=Split(Direct(Scalar(8))),
+        local_updates=Consecutive(2),
+    ),
     "CELU": celu(5, 5, 0.5),
     "CELU, 8 bits": celu(5, 5, 0.5, Scalar(8), Scalar(8)),
     "CELU, error feedback": Method(
@@ -70,59 +77,48 @@ SETTINGS = (
     Setting("clicks", "counts", 256, 4096, 2, 0.01),
 )
 
-# Seconds of one core for 4096 rows, by benchmarks/work.py; each figure is that of the organisation
-# where it is largest.
-PRICES: Mapping[str, Mapping[str, float]] = {
-    "mnist": {
-        **{"forward": 0.021, "top": 0.037, "update": 0.001, "backward": 0.029},
-        **{"local_step": 0.077, "encode": 0.0006, "decode": 0.0007},
-    },
-    "credit": {
-        **{"forward": 0.012, "top": 0.032, "update": 0.001, "backward": 0.023},
-        **{"local_step": 0.070, "encode": 0.0006, "decode": 0.0011},
-    },
-    "clicks": {
-        **{"forward": 0.019, "top": 0.027, "update": 0.001, "backward": 0.050},
-        **{"local_step": 0.075, "encode": 0.0006, "decode": 0.0007},
-    },
-}
-REPEATED: Mapping[str, float] = {"mnist": 0.068, "credit": 0.046, "clicks": 0.065}
-"""A local step of FedBCD, which weighs no rows."""
-CODING: Mapping[str, Mapping[str, float]] = {
-    "CELU, 8 bits": {"encode": 0.0017, "decode": 0.0014},
-    "CELU, error feedback": {"encode": 0.018, "decode": 0.016},
-}
+AGAIN = (VANILLA, "vanilla, 8 bits", "FedBCD, Q = 2, 8 bits", "CELU", "CELU, 8 bits")
+"""What is run at a second machine's prices, too."""
+
+PLACES = ((FIRST, SETTINGS, tuple(METHODS)), (FASTER, SETTINGS[:2], AGAIN))
+"""At whose prices which methods train on which data."""
 
 
-def _driver(setting: Setting, method: str) -> Simulate:
+def _called(name: str, machine: Machine) -> str:
+    return name if machine is FIRST else f"{name}, {machine.name}"
+
+
+def _driver(setting: Setting, name: str, machine: Machine) -> Simulate:
     """Return the network of the paper, and what work costs; looking at a model takes no time."""
-    prices = {**PRICES[setting.name], **CODING.get(method, {})}
-    if METHODS[method].local_updates.repeats:
-        prices["local_step"] = REPEATED[setting.name]
-    a_row = {kind: seconds / 4096 for kind, seconds in prices.items()}
     return Simulate(
         Network.preset("wan-300mbit", "registry"),
-        Modelled(seconds_per_row=a_row, otherwise=0.0),
+        machine.costs(setting.name, name, METHODS[name]),
         untimed=frozenset({Purpose.EVALUATION}),
     )
 
 
 def _trials(scale: Scale) -> list[Trial]:
     return [
-        setting.trial(scale, (name,), seed, method, _driver(setting, name))
-        for setting in SETTINGS
-        for name, method in METHODS.items()
+        setting.trial(
+            scale, (_called(name, machine),), seed, METHODS[name], _driver(setting, name, machine)
+        )
+        for machine, settings, names in PLACES
+        for setting in settings
+        for name in names
         for seed in scale.repetitions(SEEDS)
     ]
 
 
 def _findings(results: Results) -> Findings:
     sheets, charts = [], []
-    for setting in SETTINGS:
-        found = {name: results.of(setting.name, name) for name in METHODS}
+    places = [(machine, setting) for machine, settings, _ in PLACES for setting in settings]
+    for machine, setting in places:
+        found = {name: results.of(setting.name, _called(name, machine)) for name in METHODS}
         found = {name: of_all for name, of_all in found.items() if of_all}
         targets = targets_of(found[VANILLA])
-        sheets.append(_sheet(setting, found, targets))
+        sheets.append(_sheet(setting, machine, found, targets))
+        if machine is not FIRST:
+            continue
         metric = metric_of(found[VANILLA])
         curves = [accuracy_curve(name, each, seconds_along) for name, each in found.items()]
         curves.append(target_curve(targets, curves[0].x[-1]))
@@ -136,12 +132,16 @@ def _findings(results: Results) -> Findings:
                 log_x=True,
             )
         )
-    each = trials_sheet(results, SETTINGS, list(METHODS), VANILLA, _EACH)
+    names = [_called(name, machine) for machine, _, names in PLACES for name in names]
+    each = trials_sheet(results, SETTINGS, names, VANILLA, _EACH)
     return Findings(sheets, charts, [_NOTE], each)
 
 
 def _sheet(
-    setting: Setting, found: Mapping[str, Sequence[Result]], targets: Mapping[int, float]
+    setting: Setting,
+    machine: Machine,
+    found: Mapping[str, Sequence[Result]],
+    targets: Mapping[int, float],
 ) -> Sheet:
     vanilla, rows, spent = found[VANILLA], [], {}
     for name, each in found.items():
@@ -160,11 +160,16 @@ def _sheet(
     if fastest is not None:
         beside = f"the best of FedBCD's is {fastest.removeprefix('FedBCD, ')}"
         if ratio := _faster(found[fastest], found.get("CELU", []), targets):
-            beside += f", of which CELU is {ratio}"
+            beside += f", beside which CELU is {ratio}"
+    for name in ("vanilla", "FedBCD, Q = 2"):
+        if ratio := _faster(
+            found.get(f"{name}, 8 bits", []), found.get("CELU, 8 bits", []), targets
+        ):
+            beside += f"; with 8 bits both ways CELU is {ratio} beside {name}"
     metric = metric_of(vanilla)
     return Sheet(
         f"{setting.name}: to vanilla's best {metric} less {100 * BELOW:.1f} points, 300 Mbit/s and "
-        "10 ms",
+        f"10 ms, at the prices of the {machine.name}",
         (
             *("method", "best, %", "time", "faster", "rounds", "sent"),
             *("local steps a round", "bubbles a round", "held back"),
