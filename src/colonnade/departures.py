@@ -29,7 +29,7 @@ from colonnade.journals import file_name
 from colonnade.ledger import Entry
 from colonnade.wire import Purpose
 
-__all__ = ["Departures", "Mark", "lost_since"]
+__all__ = ["Departures", "Mark", "departed", "lost_since"]
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Row = tuple[str, str, str, Purpose, _Count, _Count, _Count, _Count, _Count | None]
@@ -167,6 +167,17 @@ def lost_since(
         if entry.receiver not in receivers:
             raise _damaged(path, f"nobody is called {entry.receiver!r}")
     return [entry for entry in entries if entry.sequence >= sequence], is_all
+
+
+def departed(folder: Path, name: str) -> list[Entry]:
+    """Return all that an organisation has sent, of a run that was not gone on with.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is damaged.
+    """
+    return [Entry(*_decode(line)) for line in _read(_place(folder, name), name)]
 
 
 def _place(folder: Path, name: str) -> Path:

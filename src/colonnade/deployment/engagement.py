@@ -35,6 +35,8 @@ class Folders:
         Whether the run had begun here before.
     ledger
         Where it is written what a role has sent that keeps no checkpoints, however that ends.
+    forgets
+        Whether what it has sent is on disk alone, among the departures: there is no end to it.
     """
 
     store: CheckpointStore | None = None
@@ -43,6 +45,7 @@ class Folders:
     departures: Path | None = None
     has_begun: bool = False
     ledger: Path | None = None
+    forgets: bool = False
 
 
 class Engagement(Protocol):

@@ -23,7 +23,7 @@ from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
 from colonnade.drivers.couriered import CourierTransport
-from colonnade.drivers.driver import Part, threads
+from colonnade.drivers.driver import Discarded, Part, threads
 from colonnade.drivers.keeping import Keeper, seconds_of
 from colonnade.drivers.player import Player, Task, Transport
 from colonnade.effects import Role
@@ -133,7 +133,7 @@ class Guest:
             record = None
             if engagement.wants_record:
                 self._say(meeting.Concluding())
-                record = _record(self._hear(meeting.End), self.job.everybody)
+                record = self._what_came()
             engagement.conclude(role, ledger, record)
         self._say(meeting.Done())
 
@@ -188,7 +188,8 @@ class Guest:
             departures=folders.departures,
             shows=False,
             keeper=keeper,
-            sent=ledger,
+            sent=None if folders.forgets else ledger,
+            traced=self.job.recorded,
         )
         self._player = player = Player(task, self._metered(ledger))
         self._transport.start(player)
@@ -211,6 +212,33 @@ class Guest:
             return self._transport
         return Metered(self._transport, self.name, most, ledger.framed_bytes())
 
+    def _what_came(self) -> RunRecord:
+        """Return what came of the whole run, which the gatekeeper tells in pieces."""
+        everybody = self.job.everybody
+        ledger, discarded = Ledger(), list[Discarded]()
+        decisions: dict[str, control.Decisions] = {name: [] for name in everybody}
+        while isinstance(told := _told_in(self._heard.get()), meeting.Came):
+            ledger.extend(told.entries)
+            discarded += told.discarded
+            if told.decided is not None:
+                name, some = told.decided
+                decisions.setdefault(name, []).extend(some)
+        end = _due(meeting.End, told)
+        if not set(end.parts) == set(decisions) == set(everybody):
+            raise RemoteProtocolError("the server told what came of others than those of the job")
+        parts = {name: (*end.parts[name], decisions[name]) for name in everybody}
+        return RunRecord.assembled(
+            {
+                name: Part(round, finished, Account.from_json(account), decided, None)
+                for name, (finished, round, account, decided) in parts.items()
+            },
+            ledger,
+            discarded,
+            seconds_virtual=None,
+            seconds_wall=end.seconds_wall,
+            seconds_cpu=end.seconds_cpu,
+        )
+
     # Words to and from the gatekeeper
 
     def _say(self, message: meeting.FromSite) -> None:
@@ -218,11 +246,7 @@ class Guest:
 
     def _hear(self, kind: type[_Kind]) -> _Kind:
         """Return what the gatekeeper tells next, which is of this kind."""
-        message = _told_in(self._heard.get())
-        if not isinstance(message, kind):
-            told = type(message).__name__
-            raise RemoteProtocolError(f"the server told {told} where {kind.__name__} was due")
-        return message
+        return _due(kind, _told_in(self._heard.get()))
 
 
 def _told_in(heard: bytes | Exception) -> meeting.FromServer:
@@ -232,6 +256,14 @@ def _told_in(heard: bytes | Exception) -> meeting.FromServer:
     message = meeting.from_server(heard)
     if isinstance(message, control.Abort):
         raise Aborted(message.reason)
+    return message
+
+
+def _due(kind: type[_Kind], message: meeting.FromServer) -> _Kind:
+    """Return a message, which is of this kind."""
+    if not isinstance(message, kind):
+        told = type(message).__name__
+        raise RemoteProtocolError(f"the server told {told} where {kind.__name__} was due")
     return message
 
 
@@ -254,19 +286,3 @@ def _check_told(everybody: meeting.Everybody, job: JobConfig) -> None:
     lacking = [name for name in job.present if name not in everybody.widths]
     if lacking and job.task in OF_EMBEDDINGS:
         raise RemoteProtocolError(f"the server told of no embeddings of {lacking[0]!r}")
-
-
-def _record(end: meeting.End, everybody: list[str]) -> RunRecord:
-    """Return what happened, as the gatekeeper knows it."""
-    parts = {
-        name: Part(round, finished, Account.from_json(account), decisions, None)
-        for name, (finished, round, account, decisions) in end.parts.items()
-    }
-    return RunRecord.assembled(
-        {name: parts[name] for name in everybody},
-        Ledger(end.entries),
-        end.discarded,
-        seconds_virtual=None,
-        seconds_wall=end.seconds_wall,
-        seconds_cpu=end.seconds_cpu,
-    )

@@ -20,12 +20,14 @@ from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Courier, Post
 from colonnade.drivers.driver import Discarded, refuse_disagreement
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
+from colonnade.drivers.player import batched
 from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
 from colonnade.ledger import Ledger
 
 __all__ = ["Host"]
 
 _LONGEST = 2**28  # bytes of what a site tells
+_TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _LOOK = 0.2  # seconds after which the host looks around, heard anything or not
 _LINGER = 5.0  # seconds in which the last words may be acknowledged
 
@@ -79,6 +81,7 @@ class Host:
         self._courier.start()
         self._ledger = Ledger()
         self._discarded: list[Discarded] = []
+        self._decisions: dict[str, control.Decisions] = {name: [] for name in job.everybody}
         self._played: dict[str, control.Played] = {}
         self._cpu: dict[str, float] = {}
         self._before = 0.0  # seconds that the run took until what it goes on from
@@ -188,7 +191,7 @@ class Host:
                 case meeting.Concluding():
                     if name != self.job.label_holder.name or not gatekeeper.everybody_has_played:
                         raise _out_of_turn(name, message)  # it alone sees metrics
-                    self._tell(name, self._end())
+                    self._tell_what_came(name)
                 case meeting.Done():
                     self._done.add(name)
                 case meeting.Brings() | meeting.Top() | meeting.Held():
@@ -203,15 +206,17 @@ class Host:
     def _note(self, name: str, message: control.FromPlayer) -> None:
         """Keep for the run's account what a player tells."""
         match message:
-            case control.Recorded(entries):
+            case control.Recorded(entries, decisions):
                 self._enter(name, entries)
                 self._ledger.settle()
+                self._decide(name, decisions)
             case control.Saved():
                 self._enter(name, message.entries)
                 self._discard(name, message.discarded)
             case control.Played():
                 self._enter(name, message.entries)
                 Account.from_json(message.account)  # the label holder reads it
+                self._decide(name, message.decisions)
                 self._played[name] = message
             case control.Left(_, discarded, cpu_seconds):
                 self._discard(name, discarded)
@@ -221,23 +226,35 @@ class Host:
         for entry in entries:
             if entry.sender != name:
                 raise RemoteProtocolError(f"{name!r} tells what {entry.sender!r} has sent")
-        self._ledger.extend(entries)
+        if self.job.recorded:
+            self._ledger.extend(entries)
+
+    def _decide(self, name: str, decisions: control.Decisions) -> None:
+        if self.job.recorded:
+            self._decisions[name] += decisions
 
     def _discard(self, receiver: str, messages: list[tuple[str, int]]) -> None:
-        for sender, sequence in messages:
-            self._ledger.discard(sender, sequence)
-            self._discarded.append((receiver, sender, sequence))
+        if self.job.recorded:
+            for sender, sequence in messages:
+                self._ledger.discard(sender, sequence)
+                self._discarded.append((receiver, sender, sequence))
 
     def _begin(self) -> control.Begin:
         self._begun = time.monotonic()
         return control.Begin(-round(self._before * 1e9))
 
-    def _end(self) -> meeting.End:
-        parts = {n: (p.finished, p.round, p.account, p.decisions) for n, p in self._played.items()}
+    def _tell_what_came(self, name: str) -> None:
+        """Tell the label holder what came of the whole run, in pieces of which each has an end."""
+        for entries in batched(self._ledger, _TOGETHER):
+            self._tell(name, meeting.Came(entries))
+        for discarded in batched(sorted(self._discarded), _TOGETHER):
+            self._tell(name, meeting.Came(discarded=discarded))
+        for role, decisions in self._decisions.items():
+            for some in batched(decisions, _TOGETHER):
+                self._tell(name, meeting.Came(decided=(role, some)))
+        parts = {n: (p.finished, p.round, p.account) for n, p in self._played.items()}
         seconds = self._before + time.monotonic() - self._begun
-        return meeting.End(
-            parts, [*self._ledger], sorted(self._discarded), seconds, sum(self._cpu.values())
-        )
+        self._tell(name, meeting.End(parts, seconds, sum(self._cpu.values())))
 
     # Words
 

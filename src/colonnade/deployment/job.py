@@ -113,6 +113,11 @@ class JobConfig(Section):
         """Whether it is about those who are predicted."""
         return self.task in OF_NEW_PEOPLE
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the label holder is told at the end what came of the whole run."""
+        return self.task == "train"
+
     def has_trained(self, other: JobConfig) -> bool:
         """Whether the models of a run with this job are those that ``other`` predicts by."""
         beside = {key: getattr(other, key) for key in ("task", "label_holder_at", "fallbacks")}

@@ -19,6 +19,7 @@ from colonnade.ledger import Entry
 __all__ = [
     "PROTOCOL",
     "Brings",
+    "Came",
     "Concluding",
     "Done",
     "End",
@@ -34,7 +35,7 @@ __all__ = [
     "from_site",
 ]
 
-PROTOCOL = 1  # of these messages, and of those that roles send
+PROTOCOL = 2  # of these messages, and of those that roles send
 
 _Message = TypeVar("_Message")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
@@ -127,16 +128,21 @@ class Done(msgspec.Struct, tag=True):
     """The organisation has written its results."""
 
 
-class End(msgspec.Struct, tag=True):
-    """What came of the run, for the label holder: what was told of each role, and every message.
+class Came(msgspec.Struct, tag=True):
+    """A piece of what came of the run: of its messages, or of what a role's awaits were given.
 
-    Of a role that is whether it has finished, its round, its account, and what its awaits were
-    given.
+    There is no end to how many there are, and there is to the size of a message.
     """
 
-    parts: dict[str, tuple[bool, int, dict[str, Any], control.Decisions]]
-    entries: list[Entry]
-    discarded: list[tuple[str, str, int]]
+    entries: list[Entry] = []  # msgspec copies defaults
+    discarded: list[tuple[str, str, int]] = []
+    decided: tuple[str, control.Decisions] | None = None
+
+
+class End(msgspec.Struct, tag=True):
+    """The rest of it, for the label holder: of each role if it has finished, round, and account."""
+
+    parts: dict[str, tuple[bool, int, dict[str, Any]]]
     seconds_wall: float
     seconds_cpu: float
 
@@ -144,7 +150,7 @@ class End(msgspec.Struct, tag=True):
 FromSite = Brings | Top | Held | Concluding | Done | control.FromPlayer
 """Also what its player tells, and that it failed, with or without one."""
 
-FromServer = Everybody | Go | End | control.Abort
+FromServer = Everybody | Go | Came | End | control.Abort
 
 _encode = msgspec.msgpack.Encoder().encode
 _from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)

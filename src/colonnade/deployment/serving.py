@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.departures import departed
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving
@@ -23,6 +24,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
 from colonnade.flows import Flow
 from colonnade.ledger import Ledger
+from colonnade.outputs import replacing
 from colonnade.prediction import ROWS_TOGETHER
 from colonnade.roles import ServeLabelHolder, ServeParty
 from colonnade.roles.serve import request_flow
@@ -81,9 +83,10 @@ class ServingTogether(WithTrainedParts):
         """See ``Engagement``: what leaves is on disk; the label holder serves meanwhile."""
         own = self._own_folder()
         with ExitStack() as stack:
+            stack.callback(self._write_ledger, own)
             if self.part.is_label_holder:
                 stack.enter_context(self._served())
-            yield Folders(departures=own, ledger=own / "ledger.csv")
+            yield Folders(departures=own, forgets=True)
 
     def cast(self) -> ServeParty | ServeLabelHolder:
         """See ``Engagement``."""
@@ -106,6 +109,13 @@ class ServingTogether(WithTrainedParts):
         if self._discloses:
             self.number = self.count.add(0)
             self._may_leave(self.leaving)
+
+    def _write_ledger(self, folder: Path) -> None:
+        """Write down all that has left, which was noted as it did."""
+        ledger, file = Ledger(), folder / "ledger.csv"
+        ledger.extend(departed(folder, self.name))
+        with explained(file), replacing(file) as partial:
+            ledger.write_csv(partial)
 
     def _own_folder(self) -> Path:
         """Make the folder of this service; return it."""

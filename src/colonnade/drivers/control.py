@@ -36,7 +36,8 @@ __all__ = [
     "from_player",
 ]
 
-Decisions = list[bool | tuple[tuple[str, int], ...]]
+Decision = bool | tuple[tuple[str, int], ...]
+Decisions = list[Decision]
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -112,9 +113,10 @@ class Reached(msgspec.Struct, tag=True):
 
 
 class Recorded(msgspec.Struct, tag=True):
-    """What the role has sent, in so many messages that they are told before it is asked."""
+    """What the role has sent, and its awaits were given, told in pieces before it is asked."""
 
     entries: list[Entry]
+    decisions: Decisions = []  # msgspec copies defaults
 
 
 class Reported(msgspec.Struct, tag=True):

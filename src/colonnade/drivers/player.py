@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from colonnade.checkpoints import decode_state
 from colonnade.departures import Departures
@@ -45,12 +45,14 @@ from colonnade.effects import (
 from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.journals import Journal
-from colonnade.ledger import Entry, Ledger
+from colonnade.ledger import Ledger
 from colonnade.wire import Message, decode_frame
 
-__all__ = ["Parcel", "Player", "Task", "Transport"]
+__all__ = ["Parcel", "Player", "Task", "Transport", "batched"]
 
-_TOLD = 4096  # rows of the ledger that a player keeps to itself
+T = TypeVar("T")
+
+_TOLD = 4096  # rows of the ledger, and decisions, that a player keeps to itself
 
 
 class Parcel(NamedTuple):
@@ -124,6 +126,8 @@ class Task:
         Writes the role's own checkpoints, where they are its organisation's alone.
     sent
         Where what it sends is entered, besides that it is told; the keeper's, where there is one.
+    traced
+        Whether it is told what its awaits were given, by which the run can be replayed.
     journals, departures
         Folders; None keeps what is committed in memory, and does not note what leaves.
     """
@@ -141,11 +145,16 @@ class Task:
     shows: bool
     keeper: Keeper | None = None
     sent: Ledger | None = None
+    traced: bool = True
 
 
-def _batched(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
-    """Yield lists of so many entries, and one of the rest."""
-    rest = iter(entries)
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of so many, and one of the rest.
+
+    >>> [*batched("spam!", 2)]
+    [['s', 'p'], ['a', 'm'], ['!']]
+    """
+    rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
 
@@ -231,7 +240,7 @@ class Player:
         self.transport.tell(control.Waiting())
         self._wait(lambda: self.origin is not None, "the others to be there")
         if self.task.keeper is not None:
-            for entries in _batched(self.task.keeper.ledger, _TOLD):
+            for entries in batched(self.task.keeper.ledger, _TOLD):
                 self.transport.tell(control.Recorded(entries))
         finished = self._step()
         self.transport.flush()
@@ -246,7 +255,7 @@ class Player:
                 saved_state(self.role) if self.task.shows else b"",
                 self.account.as_json(),
                 self._new_entries(),
-                self.decisions,
+                self._new_decisions(),
                 self.sent,
                 self.notes,
             ),
@@ -292,7 +301,7 @@ class Player:
                 return answer
             case Attempt(work, unless):
                 ready = self._is_ready(unless)
-                self.decisions.append(not ready)
+                self._decided(not ready)
                 return None if ready else self._answer(work)
             case Send():
                 return self._send(effect)
@@ -300,7 +309,7 @@ class Player:
                 return self._receive(effect)
             case Ready(expect):
                 ready = self._is_ready(expect)
-                self.decisions.append(ready)
+                self._decided(ready)
                 return ready
             case Report(values):
                 stamped = self.account.report(self.role.name, values, self.now() / 1e9)
@@ -346,7 +355,7 @@ class Player:
             self.hampered = None
             arrivals = self.mailbox.take(expect)
         self.account.spend(expect.purpose, receive.waiting, now - since)
-        self.decisions.append(identities(arrivals))
+        self._decided(identities(arrivals))
         return arrivals
 
     @staticmethod
@@ -370,7 +379,7 @@ class Player:
             self.discarded += [(message.sender, message.sequence) for message in late]
 
     def _boundary(self, round: int) -> None:
-        if len(self.ledger) > _TOLD:
+        if max(len(self.ledger), len(self.decisions)) > _TOLD:
             self._tell_entries()
         self.transport.tell(control.Reached(round, self.sent, self.outbox.sent_bytes))
         while round >= self.gate:
@@ -409,9 +418,10 @@ class Player:
             return list(self.mailbox)
 
     def _tell_entries(self) -> None:
-        """Tell what was sent and is not told yet."""
-        if entries := self._new_entries():
-            self.transport.tell(control.Recorded(entries))
+        """Tell what was sent and decided, and is not told yet."""
+        entries, decisions = self._new_entries(), self._new_decisions()
+        if entries or decisions:
+            self.transport.tell(control.Recorded(entries, decisions))
 
     def _complete_account(self) -> None:
         self.account.sequence = self.outbox.sequence
@@ -423,6 +433,14 @@ class Player:
         if self.task.sent is not None:
             self.task.sent.extend(entries)
         return entries
+
+    def _decided(self, decision: control.Decision) -> None:
+        if self.task.traced:
+            self.decisions.append(decision)
+
+    def _new_decisions(self) -> control.Decisions:
+        decisions, self.decisions = self.decisions, []
+        return decisions
 
     def _new_discards(self) -> list[tuple[str, int]]:
         with self.changed:

@@ -135,6 +135,7 @@ class _Parent:
         self.gatekeeper = Gatekeeper(self.roles, assignment, self._tell, self._begin, self._keep)
         self.saved: dict[str, control.Saved] = {}
         self.played: dict[str, control.Played] = {}
+        self.decisions: dict[str, control.Decisions] = {role.name: [] for role in roles}
         self.child_cpu: dict[str, float] = {}
         self.socket_bytes: dict[tuple[str, str], int] = {}
         self.discarded: list[Discarded] = []
@@ -175,7 +176,7 @@ class _Parent:
                 role.load_state_dict(decode_state(self.played[name].state))
         seconds_wall, seconds_cpu = self._seconds()
         record = RunRecord.assembled(
-            {name: _part(self.played[name]) for name in self.roles},
+            {n: _part(self.played[n], self.decisions[n]) for n in self.roles},
             self.ledger,
             self.discarded,
             seconds_virtual=None,
@@ -280,7 +281,8 @@ class _Parent:
 
     def _hear(self, name: str, message: control.FromPlayer) -> None:
         match message:
-            case control.Recorded(entries):
+            case control.Recorded(entries, decisions):
+                self.decisions[name] += decisions
                 self.ledger.extend(entries)
                 if self.assignment.store is None:  # then no run goes back to before this
                     self.ledger.settle()
@@ -291,6 +293,7 @@ class _Parent:
                 self._discard(name, message.discarded)
             case control.Played():
                 self.played[name] = message
+                self.decisions[name] += message.decisions
                 self.ledger.extend(message.entries)
             case control.Left(received, discarded, cpu_seconds):
                 self.child_cpu[name] = cpu_seconds
@@ -369,10 +372,10 @@ def _spawning() -> tuple[Any, bool]:
     return multiprocessing.get_context("spawn"), False
 
 
-def _part(played: control.Played) -> Part:
+def _part(played: control.Played, decisions: control.Decisions) -> Part:
     notes = None
     if played.notes is not None:
         incarnation, records = played.notes
         notes = Notes(incarnation, tuple(records))
     account = Account.from_json(played.account)
-    return Part(played.round, played.finished, account, played.decisions, notes)
+    return Part(played.round, played.finished, account, decisions, notes)
