@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import shutil
 import socket
 import threading
 import time
+import warnings
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,10 +31,12 @@ from colonnade.deployment.checking import checked
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
+from colonnade.deployment.kept_here import Kept
 from colonnade.deployment.predicting import PredictingTogether
 from colonnade.deployment.site import NewPeopleConfig, load_site, own_part
 from colonnade.deployment.training import TrainingTogether
-from colonnade.drivers import Replay, control, couriered
+from colonnade.drivers import Replay, control, couriered, player
+from colonnade.drivers.account import Account
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.drivers.keeping import Keeper
 from colonnade.effects import Notes
@@ -40,10 +44,11 @@ from colonnade.errors import (
     ColonnadeError,
     ConfigurationError,
     DataError,
+    DataWarning,
     RemoteProtocolError,
 )
 from colonnade.export import load_part
-from colonnade.ledger import Ledger
+from colonnade.ledger import Entry, Ledger
 from colonnade.predictions_counted import PredictionCount
 from colonnade.run_folder import load_run
 from colonnade.serving import ServeConfig
@@ -599,18 +604,162 @@ def test_a_prediction_that_cannot_be_is_refused_in_words(tmp_path):
     told = why("predict", said)
     assert told["bank"].startswith("20 of the 34 people that were aligned are not in")
     for name in ("shop", "insurer"):
-        assert told[name].startswith("DataError: at 'bank': 20 of the 34 people that were aligned")
+        assert told[name] == f"DataError: {UNUSABLE}"
+
+
+UNUSABLE = "at 'bank': its data cannot be used (DataError); there it is known why"
 
 
 def test_a_failure_is_told_without_saying_where_a_site_has_what(tmp_path):
     _, job, sites = prepared(tmp_path)
-    (tmp_path / "bank.csv").unlink()
-    failed = play(job, sites, Mesh())
+    (tmp_path / "policy.yaml").write_text("methods: nothing\n")
+    bank = sites["bank"].model_copy(update={"policy": tmp_path / "policy.yaml"})
+    failed = play(job, sites | {"bank": bank}, Mesh())
     assert str(tmp_path) in str(failed["bank"])
     for name in ("shop", "insurer", GATEKEEPER):
         assert "at 'bank': " in str(failed[name])
-        assert "<table>" in str(failed[name])
+        assert "<policy>" in str(failed[name])
         assert str(tmp_path) not in str(failed[name])
+
+
+WRONG = {
+    "twice": ("bank", lambda text: text + "person-1015,1,2,3\n", "'person-1015'"),
+    "a cell": ("bank", lambda text: re.sub(r"(person-1020),[^,]*", r"\1,PLANTED", text), "PLANTED"),
+    "no label": ("labels", lambda text: re.sub(r"(person-1020,.*,)\w+", r"\1", text), "is missing"),
+    "one class": ("labels", lambda text: text.replace("left", "bought"), "'bought'"),
+}
+
+
+@pytest.mark.parametrize("task", ["align", "train"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_in_a_table_is_told_to_its_owner_alone(tmp_path, wrong, task):
+    config, _, sites = prepared(tmp_path)
+    whose, change, said = WRONG[wrong]
+    file = tmp_path / f"{whose}.csv"
+    file.write_text(change(file.read_text()))
+    name = "insurer" if whose == "labels" else whose
+    kept = sites[name].runs / "first.failure.txt"
+    mesh = Overheard()
+    failed = play(job_of(config, "first", task), sites, mesh)
+    if not failed:
+        assert task == "align"  # which looks at ids alone
+        return
+    if task == "train":
+        assert said in str(failed[name])
+        assert said in kept.read_text().splitlines()[0]
+    assert kept.stat().st_mode & 0o077 == 0
+    told = [str(error) for each, error in failed.items() if each != name]
+    assert len(told) == 3
+    everything = b"".join(mesh.sent).decode(errors="replace") + "".join(told)
+    for marker in ("person-", "PLANTED", "bought", "left"):
+        assert marker not in everything
+
+
+@pytest.mark.filterwarnings("always::colonnade.errors.DataWarning")
+def test_what_is_noted_of_a_table_stays_in_a_file_of_its_owner(tmp_path):
+    said, kept = [], Kept(tmp_path / "runs", "first")
+    with kept.noting(said.append):
+        for town in ("Bern", "Rome"):
+            warnings.warn(f"{town!r} is new", DataWarning, stacklevel=1)
+    assert said == [f"something should be known of the tables; more is in {kept.notes}"]
+    assert kept.notes.read_text() == "'Bern' is new\n'Rome' is new\n"
+    assert kept.notes.stat().st_mode & 0o077 == 0
+
+
+LIES = {
+    "another protocol": ({"protocol": 1}, "different versions of the protocol"),
+    "another version": ({"version": "0.0"}, "different versions of colonnade"),
+    "another job": ({"job": "else"}, "different jobs"),
+    "other people": ({"people": "else"}, "different alignments"),
+    "fewer rows": ({"rows": 7}, "different numbers of rows"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_sites_that_could_not_train_together_are_refused(tmp_path, monkeypatch, lie):
+    changed, why = LIES[lie]
+    _, job, sites = prepared(tmp_path)
+    brings = TrainingTogether.brings
+
+    def lied(engagement):
+        told = brings(engagement)
+        if engagement.name == "bank":
+            for field, value in changed.items():
+                setattr(told, field, value)
+        return told
+
+    monkeypatch.setattr(TrainingTogether, "brings", lied)
+    failed = play(job, sites, Mesh())
+    assert f"the sites have {why}" in str(failed[GATEKEEPER])
+
+
+def heard_of(server, name, message):
+    """Let a server hear of a site, once all play, what that does not say."""
+    heed = server._heed
+
+    def heeded(gatekeeper):
+        if gatekeeper.everybody_is_there and message is not None:
+            server._deliver(name, meeting.encode(message))
+            server._heed = heed
+        heed(gatekeeper)
+
+    server._heed = heeded
+    return server
+
+
+def test_no_site_says_what_another_has_sent(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    entry = Entry("shop", "insurer", "embedding", Purpose.TRAINING, 0, 0, 10, 20, None)
+    server = heard_of(Host(job, mesh.post(GATEKEEPER)), "bank", control.Recorded([entry]))
+    failed = play(job, sites, mesh, server)
+    assert "'bank' tells what 'shop' has sent" in str(failed[GATEKEEPER])
+
+
+def test_no_site_reports_in_the_name_of_another(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh, told = Mesh(), []
+    forged = control.Reported({"organisation": "insurer", "validation_auc": 1.0, "round": 0})
+    server = Host(job, mesh.post(GATEKEEPER), on_report=told.append)
+    assert play(job, sites, mesh, heard_of(server, "bank", forged)) == {}
+    assert [each["organisation"] for each in told if each.get("validation_auc") == 1.0] == ["bank"]
+
+
+def test_a_history_is_of_those_whose_account_it_is_in(tmp_path, monkeypatch):
+    _, job, sites = prepared(tmp_path)
+    report = Account.report
+
+    def forged(account, name, values, *more):
+        stamped = report(account, name, values, *more)
+        if name == "insurer":
+            account.history[-1] = {**stamped, "organisation": "shop"}
+        return stamped
+
+    monkeypatch.setattr(Account, "report", forged)
+    assert play(job, sites, Mesh()) == {}
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.history["validation_auc"].null_count() == 0
+    assert run.summary["final"] is not None
+
+
+def test_a_site_keeps_a_journal_of_what_it_may_do_once(tmp_path):
+    _, job, sites = prepared(tmp_path, METHODS["pbm_vfl"])
+    assert play(job, sites, Mesh()) == {}
+    for name, site in sites.items():
+        assert [*(site.runs / "first").rglob(f"journal/*{name}*")], name
+
+
+def test_what_came_of_a_long_run_is_told_in_pieces(tmp_path, monkeypatch):
+    """However much that is, no message to the label holder is long."""
+    config, job, sites = prepared(tmp_path, epochs=6)
+    monkeypatch.setattr(host, "_TOGETHER", 16)
+    monkeypatch.setattr(couriered, "_LONGEST", 4000)
+    monkeypatch.setattr(player, "_TOLD", 16)
+    assert play(job, sites, Mesh()) == {}
+    expected = same_as(config, sites)
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.ledger.without_time() == expected.ledger.without_time()
+    assert len(meeting.encode(meeting.Came([*run.ledger]))) > 4000
 
 
 # Who lies, or is slow
@@ -661,7 +810,7 @@ def test_a_job_that_ends_while_a_role_is_cast_has_ended(tmp_path, monkeypatch, e
 
     def obeyed(transport, frame):
         obey(transport, frame)
-        if b"nothing can be read" in frame and transport is mesh.ends["shop"]._transport:
+        if UNUSABLE.encode() in frame and transport is mesh.ends["shop"]._transport:
             over.set()
 
     monkeypatch.setattr(couriered.CourierTransport, "_obey", obeyed)
@@ -676,7 +825,7 @@ def test_a_job_that_ends_while_a_role_is_cast_has_ended(tmp_path, monkeypatch, e
 
         server._tell = told
     failed = play(job, sites, mesh, server)
-    why = "nothing can be read" if ends == "another failed" else "the job was aborted"
+    why = UNUSABLE if ends == "another failed" else "the job was aborted"
     assert why in str(failed["shop"])
 
 

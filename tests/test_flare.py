@@ -8,12 +8,14 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("nvflare")
 
 import psutil
+from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.endpoint import Endpoint
@@ -21,6 +23,7 @@ from nvflare.fuel.f3.message import Message
 
 from colonnade.config.registry import GROUPS, names
 from colonnade.deployment.cells import CellPost
+from colonnade.deployment.flare import Preside
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import Local, local_federation
 from colonnade.deployment.proving import Place, _epochs_in, prove
@@ -167,6 +170,53 @@ def test_a_datagram_in_the_clear_is_heard_by_nobody(headers):
     answer = answered(own, dict.fromkeys(headers, True))
     assert answer.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.UNAUTHENTICATED
     assert heard == []
+
+
+def test_flare_is_told_that_a_run_failed():
+    def failing():
+        raise ConfigurationError("the sites have different jobs")
+
+    said, preside = [], object.__new__(Preside)
+    preside._host = SimpleNamespace(preside=failing)
+    preside._job = SimpleNamespace(label_holder_at="site")
+    preside.broadcast = lambda *_, **__: None
+    preside.system_panic = lambda reason, context: said.append(reason)
+    preside.control_flow(Signal(), None)
+    assert said == ["ConfigurationError: the sites have different jobs"]
+
+
+ORIGINS = {  # topic, origin: whose word it is
+    ("between", "shop.job"): "shop",
+    ("between", "server.job"): None,
+    ("between", "bank.job"): "bank",
+    ("to_role", "server.job"): GATEKEEPER,
+    ("to_role", "shop.job"): None,
+    ("to_gatekeeper", "shop.job"): "shop",
+    ("to_gatekeeper", "server.job"): None,
+} | {
+    (topic, stranger): None
+    for topic in ("between", "to_role", "to_gatekeeper")
+    for stranger in ("shop", "shop.other", "shop.job.more", "server", "server.other", "thief.job")
+}
+
+
+@pytest.mark.parametrize(("topic", "origin"), ORIGINS)
+def test_who_speaks_is_known_by_its_cell(topic, origin):
+    own, heard = cell(), []
+    cells = {"bank": "bank.job", "shop": "shop.job", GATEKEEPER: "server.job"}
+    listens = GATEKEEPER if topic == "to_gatekeeper" else "bank"
+    CellPost(own, listens, cells).listen(lambda *what: heard.append(what))
+    own.decrypt_payload = lambda message: None
+    told = {
+        MessageHeaderKey.SECURE: True,
+        MessageHeaderKey.ENCRYPTED: True,
+        MessageHeaderKey.PAYLOAD_ENCODING: Encoding.BYTES,
+        MessageHeaderKey.TOPIC: topic,
+        MessageHeaderKey.ORIGIN: origin,
+    }
+    answered(own, told)
+    whose = ORIGINS[topic, origin]
+    assert heard == ([] if whose is None else [(whose, b"bytes")])
 
 
 @pytest.mark.parametrize("encoding", [Encoding.FOBS, Encoding.NONE, None, "other"])

@@ -63,7 +63,7 @@ def first_line(error: object) -> str:
     return (lines or [type(error).__name__])[0]
 
 
-def named(error: Exception) -> str:
+def named(error: BaseException) -> str:
     r"""Return the name of an error and what it says, if anything, on one line, however long it is.
 
     >>> named(ValueError("no number\nat all")), named(KeyError())

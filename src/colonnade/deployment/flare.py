@@ -24,12 +24,13 @@ from colonnade.deployment.cells import CellPost, cell_of_server, cell_of_site
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import JobConfig, load_job
+from colonnade.deployment.kept_here import KEPT
 from colonnade.deployment.site import load_site
-from colonnade.deployment.told_elsewhere import FAILED
+from colonnade.deployment.told_elsewhere import FAILED, names_values, told_elsewhere
 from colonnade.deployment.tracking import track
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import Aborted, ColonnadeError
-from colonnade.telling import first_line, named
+from colonnade.telling import first_line, named, plain
 
 __all__ = ["Attend", "Preside"]
 
@@ -89,7 +90,7 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
         self.logger.debug(f"{name} is before round {round}, having sent {sent_bytes} bytes")
 
     def _reported(self, values: Any) -> None:
-        self.logger.info(", ".join(f"{key} {value}" for key, value in values.items()))
+        self.logger.info(plain(", ".join(f"{key} {value}" for key, value in values.items())))
         with self._engine.new_context() as fl_ctx:
             track(values, fl_ctx)
 
@@ -117,15 +118,25 @@ class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE
 
 
 def _attended(seat: Callable[[], Guest]) -> tuple[str, str]:
-    """Take a seat and attend; return as FLARE's code how that ended, and why."""
+    """Take a seat and attend; return as FLARE's code how that ended, and why, for the server."""
     try:
-        seat().attend()
+        guest = seat()
+    except Exception as error:  # of files of the site's own
+        _log.exception(f"{FAILED}{first_line(error)}")
+        return ReturnCode.EXECUTION_EXCEPTION, f"it could not take part ({type(error).__name__})"
+    try:
+        with guest.kept.noting(_log.warning):
+            guest.attend()
     except Aborted as aborted:
         _log.error(f"the run was ended: {aborted}")
         return ReturnCode.TASK_ABORTED, str(aborted)
     except Exception as error:
-        _log.exception(f"{FAILED}{first_line(error)}")
-        return ReturnCode.EXECUTION_EXCEPTION, named(error)
+        told = told_elsewhere(error, guest.site)
+        if names_values(error):
+            _log.error(f"{FAILED}{told.error}{KEPT}{guest.kept.failure}")
+        else:
+            _log.exception(f"{FAILED}{first_line(error)}")
+        return ReturnCode.EXECUTION_EXCEPTION, told.message
     return ReturnCode.OK, ""
 
 

@@ -11,13 +11,14 @@ from colonnade.deployment import meeting
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.engagement import Engagement, Folders
 from colonnade.deployment.job import OF_EMBEDDINGS, JobConfig
+from colonnade.deployment.kept_here import Kept
 from colonnade.deployment.leaving import Leaving
 from colonnade.deployment.metered import Metered
 from colonnade.deployment.policy import NO_POLICY, load_policy
 from colonnade.deployment.predicting import PredictingTogether
 from colonnade.deployment.serving import ServingTogether
 from colonnade.deployment.site import SiteConfig
-from colonnade.deployment.told_elsewhere import told_elsewhere
+from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
@@ -63,6 +64,7 @@ class Guest:
         notice: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.job, self.site, self.name = job, site, site.organisation
+        self.kept = Kept(site.runs, job.run)
         self._label, self._notice = label, notice
         self._heard: queue.Queue[bytes | Exception] = queue.Queue()
         self._transport = CourierTransport(post, self._heard.put, self._heard.put)
@@ -98,6 +100,8 @@ class Guest:
         except Aborted:
             raise
         except BaseException as error:
+            if names_values(error):
+                self.kept.fail(error)
             self._transport.tell(told_elsewhere(error, self.site))
             raise
         finally:

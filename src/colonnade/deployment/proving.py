@@ -17,6 +17,7 @@ from colonnade.config.data import TableConfig, TablesConfig
 from colonnade.config.run import RunConfig
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import JobConfig, Task, job_of
+from colonnade.deployment.kept_here import KEPT
 from colonnade.deployment.predicting import PREDICTIONS
 from colonnade.deployment.site import POLICY
 from colonnade.deployment.told_elsewhere import FAILED
@@ -291,7 +292,16 @@ def _reasons(folder: Path, number: str) -> str:
         for line in (line for line in lines if " - ERROR - " in line):
             said = line.rpartition(" - ")[2]
             if said.startswith(FAILED):
-                here.append(f"{log.parent.parent.name}: {said.removeprefix(FAILED)}")
+                here.append(f"{log.parent.parent.name}: {_in_full(said.removeprefix(FAILED))}")
             anywhere.append(said)
     reasons = here or anywhere[:1]
     return f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
+
+
+def _in_full(said: str) -> str:
+    """Return what went wrong, also where a log says only in which file that is."""
+    _, kept, file = said.partition(KEPT)
+    try:
+        return Path(file).read_text(encoding="utf-8").splitlines()[0] if kept else said
+    except (OSError, IndexError):
+        return said

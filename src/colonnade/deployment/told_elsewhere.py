@@ -1,4 +1,9 @@
-"""What others are told of a failure here: a sentence, and not where this organisation has what."""
+"""What others are told of a failure here: a sentence, and neither values nor where these are.
+
+What an error says of a table may quote a cell, an id or a label, so that others are told that the
+data cannot be used and nothing more, and so is a log (see ``kept_here``). So it is with what a
+user's own code or a library says.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +13,48 @@ from colonnade.config.data import TableConfig
 from colonnade.deployment.site import SiteConfig
 from colonnade.drivers import control
 from colonnade.drivers.failures import failed
-from colonnade.errors import ConfigurationError
+from colonnade.errors import (
+    Aborted,
+    BudgetExhausted,
+    CheckpointError,
+    ConfigurationError,
+    DataError,
+    Deadlock,
+    Diverged,
+    ProtocolError,
+    Unwritten,
+)
 
-__all__ = ["FAILED", "told_elsewhere"]
+__all__ = ["FAILED", "names_values", "told_elsewhere"]
 
 FAILED = "the run failed here: "
 """With this a log of a site begins to say why, where that was the first to fail."""
+
+_SPOKEN = (
+    *(Aborted, BudgetExhausted, CheckpointError, ConfigurationError),
+    *(Deadlock, Diverged, ProtocolError, Unwritten),
+)
+"""Errors whose sentences are of settings, messages, rounds and files."""
+
+
+def names_values(error: BaseException) -> bool:
+    """Return whether what an error says may quote what is in a table."""
+    return not isinstance(error, _SPOKEN)
 
 
 def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
     """Return what the gatekeeper is told of an error, and by it all others.
 
     It says where that was. Paths of the site are told by what its ``site.yaml`` calls them, and
-    lines of programs, which have paths and maybe values in them, stay in its own log.
+    lines of programs, which have paths and maybe values in them, stay here.
     """
+    name = site.organisation
+    if names_values(error):
+        what = "its data cannot be used" if isinstance(error, DataError) else "it failed"
+        kind = type(error).__name__
+        return control.Failed(kind, f"at {name!r}: {what} ({kind}); there it is known why", "")
     told = failed(error)
-    message, name = told.message, site.organisation
+    message = told.message
     for place, called in sorted(_places(site), key=lambda place: -len(place[0])):
         message = message.replace(place, f"<{called}>")
     if repr(name) not in message:

@@ -224,9 +224,9 @@ class RunRecord:
             round=min((part.round for part in parts.values()), default=0),
             completed=all(part.finished for part in parts.values()),
             ledger=ledger,
-            # Older checkpoints do not say who reported.
+            # Who reported is known by whose account it is, whatever that says of itself.
             history=[
-                dict(values) if "organisation" in values else {**values, "organisation": name}
+                {**values, "organisation": name}
                 for name, part in parts.items()
                 for values in part.account.history
             ],

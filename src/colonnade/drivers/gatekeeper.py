@@ -137,7 +137,7 @@ class Gatekeeper:
                 self._sent[name] = sent
                 self._assignment.on_round(name, round, sent_bytes)
             case control.Reported(values):
-                self._assignment.on_report(values)
+                self._assignment.on_report({**values, "organisation": name})  # whose word it is
             case control.Saved():
                 if self._saved is None or name in self._saved:
                     raise RemoteProtocolError(f"{name!r} has saved, which nobody asked it to")
