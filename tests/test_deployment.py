@@ -742,6 +742,35 @@ def test_a_history_is_of_those_whose_account_it_is_in(tmp_path, monkeypatch):
     assert run.summary["final"] is not None
 
 
+def test_what_a_crash_repeats_counts_for_a_policys_epsilon(tmp_path):
+    _, job, sites = prepared(
+        tmp_path, METHODS["pbm_vfl"], epochs=6, checkpoint_every=5, secrets="system"
+    )
+
+    def attempt(most, fails_in=None):
+        (tmp_path / "policy.yaml").write_text(f"max_epsilon: {most!r}\n")
+        bank = sites["bank"].model_copy(update={"policy": tmp_path / "policy.yaml"})
+        mesh = Mesh()
+
+        def reached(name, round, sent_bytes):
+            if name == "bank" and round == fails_in:
+                mesh.ends["shop"].end("its machine failed")
+
+        server = Host(job, mesh.post(GATEKEEPER), on_round=reached)
+        failed = play(job, sites | {"bank": bank}, mesh, server)
+        return str(failed["bank"]) if failed else ""
+
+    planned = float(attempt(0.0).rpartition(" ")[2]) * 1.001  # it is told in 4 digits
+    assert "its machine failed" in attempt(planned, fails_in=18)
+    refused = attempt(planned)
+    assert "max_epsilon allows" in refused
+    with_the_crash = float(refused.rpartition(" ")[2]) * 1.001
+    assert with_the_crash > planned
+    assert attempt(with_the_crash) == ""
+    told = load_run(sites["insurer"].runs / "first").summary["privacy_loss"]
+    assert planned < told["epsilon"] <= with_the_crash
+
+
 def test_a_site_keeps_a_journal_of_what_it_may_do_once(tmp_path):
     _, job, sites = prepared(tmp_path, METHODS["pbm_vfl"])
     assert play(job, sites, Mesh()) == {}

@@ -104,6 +104,11 @@ class Ledger:
     def __iter__(self) -> Iterator[Entry]:
         return iter(sorted(self._all(), key=_SENDER_AND_SEQUENCE))
 
+    @property
+    def lost(self) -> Sequence[Entry]:
+        """What was sent after the checkpoint that a run went on from, and so was sent again."""
+        return tuple(self._lost)
+
     def _all(self) -> Iterator[Entry]:
         return chain(self._lost, self._recorded())
 

@@ -80,6 +80,10 @@ class AligningTogether:
         own = self.site.organisation
         return Leaving(frozenset(kind for sender, _, kind, _ in flows if sender == own))
 
+    def leaving_again(self, sent: Ledger) -> Leaving:
+        """See ``Engagement``: one that was stopped begins anew, and is counted as another."""
+        return self.leaving
+
     @property
     def limits(self) -> Limits:
         """See ``Engagement``."""

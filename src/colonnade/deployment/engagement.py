@@ -68,6 +68,10 @@ class Engagement(Protocol):
         """What leaves the organisation by what was agreed on."""
         ...
 
+    def leaving_again(self, sent: Ledger) -> Leaving:
+        """Return the same where this has been sent before, some of it in vain, before a crash."""
+        ...
+
     @property
     def every(self) -> int:
         """After how many rounds there are checkpoints; 0 for none."""

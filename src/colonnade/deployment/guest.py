@@ -131,8 +131,6 @@ class Guest:
             go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
             role = engagement.cast()
-            # Another job may have let something leave since that was compared.
-            self._check_leaving(engagement.leaving)
             ledger = self._play(role, engagement, folders, checkpoint, go.gate)
             record = None
             if engagement.wants_record:
@@ -178,6 +176,8 @@ class Guest:
             account.belong(role)
             keeper.restore(role)
         ledger = Ledger() if keeper is None else keeper.ledger
+        # A crash may have made it send in vain, or another job have let something leave meanwhile.
+        self._check_leaving(engagement.leaving_again(ledger))
         self._transport.admit([name for name in everybody if name in role.peers], limits.body)
         task = Task(
             role,

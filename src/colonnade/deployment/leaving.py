@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from colonnade.agreement import Agreement
 from colonnade.flows import Flow
+from colonnade.ledger import Entry
 from colonnade.wire import Purpose, carried_bytes, encode_header
 
-__all__ = ["Leaving", "leaving_by", "leaving_in_training"]
+__all__ = ["Leaving", "leaving_by", "leaving_in_training", "repeated"]
 
 _NUMBER = 2**32 - 1  # in a header: no round and no sequence is greater
 
@@ -36,11 +38,14 @@ class Leaving:
     of_labels: Mapping[str, Any] = field(default_factory=dict)
 
 
-def leaving_in_training(agreement: Agreement, name: str) -> Leaving:
+def leaving_in_training(
+    agreement: Agreement, name: str, repeated: Mapping[Purpose, int] = MappingProxyType({})
+) -> Leaving:
     """Return what leaves an organisation while it trains.
 
     A message of each flow is counted for each round, or for each piece of an evaluation, or once
-    before the first round; each as long as it can be.
+    before the first round; each as long as it can be. Rows are told of as often as is planned, and
+    as often as ``repeated`` says besides.
     """
     method, layout = agreement.method, agreement.layout
     rounds = agreement.batches.rounds
@@ -55,11 +60,53 @@ def leaving_in_training(agreement: Agreement, name: str) -> Leaving:
         Purpose.EVALUATION: pieces + len(evaluation.final.pieces),
         Purpose.SETUP: 1,
     }
+    for purpose in uses:
+        uses[purpose] += repeated.get(purpose, 0)
     return Leaving(
         *leaving_by(agreement.flows(), name, times),
         method.uplink.spending(layout, uses),
         method.exchange.spending(layout, uses[Purpose.TRAINING]),
     )
+
+
+def repeated(lost: Iterable[Entry], rounds_per_epoch: int) -> dict[Purpose, int]:
+    """Return how often a row may have been told of in vain, at most, by what for.
+
+    Of what was sent after the checkpoint that a run goes on from, all is sent again. A row is in
+    one batch of an epoch, and in one piece of an evaluation.
+
+    Parameters
+    ----------
+    lost
+        What an organisation has sent in vain, by and by.
+    rounds_per_epoch
+        Of training.
+
+    Examples
+    --------
+    >>> lost = [
+    ...     Entry("bank", "shop", "embedding", Purpose.TRAINING, round, n, 8, 9, None, lost=True)
+    ...     for round, n in ((4, 10), (5, 11), (4, 10))  # it failed twice
+    ... ]
+    >>> repeated(lost, rounds_per_epoch=3) == {Purpose.TRAINING: 2}
+    True
+    """
+    tries: dict[tuple[Purpose, int], int] = {}
+    last: dict[tuple[Purpose, int, str, str], tuple[int, int]] = {}
+    for entry in lost:
+        which = (entry.purpose, entry.round, entry.kind, entry.receiver)
+        before, times = last.get(which, (-1, 1))
+        times += entry.sequence <= before  # numbers begin anew where the run does
+        last[which] = entry.sequence, times
+        tries[which[:2]] = max(times, tries.get(which[:2], 0))
+    most: dict[tuple[Purpose, int], int] = {}
+    for (purpose, round), times in tries.items():
+        together = round // rounds_per_epoch if purpose is Purpose.TRAINING else round
+        most[purpose, together] = max(times, most.get((purpose, together), 0))
+    return {
+        purpose: sum(times for (of, _), times in most.items() if of is purpose)
+        for purpose in {purpose for purpose, _ in most}
+    }
 
 
 def leaving_by(

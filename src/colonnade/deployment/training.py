@@ -28,7 +28,7 @@ from colonnade.checkpoints import Checkpoint
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
-from colonnade.deployment.leaving import Leaving, leaving_in_training
+from colonnade.deployment.leaving import Leaving, leaving_in_training, repeated
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
@@ -161,6 +161,11 @@ class TrainingTogether:
     def leaving(self) -> Leaving:
         """See ``Engagement``."""
         return leaving_in_training(self._agreement, self.name)
+
+    def leaving_again(self, sent: Ledger) -> Leaving:
+        """See ``Engagement``."""
+        per_epoch = self._agreement.wanted.rounds_per_epoch
+        return leaving_in_training(self._agreement, self.name, repeated(sent.lost, per_epoch))
 
     @property
     def every(self) -> int:

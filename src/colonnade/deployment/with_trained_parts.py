@@ -18,6 +18,7 @@ from colonnade.export import read_mean
 from colonnade.fallbacks import completed, constants_of
 from colonnade.flows import Flow, Limits
 from colonnade.layout import Layout
+from colonnade.ledger import Ledger
 from colonnade.models import Fusion, Learner, parameter_count, terms_of
 from colonnade.organisations import Party
 from colonnade.prediction import ROWS_TOGETHER, without_budget
@@ -112,6 +113,10 @@ class WithTrainedParts(ABC):
         uses = {Purpose.PREDICTION: self.number or self.count.times() + 1}
         spent = without_budget(self.uplink.spending(self.layout, uses))
         return Leaving(*leaving_by(self.flows, self.name, times), spent)
+
+    def leaving_again(self, sent: Ledger) -> Leaving:
+        """See ``Engagement``: one that was stopped begins anew, and is counted as another."""
+        return self.leaving
 
     def owned(self) -> Party:
         """Return a party's columns of new people, and its trained bottom model."""
