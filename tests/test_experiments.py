@@ -249,14 +249,9 @@ def test_faster_is_how_many_times_as_long_the_other_took() -> None:
 
 
 def test_held_back_is_of_the_organisation_that_is_so_most() -> None:
-    spent = [("bank", "wait", 1.0), ("bank", "held back", 1.0), ("shop", "forward", 3.0)]
-    spent.append(("shop", "held back", 1.0))
-    activities = [
-        {"organisation": who, "activity": what, "purpose": "training", "seconds": seconds}
-        for who, what, seconds in spent
-    ]
-    run = SimpleNamespace(summary={"activities": activities})
+    run = SimpleNamespace(summary={"held_back": {"bank": 0.5, "shop": 0.25}})
     assert held_back(cast(Run, run)) == 0.5
+    assert held_back(cast(Run, SimpleNamespace(summary={"held_back": {}}))) == 0
 
 
 def test_what_work_costs_can_be_measured_anew() -> None:

@@ -16,7 +16,7 @@ from colonnade.channels import Channel, Network
 from colonnade.codecs import ByRound, Float, Scalar
 from colonnade.codecs.codec import Bounded
 from colonnade.costs import CostModel, Delayed, Measured, Modelled, uses_measured
-from colonnade.delays import Constant
+from colonnade.delays import Constant, Exponential
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import Work
 from colonnade.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
@@ -110,6 +110,28 @@ def test_short_runs_and_odd_evaluations(epochs, evaluate_every):
 def test_the_clock_is_exact_where_an_epoch_repeats_itself():
     training = Training(epochs=7, batch_size=30)  # no shorter batch at the end of an epoch
     costs, run = assert_planned(problem(), svfl(), training)
+    assert costs.seconds == pytest.approx(run.summary["seconds_virtual"], rel=1e-3)
+
+
+def test_delays_that_are_drawn_are_those_of_the_run():
+    free = Modelled(otherwise=0.001)
+    jittery = Network(Channel(latency=0.01, jitter=0.5))
+    training = Training(epochs=8, batch_size=30)
+    names = [party.name for party in problem().parties]
+    late = Delayed(free, {names[0]: Exponential(0.5)})
+    for driver in (Simulate(costs=late), Simulate(jittery, free)):
+        costs, run = assert_planned(problem(), svfl(), training, driver)
+        assert costs.seconds == pytest.approx(run.summary["seconds_virtual"], rel=1e-6)
+        long = plan(problem(), svfl(), Training(epochs=3000, batch_size=30), driver)
+        assert long.clock["drawn"] == "of 30 epochs"
+        assert 300 < long.seconds / costs.seconds < 450
+
+
+def test_what_takes_no_time_takes_none_in_a_plan():
+    free = frozenset({Purpose.EVALUATION})
+    driver = Simulate(Network(Channel(latency=0.1)), Modelled(otherwise=0.001), free)
+    training = Training(epochs=7, batch_size=30, evaluate_every=1)
+    costs, run = assert_planned(problem(validation=True), svfl(), training, driver)
     assert costs.seconds == pytest.approx(run.summary["seconds_virtual"], rel=1e-3)
 
 

@@ -627,7 +627,12 @@ def test_a_page_tells_of_local_steps_and_how_stale_rows_were() -> None:
         assert told_of["local_cosine_p10"] == pytest.approx(own["local_cosine_p10"].mean())
         bubbles += own["local_bubbles"].sum()
     (row,) = told(reaching_table({"celu": run})).values()
-    assert row == {"local steps": f"{sum(steps.values())}", "bubbles": f"{bubbles}"}
+    held_back = max(run.summary["held_back"].values())
+    assert row == {
+        "local steps": f"{sum(steps.values())}",
+        "bubbles": f"{bubbles}",
+        "held back": f"{held_back:.0%}",
+    }
     plain = small_federation(svfl()).train(svfl(), Training(epochs=1, batch_size=16))
     assert _local_steps(plain) is None
     assert "staleness" not in {figure.key for figure in run_figures(plain)}

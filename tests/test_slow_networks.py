@@ -532,6 +532,10 @@ def test_who_was_left_out_needs_no_channel_and_is_not_slow() -> None:
             {"network": {"jitter": 1e300}},
             "network.jitter: input should be less than or equal to",
         ),
+        (
+            {"network": {"bandwidth": 300}},
+            "300 is bits per second, less than any line has.*'300 Mbit/s'",
+        ),
         ({"network": {"bandwidth": 1e-5}}, "network.bandwidth: input should be greater than or eq"),
         (
             {"network": {"gateways": {"a": {"out": 1e-300}}}},
@@ -575,11 +579,11 @@ def test_where_time_decides_a_run_goes_on_at_the_same_times_alone(
 
     train(driver_of(0.02, file), "run", stop_before=3)
     others = [driver_of(0.01, file), driver_of(0.02), driver_of(0.02, file, 0.001), Simulate()]
-    for other in others:
-        with pytest.raises(CheckpointError, match="over another network or with other costs"):
+    for other in (*others, Processes()):
+        with pytest.raises(CheckpointError, match="over another network, with other costs"):
             train(other, "run", resume=True)
     file.write_text("party_0\n0.2\n", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="over another network or with other costs"):
+    with pytest.raises(CheckpointError, match="over another network, with other costs"):
         train(driver_of(0.02, file), "run", resume=True)
     moved = tmp_path / "moved.csv"  # what it holds counts, and not where it lies
     moved.write_text("party_0\n0.1\n", encoding="utf-8")

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from colonnade.assembly import Blueprint, VerticalData, assemble
 from colonnade.config.streamed import StreamedConfig
 from colonnade.datasets import CRITEO_NAMES, avazu, criteo
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.export import load_part
 from colonnade.kernels.cells import beginning_of_hashes
 from colonnade.objectives import Classification
@@ -278,6 +278,15 @@ def test_a_wrong_row_is_named_by_its_number_and_line(row, said, tmp_path):
             streamed_rows(path, {"a": Columns(["x"], ["town"])}, "y", store=tmp_path / "store")
         assert not (tmp_path / "store").exists()
         assert not list(tmp_path.glob("*writing*"))
+
+
+def test_quotes_that_take_in_many_rows_are_told():
+    towns = ['"Rome' if row in (20, 30) else "Rome" for row in range(60)]
+    Path("torn.csv").write_text(
+        "y,x,town\n" + "".join(f"{row % 2},5,{town}\n" for row, town in enumerate(towns))
+    )
+    with pytest.warns(DataWarning, match=r"torn\.csv: a row that begins in line 22 has 10 line"):
+        assert len(streamed_rows("torn.csv", {"a": Columns(["x"], ["town"])}, "y").labels) == 50
 
 
 def test_a_line_without_end_is_no_row():

@@ -562,10 +562,26 @@ def test_idle_time_is_called_by_its_reason(bursts: bool) -> None:
     }
     for name in ("party_0", "holder"):
         held_back = idle.get((name, "held back"), 0.0)
+        share = run.summary["held_back"].get(name, 0.0)
+        assert (share > 0.5) is not bursts
         if bursts:
             assert held_back == 0
         else:
             assert held_back > 0.5 * idle[name, "wait"]
+
+
+def test_what_an_evaluation_is_waited_for_is_called_by_its_reason() -> None:
+    """R = 2: after two steps none may be taken, however long held-out embeddings are under way."""
+    slow = cn.Simulate(cn.Network(cn.Channel(bandwidth=1e4)), cn.Modelled(otherwise=0.001))
+    training = Training(epochs=2, batch_size=16, evaluation_rows=7, evaluate_every=1)
+    method = celu(3, 2, None)
+    run = small_federation(method).train(method, training, slow, report=False)
+    idle = {
+        each["activity"]: each["seconds"]
+        for each in run.summary["activities"]
+        if each["organisation"] == "holder" and each["purpose"] == "evaluation"
+    }
+    assert idle["held back"] > idle["wait"]  # that of the end, after which there is no step
 
 
 class _Confirmed:

@@ -234,6 +234,12 @@ class Network:
     senders: Mapping[str, Channel] = field(default_factory=dict)
     gateways: Mapping[str, Gateway] = field(default_factory=dict)
 
+    @property
+    def steady(self) -> bool:
+        """Whether a message takes as long as another of its size, if the way is free."""
+        ways = (self.default, *self.pairs.values(), *self.senders.values())
+        return not any(channel.jitter for channel in ways)
+
     @classmethod
     def around(cls, label_holder: str, up: Channel, down: Channel) -> Self:
         """Return the network in which parties reach a label holder so, and it reaches them so.

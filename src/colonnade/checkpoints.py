@@ -348,9 +348,10 @@ class CheckpointStore:
                 self._timing != manifest["timing"]
             ):
                 raise CheckpointError(
-                    f"{folder} was written by a run over another network or with other costs or "
-                    "delays, and in this method time decides what is learned; resume with those "
-                    "of the run, or start a new run in a new folder"
+                    f"{folder} was written by a run over another network, with other costs or "
+                    "delays, or in real time where this one is simulated or the reverse, and in "
+                    "this method time decides what is learned; resume as the run began, or start "
+                    "a new run in a new folder"
                 )
             checkpoint = Checkpoint(folder, manifest)
             try:

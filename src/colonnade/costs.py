@@ -21,7 +21,7 @@ from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
 
-__all__ = ["CostModel", "Delayed", "Measured", "Modelled", "uses_measured"]
+__all__ = ["CostModel", "Delayed", "Measured", "Modelled", "is_steady", "uses_measured"]
 
 
 class CostModel(Protocol):
@@ -40,6 +40,14 @@ class CostModel(Protocol):
         """Whether it uses what was measured: a plan then times some rounds beforehand.
 
         Of a model that does not say it is taken for granted.
+        """
+        return True
+
+    @property
+    def steady(self) -> bool:
+        """Whether an epoch takes as long as another.
+
+        Of a model that does not say it is not taken for granted.
         """
         return True
 
@@ -69,6 +77,17 @@ def uses_measured(costs: CostModel) -> bool:
     [True, False]
     """
     return getattr(costs, "measures", True)
+
+
+def is_steady(costs: CostModel) -> bool:
+    """Return whether by a model an epoch takes as long as another; not where it does not say.
+
+    >>> from colonnade.delays import Exponential
+    >>> costs = Modelled(otherwise=0.1)
+    >>> [is_steady(each) for each in (costs, Delayed(costs, {"bank": Exponential(0.1)}))]
+    [True, False]
+    """
+    return getattr(costs, "steady", False)
 
 
 def _check_slowdown(slowdown: Mapping[str, float]) -> None:
@@ -285,6 +304,11 @@ class Delayed(CostModel):
     def measures(self) -> bool:
         """As the costs without it."""
         return uses_measured(self.costs)
+
+    @property
+    def steady(self) -> bool:
+        """As the costs without it, where nobody is late."""
+        return not self.delays and is_steady(self.costs)
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         """Return what the work costs without a delay."""

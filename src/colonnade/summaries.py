@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from colonnade.drivers import RunRecord
+from colonnade.effects import HELD_BACK
 from colonnade.local_reports import local_reports
 from colonnade.sent import SENT
 from colonnade.wire import Purpose
@@ -88,7 +89,8 @@ def summarise(
     Where an uplink needs only the first messages (``late_is_lost=False``) that is no loss, and no
     warning. ``local_updates`` are the steps of each organisation, by name, that it took without an
     exchange; ``local_reports`` is what it reported of them, where it did: sums of counts, such as
-    of bubbles, and means of other numbers, such as cosines, over all its reports.
+    of bubbles, and means of other numbers, such as cosines, over all its reports; ``held_back`` is
+    the share of its time in training in which it waited although a batch was left for a step.
     ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
     ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
     organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
@@ -127,6 +129,7 @@ def summarise(
         "rounds": record.round,
         "local_updates": _local_updates(record),
         "local_reports": local_reports(history, others_history_frame(record, label_holder)),
+        "held_back": _held_back(record),
         "messages": len(ledger),
         "messages_discarded": len(kept.filter("discarded")),
         "messages_lost": len(lost),
@@ -188,6 +191,19 @@ def _local_updates(record: RunRecord) -> dict[str, int]:
 
 
 _EXACT = {"backward", "update"}
+
+
+def _held_back(record: RunRecord) -> dict[str, float]:
+    """Return the share of training in which each organisation was; nothing where nobody was."""
+    spent: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for (role, purpose, kind), activity in record.activities.items():
+        if purpose == Purpose.TRAINING.label:
+            spent[role][kind] += activity.nanoseconds
+    return {
+        role: kinds[HELD_BACK] / sum(kinds.values())
+        for role, kinds in spent.items()
+        if kinds[HELD_BACK]
+    }
 
 
 def _late(ledger: pl.DataFrame) -> list[str]:

@@ -88,8 +88,23 @@ def _scientific(value: Any) -> Any:
 
 Number = Annotated[float, Field(strict=True), BeforeValidator(_scientific)]  # yes is not 1.0
 
+_SLOWEST = 1000.0
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
-Bandwidth = Annotated[float, Field(ge=1, strict=True), _quantity(**_RATES)]
+
+
+def _with_a_unit(rate: Any) -> Any:
+    """Refuse a number that no line has, where a unit was left out."""
+    if isinstance(rate, int | float) and 1 <= rate < _SLOWEST:
+        raise ValueError(
+            f"{rate:g} is bits per second, less than any line has; say in which unit it is, as "
+            f"'{rate:g} Mbit/s'"
+        )
+    return rate
+
+
+Bandwidth = Annotated[
+    float, Field(ge=1, strict=True), _quantity(**_RATES), BeforeValidator(_with_a_unit)
+]
 _DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 Seconds = Annotated[float, Field(ge=0, le=LONGEST, strict=True), _quantity(**_DURATIONS)]
 Duration = Annotated[float, Field(strict=True), _quantity(**_DURATIONS)]

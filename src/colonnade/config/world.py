@@ -23,10 +23,15 @@ __all__ = ["ChannelConfig", "ConnectionConfig", "CostConfig", "GatewayConfig", "
 class ChannelConfig(Section):
     """One direction of a connection; what is left out is as for everybody."""
 
-    bandwidth: Bandwidth | None = Field(None, description="no limit, unless a preset has one")
-    latency: Seconds | None = Field(None, description="none, unless a preset has one")
+    bandwidth: Bandwidth | None = Field(
+        None,
+        description="in bits per second, as 3e8 or '300 Mbit/s'; no limit, unless a preset has one",
+    )
+    latency: Seconds | None = Field(
+        None, description="in seconds, as 0.01 or '10 ms'; none, unless a preset has one"
+    )
     jitter: Seconds | None = Field(
-        None, description="up to so much later a message is there, by chance"
+        None, description="up to so many seconds later a message is there, by chance"
     )
 
     def build(self, usual: Channel) -> Channel:
@@ -45,8 +50,8 @@ class ConnectionConfig(Section):
 class GatewayConfig(Section):
     """The machine through which alone an organisation's messages leave and come in."""
 
-    out: Bandwidth = math.inf
-    into: Bandwidth = math.inf
+    out: Bandwidth = Field(math.inf, description="that leaves, as bandwidth; no limit")
+    into: Bandwidth = Field(math.inf, description="that comes in, as bandwidth; no limit")
 
     def build(self) -> Gateway:
         """Return the gateway."""
@@ -62,11 +67,15 @@ class NetworkConfig(ChannelConfig):
     down: ChannelConfig | None = Field(
         None, description="what the label holder sends, if it is not as what it is sent"
     )
-    parties: dict[Name, ConnectionConfig] = {}
+    parties: dict[Name, ConnectionConfig] = Field(
+        {}, description="of those whose connections differ"
+    )
     gateways: dict[Name, GatewayConfig] = Field(
         {}, description="organisations all of whose messages pass one machine"
     )
-    queue: Count = 64
+    queue: Count = Field(
+        64, description="messages that may wait to be sent to each receiver before a sender waits"
+    )
 
     def network(self, label_holder: str, left_out: Collection[str] = ()) -> Network:
         """Return the network around ``label_holder``, of all but those who are left out."""
@@ -102,10 +111,18 @@ _Work = Annotated[str, AfterValidator(_known_work)]
 class CostConfig(Section):
     """What work costs on the virtual clock."""
 
-    kind: Literal["measured", "modelled"] = "measured"
-    seconds: dict[_Work, Seconds] = {}
-    seconds_per_row: dict[_Work, Seconds] = {}
-    slowdown: dict[Name, Annotated[Number, Field(ge=0, le=1e6)]] = {}
+    kind: Literal["measured", "modelled"] = Field(
+        "measured", description="by this machine's CPU time, or as is said here, which repeats"
+    )
+    seconds: dict[_Work, Seconds] = Field(
+        {}, description=f"by kind of work, of each piece; there are {', '.join(KINDS_OF_WORK)}"
+    )
+    seconds_per_row: dict[_Work, Seconds] = Field(
+        {}, description="by kind of work, of each row of a piece, as 5e-6"
+    )
+    slowdown: dict[Name, Annotated[Number, Field(ge=0, le=1e6)]] = Field(
+        {}, description="by organisation, how many times as long its work takes"
+    )
     otherwise: Seconds | None = Field(
         None, description="of each kind of work that neither names; without it all must be named"
     )

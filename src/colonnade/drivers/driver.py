@@ -319,7 +319,7 @@ class Driver(Protocol):
 
     @property
     def timing(self) -> str | None:
-        """What times are computed from; None where they are real, or there are none."""
+        """What times are computed from, or that they are real; None where there are none."""
         return None
 
     @property

@@ -86,6 +86,11 @@ class Processes(Driver):
         """How seconds come about: all of them are measured."""
         return {"network": "measured", "compute": "measured"}
 
+    @property
+    def timing(self) -> str:
+        """That times are real."""
+        return "real"
+
     def run(self, roles: Sequence[Role | Elsewhere], assignment: Assignment) -> RunRecord:
         """Run ``roles`` to their end or to an interruption, and bring their states back.
 

@@ -8,7 +8,6 @@ from statistics import fmean
 
 import numpy as np
 
-from colonnade.effects import HELD_BACK
 from colonnade.experiments.experiment import Result, mean_and_deviation
 from colonnade.reports import Chart, Curve, human_bytes
 from colonnade.runs import Run
@@ -146,12 +145,7 @@ def at_times(name: str, results: Sequence[Result], until: float, points: int = 6
 
 def held_back(run: Run) -> float:
     """Return the largest share of an organisation's training in which it was held back."""
-    spent: dict[str, dict[str, float]] = {}
-    for each in run.summary["activities"]:
-        if each["purpose"] == "training":
-            own = spent.setdefault(each["organisation"], {})
-            own[each["activity"]] = own.get(each["activity"], 0.0) + each["seconds"]
-    return max(own.get(HELD_BACK, 0.0) / (sum(own.values()) or 1.0) for own in spent.values())
+    return max(run.summary["held_back"].values(), default=0.0)
 
 
 def rounds(run: Run, place: int) -> float:

@@ -222,7 +222,8 @@ def encode_cells(  # type: ignore[no-untyped-def]
     """Encode whole rows until the text or the room for rows ends.
 
     ``found`` becomes: rows, bytes of them, line ends in them, and of the first wrong row what is
-    wrong, in which column, how many cells it has, and where in the text the cell starts and stops.
+    wrong, in which column, how many cells it has, and where in the text the cell starts and stops;
+    then the most line ends that a row has within quotes, and how many are before that row.
     ``spelled`` becomes True where a code's column has a numeral that no number is written as.
     """
     columns = len(kinds)
@@ -322,6 +323,8 @@ def encode_cells(  # type: ignore[no-untyped-def]
             found[3], found[4], found[5] = problem, column, cell
             found[6], found[7] = bad_start, bad_stop
             break
+        if breaks > found[8]:
+            found[8], found[9] = breaks, lines
         row += 1
         lines += breaks + 1
         at = min(i + 1, stop)

@@ -52,7 +52,8 @@ class Workset(LocalUpdates):
 
       with the derivatives of all parties side by side, for a loss that is a mean over rows.
 
-    w_n is 0 where the cosine is below ``min_cosine``.
+    w_n is 0 where the cosine is below ``min_cosine``. z is what the party computed, before a codec:
+    the cosine tells how far its model has moved since, and not how coarse the codec is.
 
     With the exchange ``Split`` the steps come between the exact step of a round and the next
     message; W = 1 without weights is then ``Consecutive(R + 1)``. With ``Asynchronous`` they come

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.channels import Network
-from colonnade.costs import CostModel
+from colonnade.costs import CostModel, is_steady
 from colonnade.drivers import Simulate
 from colonnade.effects import Work
 from colonnade.errors import LocalProtocolError
@@ -80,6 +80,10 @@ class _Calibrated(CostModel):
     @property
     def measures(self) -> bool:
         return False
+
+    @property
+    def steady(self) -> bool:
+        return is_steady(self.costs)
 
     def nanoseconds(self, role: str, work: Work[Any], measured: int) -> int:
         return self.costs.nanoseconds(role, work, round(self._time(role, work.kind, work.rows)))

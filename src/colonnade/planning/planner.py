@@ -14,14 +14,14 @@ timed first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
 from colonnade.channels import Network
-from colonnade.costs import CostModel, Measured, uses_measured
+from colonnade.costs import CostModel, Measured, is_steady, uses_measured
 from colonnade.disclosures import promise_warnings
 from colonnade.drivers import Driver, Simulate
 from colonnade.federation import Federation
@@ -39,6 +39,7 @@ from colonnade.wire import Purpose
 
 __all__ = ["Plan", "plan"]
 
+_EPOCHS_DRAWN = 30  # where delays are drawn, and no epoch is as another
 _EPOCHS_PLAYED = 3
 
 
@@ -171,6 +172,9 @@ class _OnAClock(Protocol):
     @property
     def costs(self) -> CostModel: ...
 
+    @property
+    def untimed(self) -> Set[Purpose]: ...
+
 
 def plan(
     federation: Federation,
@@ -214,11 +218,11 @@ def plan(
         party.check_schedule(agreement.batches.schedule_steps)
     check_holder_alone(agreement, federation.label_holder)
     federation.label_holder.check_schedules(agreement.batches.schedule_steps)
-    network, costs = _world(driver)
+    network, costs, untimed = _world(driver)
     if uses_measured(costs):
         costs = calibrated(federation, method, training, network, costs)
     hollow, thin = hollow_federation(federation), method.with_links(sized)
-    simulator = Simulate(network, costs)
+    simulator = Simulate(network, costs, untimed)
 
     def played(epochs: int) -> Run:
         stopping = training.early_stopping and EarlyStopping(patience=None)
@@ -232,11 +236,15 @@ def plan(
     steady = all(flow.format.at(0) == flow.format for flow in flows)
     whole_epochs = rounds % every == 0 and in_all % rounds == 0
     steady = steady and not method.exchange.own_pace
-    if epochs > _EPOCHS_PLAYED and whole_epochs and steady:
+    drawn = not (network.steady and is_steady(costs))  # delays, or jitter
+    if epochs > (_EPOCHS_DRAWN if drawn else _EPOCHS_PLAYED) and whole_epochs and steady:
         three, two = played(_EPOCHS_PLAYED), played(_EPOCHS_PLAYED - 1)
         sent = stretched(three.ledger, two.ledger, epochs, rounds)
         epoch = three.summary["seconds_virtual"] - two.summary["seconds_virtual"]
         seconds = three.summary["seconds_virtual"] + (epochs - _EPOCHS_PLAYED) * epoch
+        if drawn:
+            epoch = played(_EPOCHS_DRAWN).summary["seconds_virtual"] / _EPOCHS_DRAWN
+            seconds = epochs * epoch
     else:
         whole = played(epochs)
         sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
@@ -254,7 +262,8 @@ def plan(
         why_timed=_why_timed(method),
         seconds=seconds,
         seconds_epoch=epoch,
-        clock={"network": "modelled", "compute": costs.label},
+        clock={"network": "modelled", "compute": costs.label}
+        | ({"drawn": f"of {_EPOCHS_DRAWN} epochs"} if drawn and epochs > _EPOCHS_DRAWN else {}),
         memory=memory_of(federation, agreement),
         warnings=(
             *federation.warnings,
@@ -266,11 +275,14 @@ def plan(
     )
 
 
-def _world(driver: object) -> tuple[Network, CostModel]:
-    """Return network and costs of a driver; where it has no such, no network, and this machine."""
+def _world(driver: object) -> tuple[Network, CostModel, Set[Purpose]]:
+    """Return network and costs of a driver, and what takes no time under it.
+
+    Of one that has no network and costs there is no network, and this machine's costs.
+    """
     if isinstance(driver, _OnAClock):
-        return driver.network, driver.costs
-    return Network(), Measured()
+        return driver.network, driver.costs, driver.untimed
+    return Network(), Measured(), frozenset()
 
 
 def _why_bound(flows: Sequence[Flow], training: Training, evaluations: int) -> tuple[str, ...]:

@@ -404,6 +404,10 @@ def _local_steps(run: Run) -> Sheet | None:
         notes.append("Until the last evaluation.")
     if "local_bubbles" in columns:
         notes.append("Bubbles: times that all remembered batches had to rest.")
+    shares = run.summary.get("held_back", {})
+    if shares:
+        told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        notes.append(f"Held back, of its time in training: {told}; see docs/waiting.md.")
     if any(column.startswith("local_cosine_") for column in columns):
         notes.append("Cosines, of fresh and remembered, are means over evaluations.")
     head = ("organisation", *(_of_local_steps(column) for column in columns))

@@ -163,8 +163,9 @@ def reaching_tables(runs: Mapping[str, Run], target: float | None = None) -> lis
 def reaching_table(runs: Mapping[str, Run], target: float | None = None) -> Table | None:
     """Return a table of what it cost each run to reach a target, and of its local steps.
 
-    Rounds, seconds and bytes until the metric was first as good as the target. Local
-    steps and bubbles are those of all organisations together.
+    Rounds, seconds and bytes until the metric was first as good as the target. Local steps and
+    bubbles are those of all organisations together; held back is the largest share of anybody's
+    training in which it waited although a batch was left for a step.
 
     Parameters
     ----------
@@ -226,6 +227,11 @@ def step_columns(runs: Mapping[str, Run]) -> dict[str, list[str]]:
     ]
     if any(bubbles):
         columns["bubbles"] = [f"{sum(each):,}" if each else "—" for each in bubbles]
+        shares = [run.summary.get("held_back", {}) for run in runs.values()]
+        columns["held back"] = [
+            f"{max(share.values(), default=0.0):.0%}" if each else "—"
+            for share, each in zip(shares, bubbles, strict=True)
+        ]
     return columns
 
 

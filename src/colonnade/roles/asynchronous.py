@@ -85,6 +85,7 @@ class AsynchronousLabelHolder(SplitLabelHolder):
             local = self._meanwhile(self.round - 1, self._local.taken)
             # All pieces have come, or the first, where the next come only when it was answered.
             await local.until(self._uplink.expect(moments[0 if self._interactive else -1]))
+            return await local.idle(super()._evaluated(held_out, metrics))
         return await super()._evaluated(held_out, metrics)
 
     def _meanwhile(self, round: int, taken: int = 0) -> Meanwhile[HolderStep]:

@@ -112,8 +112,15 @@ class Meanwhile(Generic[S]):
         """Go through what the role does else, with steps whenever it waits for messages."""
         return await _Filled(course, self._before)
 
+    async def idle(self, course: Awaitable[T]) -> T:
+        """Go through what the role does else without a step, and call its waits by their reason."""
+        return await _Filled(course, self._named)
+
     async def _before(self, receive: Receive) -> None:
         await self.until(receive.expect)
+        await self._named(receive)
+
+    async def _named(self, receive: Receive) -> None:
         if self._half.held_back:
             receive.waiting = HELD_BACK
 

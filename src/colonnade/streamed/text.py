@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, DataWarning
 from colonnade.kernels.cells import (
     BAD_CELLS,
     BAD_LABEL,
@@ -34,6 +35,7 @@ BLOCK = 2**22
 
 _ROWS = 2**15
 _PIECE = 2**16  # bytes that are decoded together
+_MANY = 5  # line ends that a text may have, as in an address
 _SHOWN = 40  # bytes of a wrong cell in a message
 
 
@@ -91,6 +93,8 @@ def encoded_text(
 
     Raises
     ------
+    DataWarning
+        If a row goes on for many lines, since quotes within it do.
     DataError
         If a row has another number of cells than there are columns or is not UTF-8, or a cell is
         not what its column holds.
@@ -99,6 +103,7 @@ def encoded_text(
     text, scratch = np.empty(block, dtype=np.uint8), np.empty(block, dtype=np.uint8)
     view = memoryview(text.data)
     filled, rows, lines, at_end = 0, 0, 0, False
+    longest, begun = _MANY, 0  # line ends within the quotes of a row, and in which line it begins
     while not at_end:
         got = read(view[filled:])
         at_end = got == 0
@@ -118,6 +123,8 @@ def encoded_text(
                 yield Encoded(
                     plan.numbers[:count], plan.codes[:count], plan.labels[:count], plan.spelled
                 )
+            if found[8] > longest:
+                longest, begun = int(found[8]), lines + int(found[9])
             rows, lines, begin = rows + count, lines + ends, begin + consumed
             if found[3]:
                 cell = text[begin - consumed :][found[6] : found[7]].tobytes()
@@ -131,6 +138,14 @@ def encoded_text(
                 f"{place.of(rows, lines)} goes on for more than {block:,} bytes; a quote or a line "
                 "end is missing in it, or this is no separated text"
             )
+    if longest > _MANY and place.line is not None:
+        warnings.warn(
+            f"{place.file}: a row that begins in line {place.line + begun} has {longest} line ends "
+            "within quotes; if it is no long text, a quote is missing or too many there, and those "
+            "lines are no rows",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def _not_utf8(text: memoryview) -> int | None:
@@ -176,7 +191,7 @@ class _Plan:
         self.codes = np.zeros((_ROWS, codes), dtype=np.int32)
         self.labels = np.zeros(_ROWS, dtype=np.int64)
         self.spelled = np.zeros(codes, dtype=np.bool_)
-        self._found = np.zeros(8, dtype=np.int64)
+        self._found = np.zeros(10, dtype=np.int64)
 
     def encode(
         self, text: NDArray[np.uint8], stop: int, at_end: bool, separator: int, scratch: Any
