@@ -452,7 +452,8 @@ def test_runs_are_compared_by_what_it_took_to_reach_a_target() -> None:
     assert "target: validation AUC 0.798, 0.002 below the best of one" in caption
     assert "* real time on this machine" in caption
     early = told(reaching_table(runs, 0.79))
-    assert [row["rounds to"] for row in early.values()] == ["2", "1", "2", "2"]
+    assert [row["rounds to"] for row in early.values()] == ["2", "≤ 1", "2", "2"]
+    assert "look more often" in str(reaching_table(runs, 0.79).caption)
 
 
 def test_a_target_where_less_is_better_is_a_little_above_the_best() -> None:
@@ -473,7 +474,7 @@ def test_a_target_is_of_one_metric_and_of_runs_that_were_evaluated(tmp_path) -> 
             compare()
     alone = {"one": past([0.6])}
     assert reaching_table(alone) is None
-    assert told(reaching_table(alone, 0.5))["one"]["rounds to"] == "1"
+    assert told(reaching_table(alone, 0.5))["one"]["rounds to"] == "≤ 1"
     assert reaching_table({"one": past([None]), "other": past([None])}) is None
 
 

@@ -142,6 +142,28 @@ def test_a_writer_keeps_readers_out_at_the_end_alone(tmp_path: Path, locked: str
         assert len(rows_of(path)) == 3
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fts3_tokenizer('simple')",  # tells an address of the process
+        "hex(fts3_tokenizer('simple', x'4141414141414141'))",  # would go to that address
+        "load_extension('/tmp/any.so')",
+        "readfile('/etc/hostname')",
+        "sqlite_compileoption_get(0)",
+    ],
+)
+def test_a_query_calls_no_function_but_those_that_compute(tmp_path: Path, call: str) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    said = refusal(path, query=f"select {call} from towns")
+    assert "does more than read; expected a select" in said or "no such function" in said
+    read = read_table(
+        f"sqlite:///{path}", query="select upper(town) as t, json_array(1, abs(-2)) as j from towns"
+    )
+    assert read["j"].to_list() == ["[1,2]"] * len(read)
+
+
 def test_a_query_that_writes_in_its_end(tmp_path: Path) -> None:
     path = tmp_path / "towns.db"
     with database(path):

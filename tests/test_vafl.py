@@ -19,6 +19,7 @@ from colonnade.config import parse_config
 from colonnade.costs import Delayed, Modelled
 from colonnade.delays import Constant, Exponential
 from colonnade.drivers import Processes, Replay, Simulate
+from colonnade.errors import CheckpointError
 from colonnade.evaluation import HeldOut
 from colonnade.links import Direct, ErrorFeedback
 from colonnade.methods import svfl, vafl
@@ -386,7 +387,7 @@ def test_what_a_checkpoint_does_not_hold_is_computed_anew_to_the_bit(tmp_path):
     assert waited > 15, "hardly anybody was between an embedding and its derivative"
 
 
-def test_processes_play_it_and_either_driver_goes_on(tmp_path):
+def test_processes_play_it_and_it_goes_on_in_its_own_time_alone(tmp_path):
     method = vafl()
     run = train(method, Processes())
     assert run.summary["completed"]
@@ -398,9 +399,13 @@ def test_processes_play_it_and_either_driver_goes_on(tmp_path):
         out = tmp_path / str(number)
         part = train(method, first, out=out, stop_before=6)
         assert part.summary["rounds"] == 6
-        with_other_times = train(method, second, out=out, resume=True)
-        assert with_other_times.summary["completed"]
-        assert with_other_times.summary["rounds"] == 16
+        with pytest.raises(CheckpointError, match="in real time where this one is simulated"):
+            train(method, second, out=out, resume=True)
+        rest = train(method, first, out=out, resume=True)
+        assert rest.summary["completed"]
+        assert rest.summary["rounds"] == 16
+        seconds = rest.history["seconds"].to_list()
+        assert seconds == sorted(seconds)
 
 
 def test_an_interruption_stops_everybody_between_rounds(tmp_path):

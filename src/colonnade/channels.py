@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 from colonnade.errors import ConfigurationError
 
@@ -157,9 +157,10 @@ class Gateway:
         return _transmission(size, self.out if leaving else self.into)
 
 
-def _check_bandwidth(name: str, value: float) -> None:
+def _check_bandwidth(name: str, value: Any) -> None:
     if not (is_number(value) and value >= 1):
-        raise ConfigurationError(f"{name} must be 1 bit/s or more, not {value!r}")
+        hint = "; a number is meant, as 300e6" if isinstance(value, str) else ""
+        raise ConfigurationError(f"{name} must be 1 bit/s or more, not {value!r}{hint}")
 
 
 def _transmission(size: int, bandwidth: float) -> int:

@@ -146,10 +146,11 @@ def _read(path: Path) -> dict[str, tuple[float, ...]]:
     if len(set(names)) < len(names):
         raise DataError(f"{path} names an organisation twice: {', '.join(names)}")
     values: list[list[float]] = []
-    for number, (line, row) in enumerate(rows[1:], start=1):
+    for number, (line, row) in enumerate(rows[1:]):
         place = f"{path}, row {number} (line {line})"
         if len(row) != len(names):
-            raise DataError(f"{place}: {len(row)} cells, but {len(names)} organisations are named")
+            cells = f"{len(row)} cell{'s' if len(row) > 1 else ''}"
+            raise DataError(f"{place}: {cells}, but {len(names)} organisations are named")
         values.append([_cell(place, name, cell) for name, cell in zip(names, row, strict=True)])
     return {name: tuple(row[place] for row in values) for place, name in enumerate(names)}
 

@@ -180,6 +180,7 @@ def run_told(
         value = chosen[summary["metric"]][0]
         best = value if value is not None and math.isfinite(value) else None
         summary |= {"best": best, "best_round": best_round}
+    summary["kept_round"] = best_round
     return Told(history, others, summary)
 
 

@@ -33,6 +33,7 @@ from colonnade.reports.tables import (
     human_seconds,
     privacy_notes,
     reaching_columns,
+    rounds_column,
     step_columns,
 )
 from colonnade.reports.targets import check_target, target_of
@@ -261,13 +262,21 @@ def _rows(s: Mapping[str, Any]) -> str:
     return rows + f", {s['rows_test']:,} for testing"
 
 
+def _whose_test(s: Mapping[str, Any]) -> str:
+    """Return of which model the figures on test rows are."""
+    kept = s.get("kept_round")
+    if kept is None or kept == s["rounds"]:
+        return "of the finished model"
+    return f"of the best model, of round {kept:,}, which was kept"
+
+
 def _headlines(run: Run) -> list[_Fact]:
     s = run.summary
     name = words(str(s["metric"]))
     facts = [_Fact(f"best {name}", _number(s["best"]), _best_place(run))]
     for metric, value in (s.get("test") or {}).items():
         if str(s["metric"]) == f"validation_{metric}":
-            facts.append(_Fact(f"test {words(metric)}", _number(value), "of the finished model"))
+            facts.append(_Fact(f"test {words(metric)}", _number(value), _whose_test(s)))
     facts += [
         _Fact("sent up", human_bytes(s["bytes_up"]), "for training"),
         _Fact("sent down", human_bytes(s["bytes_down"]), "for training"),
@@ -446,7 +455,7 @@ def _evaluations(run: Run) -> Sheet:
     notes = [f"{len(history)} of {len(run.history)}."] if len(history) < len(run.history) else []
     once = [c for c in columns if c.startswith("test_") and history[c].count() == 1]
     if once and len(history) > 1:
-        notes.append("Test rows: once, with the finished model.")
+        notes.append(f"Test rows: once, {_whose_test(run.summary)}.")
     return Sheet("Evaluations", [words(column) for column in columns], rows, note=" ".join(notes))
 
 
@@ -485,6 +494,7 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
         "run": list(runs),
         f"best {words(metric)}": [_number(s["best"]) for s in summaries],
         **reaching_columns(runs, chosen),
+        **rounds_column(runs),
         "time": [
             human_seconds(s["seconds_training"]) + ("" if s["seconds_virtual"] is not None else "*")
             for s in summaries

@@ -30,10 +30,12 @@ __all__ = [
     "reaching_columns",
     "reaching_table",
     "reaching_tables",
+    "rounds_column",
     "step_columns",
 ]
 
 
+_FIRST = "≤ at the first evaluation: look more often (training.evaluate_every) to see when"
 _REAL = "* real time on this machine; other times are modelled"
 
 
@@ -122,16 +124,18 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     share = ["of first"] if len(runs) > 1 else []
     peers = any(map(bytes_between, summaries.values()))
     more = ["between parties"] if peers else []
-    for heading in (_metric(first), "sent up", "down", *more, *share, "time"):
+    rounds = rounds_column(runs)
+    for heading in (_metric(first), *rounds, "sent up", "down", *more, *share, "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     baseline = bytes_sent(first)
-    for name, s in summaries.items():
+    for number, (name, s) in enumerate(summaries.items()):
         sent = bytes_sent(s)
         share = [f"{sent / baseline:.1%}" if baseline else "—"] if len(runs) > 1 else []
         star = "*" if s["seconds_virtual"] is None else " "
         table.add_row(
             name,
             "—" if s["best"] is None else f"{s['best']:.4f}",
+            *(cells[number] for cells in rounds.values()),
             human_bytes(s["bytes_up"]),
             human_bytes(s["bytes_down"]),
             *([human_bytes(bytes_between(s))] if peers else []),
@@ -145,6 +149,23 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
         table.caption = escape("\n".join(notes))
         table.caption_justify = "left"
     return table
+
+
+def rounds_column(runs: Mapping[str, Run]) -> dict[str, list[str]]:
+    """Return how many rounds each run took, as a column, where some took fewer than others.
+
+    Those that stopped early say so: bytes and time are then of fewer rounds, and not less a round.
+    """
+    summaries = [run.summary for run in runs.values()]
+    if len({s["rounds"] for s in summaries}) == 1 and not any(
+        s.get("stopped_early") for s in summaries
+    ):
+        return {}
+    return {
+        "rounds": [
+            f"{s['rounds']:,}{', early' if s.get('stopped_early') else ''}" for s in summaries
+        ]
+    }
 
 
 def reaching_tables(runs: Mapping[str, Run], target: float | None = None) -> list[Table]:
@@ -193,6 +214,8 @@ def reaching_table(runs: Mapping[str, Run], target: float | None = None) -> Tabl
     notes = [] if chosen is None else [chosen.told]
     if any("*" in cell for cells in reached.values() for cell in cells):
         notes.append(_REAL)
+    if any("≤" in cell for cells in reached.values() for cell in cells):
+        notes.append(_FIRST)
     if notes:
         table.caption = escape("\n".join(notes))
         table.caption_justify = "left"
@@ -210,9 +233,18 @@ def reaching_columns(runs: Mapping[str, Run], target: Target | None) -> dict[str
         columns["time to"].append(
             "—" if at is None else human_seconds(at.seconds) + ("*" if real else "")
         )
-        columns["rounds to"].append("not reached" if at is None else f"{at.round:,}")
+        first = at is not None and at.round == _first_looked_at(run)
+        columns["rounds to"].append(
+            "not reached" if at is None else f"{'≤ ' if first else ''}{at.round:,}"
+        )
         columns["bytes to"].append("—" if at is None else human_bytes(at.bytes_both))
     return columns
+
+
+def _first_looked_at(run: Run) -> int | None:
+    """Return before which round a run was first evaluated: it may have been as good before."""
+    rounds = run.history.drop_nulls(str(run.summary["metric"]))["round"]
+    return int(rounds[0]) if len(rounds) else None
 
 
 def step_columns(runs: Mapping[str, Run]) -> dict[str, list[str]]:

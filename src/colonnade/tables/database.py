@@ -26,6 +26,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import postgresql
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
+from colonnade.tables.sqlite_functions import FUNCTIONS
 from colonnade.tables.urls import Option, misplaced, settings_in
 from colonnade.telling import shown
 
@@ -45,7 +46,6 @@ _HELD_TO_READING = ("sqlite", postgresql.DRIVER)
 _READING = (
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_FUNCTION,  # none of SQLite's own writes, and extensions are not loaded
     sqlite3.SQLITE_RECURSIVE,
 )
 # Virtual tables, when they are opened, ask for what they would write with. The file is read-only.
@@ -337,10 +337,11 @@ def _reader(address: str) -> sqlite3.Connection:
 
 
 def _authorised(
-    action: int, name: str | None, _: str | None, schema: str | None, *__: object
+    action: int, name: str | None, second: str | None, schema: str | None, *_: object
 ) -> int:
     reads = (
         action in _READING
+        or (action == sqlite3.SQLITE_FUNCTION and str(second).lower() in FUNCTIONS)
         or (action == sqlite3.SQLITE_PRAGMA and str(name).lower() in _TELLING_PRAGMAS)
         or (action in _ROWS_CHANGE and schema == "main")
     )

@@ -1,0 +1,40 @@
+"""The functions that a query to SQLite may call: those that compute with what they are given.
+
+SQLite has others in it that take addresses of memory or load programs, as ``fts3_tokenizer`` and
+``load_extension``, and a build may have more; so what may be called is listed, and not what may
+not.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FUNCTIONS"]
+
+_CORE = (
+    "abs changes char coalesce concat concat_ws format glob hex ifnull iif instr last_insert_rowid "
+    "length like likelihood likely lower ltrim max min nullif octet_length printf quote random "
+    "randomblob replace round rtrim sign soundex sqlite_source_id sqlite_version substr substring "
+    "total_changes trim typeof unhex unicode unlikely upper zeroblob"
+)
+_OF_ROWS = (
+    "avg count group_concat string_agg sum total row_number rank dense_rank percent_rank cume_dist "
+    "ntile lag lead first_value last_value nth_value median percentile percentile_cont "
+    "percentile_disc"
+)
+_OF_TIME = (
+    "date time datetime julianday unixepoch strftime timediff current_date current_time "
+    "current_timestamp"
+)
+_MATHS = (
+    "acos acosh asin asinh atan atan2 atanh ceil ceiling cos cosh degrees exp floor ln log log10 "
+    "log2 mod pi pow power radians sin sinh sqrt tan tanh trunc"
+)
+_JSON = (
+    "json json_array json_array_length json_error_position json_extract json_insert json_object "
+    "json_patch json_pretty json_quote json_remove json_replace json_set json_type json_valid "
+    "json_group_array json_group_object jsonb jsonb_array jsonb_extract jsonb_insert jsonb_object "
+    "jsonb_patch jsonb_remove jsonb_replace jsonb_set jsonb_group_array jsonb_group_object -> ->>"
+)
+_OF_TEXTS = "match snippet offsets matchinfo bm25 highlight"  # which are searched by fts
+
+FUNCTIONS = frozenset(" ".join((_CORE, _OF_ROWS, _OF_TIME, _MATHS, _JSON, _OF_TEXTS)).split())
+"""Names in lower case."""
