@@ -34,6 +34,7 @@ from colonnade.deployment.job import job_of
 from colonnade.deployment.kept_here import Kept
 from colonnade.deployment.predicting import PredictingTogether
 from colonnade.deployment.site import NewPeopleConfig, load_site, own_part
+from colonnade.deployment.told_elsewhere import told_elsewhere
 from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Replay, control, couriered, player
 from colonnade.drivers.account import Account
@@ -301,7 +302,18 @@ def test_a_run_that_a_failure_ended_goes_on_to_the_same_bits(tmp_path, name, aft
     failed = play(job, sites, failing(Mesh(), name, after))
     assert all("its machine failed" in str(error) for error in failed.values())
     assert set(failed) == {"bank", "shop", "insurer", GATEKEEPER}
-    assert play(job, sites, Mesh()) == {}
+    held = [
+        {int(folder.name[6:]) for folder in (site.runs / "first" / "checkpoint").glob("round-*")}
+        for site in sites.values()
+    ]
+    mesh, begun = Mesh(), []
+    server = Host(job, mesh.post(GATEKEEPER))
+    server._tell = lambda name, message, tell=server._tell: (
+        begun.append(message.round) if isinstance(message, meeting.Go) else None,
+        tell(name, message),
+    )
+    assert play(job, sites, mesh, server) == {}
+    assert set(begun) == {max(set.intersection(*held), default=None)}  # the newest that all hold
     expected = same_as(config, sites)
     run = load_run(sites["insurer"].runs / "first")
     assert run.ledger.without_time() == expected.ledger.without_time()
@@ -789,6 +801,17 @@ def test_what_came_of_a_long_run_is_told_in_pieces(tmp_path, monkeypatch):
     run = load_run(sites["insurer"].runs / "first")
     assert run.ledger.without_time() == expected.ledger.without_time()
     assert len(meeting.encode(meeting.Came([*run.ledger]))) > 4000
+
+
+def test_no_place_of_a_site_is_told(tmp_path):
+    _, _, sites = prepared(tmp_path)
+    bank = new_people(tmp_path, sites)["bank"]
+    bank = bank.model_copy(update={"policy": tmp_path / "policy.yaml", "folder": tmp_path / "here"})
+    places = (bank.runs, bank.policy, bank.alignment, bank.new.alignment, tmp_path / "bank.csv")
+    for place in places:
+        told = told_elsewhere(ConfigurationError(f"{place}/more is not as it was"), bank)
+        assert str(place) not in told.message
+        assert "at 'bank': <" in told.message
 
 
 # Who lies, or is slow
