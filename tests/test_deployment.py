@@ -40,6 +40,7 @@ from colonnade.drivers import Replay, control, couriered, player
 from colonnade.drivers.account import Account
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.drivers.keeping import Keeper
+from colonnade.drivers.player import Player
 from colonnade.effects import Notes
 from colonnade.errors import (
     ColonnadeError,
@@ -1042,6 +1043,35 @@ def test_who_is_asked_for_is_predicted_as_in_a_prediction_of_all(tmp_path, metho
         assert [entry.receiver for entry in left[name]] == ["insurer"] * 3
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}/health")
+
+
+def test_a_service_keeps_nothing_of_its_requests_in_memory(tmp_path, monkeypatch):
+    config, _, sites = prepared(tmp_path)
+    port = a_free_port()
+    sites = serving_sites(tmp_path, sites, port)
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    monkeypatch.setattr(player, "_TOLD", 1)
+    made = {Player: [], Host: []}
+    for kind, those in made.items():
+
+        def noted(one, *given, make=kind.__init__, those=those, **named):
+            those.append(one)
+            make(one, *given, **named)
+
+        monkeypatch.setattr(kind, "__init__", noted)
+    ids = known_ids(sites)
+    with served(job_of(config, "first", "serve"), sites, port) as (ask, _):
+        for id in ids[:5]:
+            assert told_in(ask(id))
+    for one in made[Player]:
+        assert one.decisions == []
+        assert one.task.sent is None
+    (server,) = made[Host]
+    assert len(server._ledger) == 0
+    assert not any(server._decisions.values())
+    left = Ledger.read_csv(sites["bank"].runs / "first" / "services" / "1" / "ledger.csv")
+    assert len(left) == 5
 
 
 def test_a_site_lets_so_many_requests_be_answered_as_its_policy_says(tmp_path):
