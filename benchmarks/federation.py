@@ -78,11 +78,14 @@ class Catcher:
 class Playing:
     """What a site does in this benchmark, in place of training."""
 
-    every, wants_record, limits = 0, False, Limits()
+    every, limits = 0, Limits()
     leaving = Leaving(frozenset({"ball"}))
 
     def __init__(self, name: str, settings: dict) -> None:
         self.name, self.settings = name, settings
+
+    def leaving_again(self, sent) -> Leaving:
+        return self.leaving
 
     def brings(self) -> meeting.Brings:
         return meeting.Brings(meeting.PROTOCOL, "", "", 0, "", None, None)

@@ -39,7 +39,6 @@ class AligningTogether:
     """
 
     every = 0
-    wants_record = False
 
     def __init__(self, job: JobConfig, site: SiteConfig) -> None:
         self.job, self.site, name = job, site, site.organisation

@@ -90,11 +90,6 @@ class Engagement(Protocol):
         """Return the role."""
         ...
 
-    @property
-    def wants_record(self) -> bool:
-        """Whether it is told what came of the whole run."""
-        ...
-
     def conclude(self, role: Role, ledger: Ledger, record: RunRecord | None) -> None:
         """Keep what came of it: the role has played, and this is what it has sent."""
         ...

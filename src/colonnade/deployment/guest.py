@@ -133,7 +133,7 @@ class Guest:
             role = engagement.cast()
             ledger = self._play(role, engagement, folders, checkpoint, go.gate)
             record = None
-            if engagement.wants_record:
+            if self.job.recorded and self.name == self.job.label_holder.name:
                 self._say(meeting.Concluding())
                 record = self._what_came()
             engagement.conclude(role, ledger, record)
@@ -230,12 +230,13 @@ class Guest:
         end = _due(meeting.End, told)
         if not set(end.parts) == set(decisions) == set(everybody):
             raise RemoteProtocolError("the server told what came of others than those of the job")
-        parts = {name: (*end.parts[name], decisions[name]) for name in everybody}
+        parts = {}
+        for name in everybody:
+            finished, round, account = end.parts[name]
+            kept = Account.from_json(account)
+            parts[name] = Part(round, finished, kept, decisions[name], None)
         return RunRecord.assembled(
-            {
-                name: Part(round, finished, Account.from_json(account), decided, None)
-                for name, (finished, round, account, decided) in parts.items()
-            },
+            parts,
             ledger,
             discarded,
             seconds_virtual=None,

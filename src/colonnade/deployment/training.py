@@ -196,11 +196,6 @@ class TrainingTogether:
         """See ``Engagement``."""
         return self._agreement.cast(self._seat)
 
-    @property
-    def wants_record(self) -> bool:
-        """The label holder's summary is of the whole run."""
-        return self.part.is_label_holder
-
     def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``."""
         models = {self.name: modules_of(role)}

@@ -44,7 +44,6 @@ class WithTrainedParts(ABC):
     """
 
     every = 0
-    wants_record = False
 
     def __init__(self, job: JobConfig, site: SiteConfig) -> None:
         self.job, self.site, self.name = job, site, site.organisation
