@@ -4,8 +4,9 @@
 
 A federation on this machine: a server that relays, a label holder and two parties, mutual TLS. A
 round is a message to each party and one back. First the engine's cells carry the bytes as they are
-(``fire_and_forget``, and a thread that waits); then two roles play it, each message numbered,
-acknowledged, checked and in the ledger. Both in the same processes, one after the other.
+(``fire_and_forget``, and a thread that waits), then sealed by the engine from end to end; then two
+roles play it, each message numbered, acknowledged, sealed, checked and in the ledger. All in the
+same processes, one after the other.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from colonnade.deployment.folders import write_job
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving
+from colonnade.deployment.site import SiteConfig
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.flows import Limits
 
 PARTIES, HOLDER = ("bank", "shop"), "insurer"
 CHANNEL = "bare"
+BARE = ("bare", "sealed")  # how the engine's own messages travel
 
 
 class Thrower:
@@ -88,7 +91,7 @@ class Playing:
         return self.leaving
 
     def brings(self) -> meeting.Brings:
-        return meeting.Brings(meeting.PROTOCOL, "", "", 0, "", None, None)
+        return meeting.Brings(meeting.PROTOCOL, "", "", 0, "", 1, None)
 
     def top(self, everybody: meeting.Everybody) -> meeting.Top:
         return meeting.Top(0)
@@ -126,19 +129,23 @@ class Site(flare.Attend):
         job = flare._job(fl_ctx)
         cells, cell = flare._cells(job, fl_ctx), flare._cell(fl_ctx)
         if name == HOLDER:
-            seconds = self._throw(cell, cells, settings)
-            Path(settings["found"]).write_text(json.dumps({"bare": seconds}))
+            found = {key: self._throw(cell, cells, settings, key == "sealed") for key in BARE}
+            Path(settings["found"]).write_text(json.dumps(found))
         else:
             self._catch(cell)
         post = flare.CellPost(cell, name, cells)
-        site = type("Site", (), {"organisation": name, "policy": None})
+        site = SiteConfig.model_construct(organisation=name, runs=Path(settings["found"]).parent)
         guest = PlayingGuest(job, site, post, "benchmark")
         post.listen(guest.receive)
         guest.attend()
         return make_reply(ReturnCode.OK)
 
-    def _throw(self, cell, cells, settings) -> list[float]:
+    def _throw(self, cell, cells, settings, sealed) -> list[float]:
         here, got = threading.Semaphore(0), threading.Event()
+
+        def throw(party, body) -> None:
+            message = new_cell_message({}, body)
+            cell.fire_and_forget(CHANNEL, "ball", cells[party], message, secure=sealed)
 
         def heard(message) -> None:
             here.release() if len(message.payload) > 1 else got.set()
@@ -147,12 +154,12 @@ class Site(flare.Attend):
         for party in PARTIES:  # until it listens
             got.clear()
             while not got.wait(0.5):
-                cell.fire_and_forget(CHANNEL, "ball", cells[party], new_cell_message({}, b"?"))
+                throw(party, b"?")
         body, seconds = os.urandom(settings["size"]), []
         for _ in range(settings["rounds"]):
             start = time.perf_counter()
             for party in PARTIES:
-                cell.fire_and_forget(CHANNEL, "ball", cells[party], new_cell_message({}, body))
+                throw(party, body)
             for _ in PARTIES:
                 here.acquire()
             seconds.append(time.perf_counter() - start)
@@ -162,7 +169,8 @@ class Site(flare.Attend):
         def heard(message) -> None:
             origin = message.get_header(MessageHeaderKey.ORIGIN)
             back = new_cell_message({}, bytes(message.payload))
-            cell.fire_and_forget(CHANNEL, "back", origin, back)
+            sealed = message.get_header(MessageHeaderKey.SECURE)
+            cell.fire_and_forget(CHANNEL, "back", origin, back, secure=sealed)
 
         cell.register_request_cb(CHANNEL, "ball", heard)
 
@@ -190,10 +198,11 @@ def main() -> None:
         if not completed:
             sys.exit("the job failed")
         seconds = json.loads(found.read_text())
-    bare, played = (1e3 * median(seconds[key]) for key in ("bare", "played"))
+    bare, sealed, played = (1e3 * median(seconds[key]) for key in (*BARE, "played"))
     print(f"{said.kilobytes} KB to each of {len(PARTIES)} parties and back, through a relay:")
-    print(f"  bare messages  {bare:6.2f} ms")
-    print(f"  roles          {played:6.2f} ms   {played / bare:.2f} times as long")
+    print(f"  bare messages          {bare:6.2f} ms")
+    print(f"  the same, end to end   {sealed:6.2f} ms   {sealed / bare:.2f} times as long")
+    print(f"  roles                  {played:6.2f} ms   {played / bare:.2f} times as long")
 
 
 if __name__ == "__main__":

@@ -149,27 +149,88 @@ def test_a_cell_whose_peers_need_not_prove_who_they_are_is_refused(security):
     CellPost(cell(connection_security="mtls"), "bank", {})
 
 
-def answered(own, headers):
+CELLS = {"bank": "bank.job", "shop": "shop.job", GATEKEEPER: "server.job"}
+INTRODUCTIONS, SEALED = "colonnade-introductions", "colonnade-sealed"
+ENCRYPTED = {MessageHeaderKey.SECURE: True, MessageHeaderKey.ENCRYPTED: True}
+BYTES = {MessageHeaderKey.PAYLOAD_ENCODING: Encoding.BYTES}
+
+
+def answered(own, headers, payload=b"bytes"):
     """Let a cell take a datagram with these headers besides; return what it answers at once."""
     told = {
         MessageHeaderKey.MSG_TYPE: MessageType.REQ,
-        MessageHeaderKey.CHANNEL: "colonnade",
+        MessageHeaderKey.CHANNEL: INTRODUCTIONS,
         MessageHeaderKey.TOPIC: "between",
         MessageHeaderKey.ORIGIN: "shop.job",
         MessageHeaderKey.DESTINATION: own.get_fqcn(),
     }
-    return own._process_received_msg(Endpoint("server"), None, Message(told | headers, b"bytes"))
+    return own._process_received_msg(Endpoint("server"), None, Message(told | headers, payload))
+
+
+def listening(name="bank", cells=CELLS):
+    """Return a cell that decrypts nothing, its post, and what that hears."""
+    own, heard = cell(), []
+    own.decrypt_payload = lambda message: None
+    post = CellPost(own, name, cells)
+    post.listen(lambda *what: heard.append(what))
+    return own, post, heard
+
+
+def ends(own, cells=CELLS):
+    """Return the other ends of a post's conversations, by name."""
+    posts = {name: CellPost(cell(), name, cells) for name in cells if name != own}
+    return {name: post._talks[own] for name, post in posts.items()}
 
 
 @pytest.mark.parametrize("headers", [[], [MessageHeaderKey.SECURE], [MessageHeaderKey.ENCRYPTED]])
-def test_a_datagram_in_the_clear_is_heard_by_nobody(headers):
-    own, heard = cell(), []
-    cells = {"bank": own.get_fqcn(), "shop": "shop.job", GATEKEEPER: "server.job"}
-    CellPost(own, "bank", cells).listen(lambda *what: heard.append(what))
-
-    answer = answered(own, dict.fromkeys(headers, True))
+def test_an_introduction_in_the_clear_is_heard_by_nobody(headers):
+    own, _, heard = listening()
+    body = ends("bank")["shop"].introduction(b"bytes")
+    answer = answered(own, dict.fromkeys(headers, True) | BYTES, body)
     assert answer.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.UNAUTHENTICATED
     assert heard == []
+    answered(own, ENCRYPTED | BYTES, body)
+    assert heard == [("shop", b"bytes")]
+
+
+def test_a_datagram_that_is_not_sealed_by_who_is_said_to_send_it_is_heard_by_nobody():
+    own, post, heard = listening()
+    shop, stranger = ends("bank")["shop"], ends("bank")["shop"]
+    answered(own, ENCRYPTED | BYTES, shop.introduction(b"one"))
+    shop.introduced(post._talks["shop"].introduction(b""))
+    stranger.introduced(post._talks["shop"].introduction(b""))
+    sealed = BYTES | {MessageHeaderKey.CHANNEL: SEALED}
+    stranger._is_known = True
+    for body in (b"in the clear", stranger.sealed(b"of another process"), b"", shop._key.public):
+        answered(own, sealed, body)
+    other = sealed | {MessageHeaderKey.ORIGIN: "server.job", MessageHeaderKey.TOPIC: "to_role"}
+    answered(own, other, shop.sealed(b"in another's name"))
+    answered(own, sealed, shop.sealed(b"two"))
+    assert heard == [("shop", b"one"), ("shop", b"two")]
+
+
+def test_two_posts_seal_as_soon_as_both_know_of_each_other():
+    carried = []
+
+    def carry(into):
+        def fire_and_forget(channel, topic, to, message, secure, optional):
+            carried.append((channel, secure))
+            headers = BYTES | {MessageHeaderKey.CHANNEL: channel, MessageHeaderKey.TOPIC: topic}
+            sender = "shop.job" if into is bank_cell else "bank.job"
+            headers |= ENCRYPTED if secure else {}
+            answered(into, headers | {MessageHeaderKey.ORIGIN: sender}, message.payload)
+
+        return fire_and_forget
+
+    bank_cell, bank, to_bank = listening("bank")
+    shop_cell, shop, to_shop = listening("shop")
+    bank_cell.fire_and_forget, shop_cell.fire_and_forget = carry(shop_cell), carry(bank_cell)
+    for turn in range(3):
+        bank("shop", b"%d" % turn)
+        shop("bank", b"%d" % turn)
+    assert to_shop == [("bank", b"%d" % turn) for turn in range(3)]
+    assert to_bank == [("shop", b"%d" % turn) for turn in range(3)]
+    assert carried == [(INTRODUCTIONS, True)] * 2 + [(SEALED, False)] * 4
 
 
 def test_flare_is_told_that_a_run_failed():
@@ -202,34 +263,32 @@ ORIGINS = {  # topic, origin: whose word it is
 
 @pytest.mark.parametrize(("topic", "origin"), ORIGINS)
 def test_who_speaks_is_known_by_its_cell(topic, origin):
-    own, heard = cell(), []
-    cells = {"bank": "bank.job", "shop": "shop.job", GATEKEEPER: "server.job"}
     listens = GATEKEEPER if topic == "to_gatekeeper" else "bank"
-    CellPost(own, listens, cells).listen(lambda *what: heard.append(what))
-    own.decrypt_payload = lambda message: None
-    told = {
-        MessageHeaderKey.SECURE: True,
-        MessageHeaderKey.ENCRYPTED: True,
-        MessageHeaderKey.PAYLOAD_ENCODING: Encoding.BYTES,
-        MessageHeaderKey.TOPIC: topic,
-        MessageHeaderKey.ORIGIN: origin,
-    }
-    answered(own, told)
+    own, post, heard = listening(listens)
     whose = ORIGINS[topic, origin]
-    assert heard == ([] if whose is None else [(whose, b"bytes")])
+    about = {MessageHeaderKey.TOPIC: topic, MessageHeaderKey.ORIGIN: origin}
+    introduced, sealed = ENCRYPTED | BYTES | about, BYTES | about
+    sealed |= {MessageHeaderKey.CHANNEL: SEALED}
+    for name, other in ends(listens).items():
+        heard.clear()
+        answered(own, introduced, other.introduction(b"bytes"))
+        assert heard == ([(name, b"bytes")] if name == whose else [])
+        if name == whose:
+            other.introduced(post._talks[name].introduction(b""))
+            answered(own, sealed, other.sealed(b"more"))
+            assert heard == [(name, b"bytes"), (name, b"more")]
 
 
+@pytest.mark.parametrize("channel", [INTRODUCTIONS, SEALED])
 @pytest.mark.parametrize("encoding", [Encoding.FOBS, Encoding.NONE, None, "other"])
-def test_nothing_but_bytes_is_made_of_a_datagram(encoding):
-    own, heard = cell(), []
-    cells = {"bank": own.get_fqcn(), "shop": "shop.job", GATEKEEPER: "server.job"}
-    CellPost(own, "bank", cells).listen(lambda *what: heard.append(what))
+def test_nothing_but_bytes_is_made_of_a_datagram(encoding, channel):
+    own, _, heard = listening()
     decrypted = []
     own.decrypt_payload = decrypted.append  # after it what the bytes stand for is made
-    keys = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
-    headers = dict.fromkeys(keys, True)
-    answer = answered(own, headers | {MessageHeaderKey.PAYLOAD_ENCODING: encoding})
+    headers = ENCRYPTED | {MessageHeaderKey.CHANNEL: channel}
+    body = ends("bank")["shop"].introduction(b"bytes")
+    answer = answered(own, headers | {MessageHeaderKey.PAYLOAD_ENCODING: encoding}, body)
     assert answer.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.INVALID_REQUEST
     assert decrypted == heard == []
-    answered(own, headers | {MessageHeaderKey.PAYLOAD_ENCODING: Encoding.BYTES})
+    answered(own, ENCRYPTED | BYTES, body)
     assert heard == [("shop", b"bytes")]

@@ -28,7 +28,7 @@ __all__ = ["LIAR", "LIES", "Attend"]
 
 LIAR = "shop"
 AFTER = 12  # datagrams to the label holder that it sends as it should
-_CHANNEL, _FORGED = "colonnade", "forged"
+_INTRODUCTIONS, _SEALED, _FORGED = "colonnade-introductions", "colonnade-sealed", "forged"
 
 Lie = Callable[["Lying", bytes], None]
 
@@ -64,10 +64,11 @@ class Lying(CellPost):
         forged: Mapping[str, Any] | None = None,
         secure: bool = True,
     ) -> None:
-        """Send anything on Colonnade's channel, with headers that the engine would not write."""
-        message = new_cell_message({_FORGED: dict(forged or {})}, payload)
+        """Send anything on both of our channels, with headers that the engine would not write."""
         to = self._cells[peer]
-        self._cell.fire_and_forget(_CHANNEL, topic, to, message, secure=secure, optional=True)
+        for channel in (_INTRODUCTIONS, _SEALED):
+            message = new_cell_message({_FORGED: dict(forged or {})}, payload)
+            self._cell.fire_and_forget(channel, topic, to, message, secure=secure, optional=True)
 
 
 def _forged(send: Callable[[Any, Message], str], to: Any, message: Message) -> str:

@@ -5,6 +5,7 @@ from colonnade.secure.announcements import ANNOUNCEMENT_BYTES, announce, announc
 from colonnade.secure.blinding import POINT_BYTES, Blinding, CurveBlinding
 from colonnade.secure.coded_sums import CodedHolder, CodedParty, CodedSums, Instant
 from colonnade.secure.contexts import context
+from colonnade.secure.conversations import Conversation
 from colonnade.secure.double_masking import Heard, SumHolder, SumParty, Sums
 from colonnade.secure.fields import Field
 from colonnade.secure.identities import (
@@ -39,6 +40,7 @@ __all__ = [
     "CodedHolder",
     "CodedParty",
     "CodedSums",
+    "Conversation",
     "CurveBlinding",
     "Field",
     "Heard",
