@@ -33,7 +33,7 @@ from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
 from colonnade.deployment.kept_here import Kept
 from colonnade.deployment.predicting import PredictingTogether
-from colonnade.deployment.site import NewPeopleConfig, load_site, own_part
+from colonnade.deployment.site import NewPeopleConfig, SiteConfig, load_site, own_part
 from colonnade.deployment.told_elsewhere import told_elsewhere
 from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Replay, control, couriered, player
@@ -149,7 +149,7 @@ def federation(tmp_path, config):
         own = f"table: {{source: {tmp_path}/{name}.csv}}\n"
         if name == "insurer":
             own = f"labels: {{source: {tmp_path}/labels.csv, column: y}}\n"
-        (folder / "site.yaml").write_text(f"organisation: {name}\n{own}")
+        (folder / "site.yaml").write_text(f"organisation: {name}\nid: id\n{own}")
     return {name: load_site(folder / "site.yaml") for name, folder in folders.items()}
 
 
@@ -633,6 +633,41 @@ def test_a_failure_is_told_without_saying_where_a_site_has_what(tmp_path):
         assert "at 'bank': " in str(failed[name])
         assert "<policy>" in str(failed[name])
         assert str(tmp_path) not in str(failed[name])
+
+
+def test_no_path_that_a_site_has_written_down_is_told(tmp_path):
+    _, _, sites = prepared(tmp_path)
+    (tmp_path / "secret").write_text("a token that all may read\n")
+    new = {"table": {"source": "new.csv"}, "means": {"shop": tmp_path / "secret"}}
+    serve = {"host": "10.1.2.3", "token": tmp_path / "secret", "key": tmp_path / "key.pem"}
+    said = sites["insurer"].model_dump(mode="json") | {"new": new, "serve": serve}
+    serve["certificate"] = tmp_path / "certificate.pem"
+    site = SiteConfig.model_validate(said)
+    places = [
+        *serve.values(),
+        tmp_path / "secret",
+        site.runs,
+        site.alignment,
+        site.folder / "new.csv",
+    ]
+    told = told_elsewhere(ConfigurationError(", ".join(map(str, places))), site).message
+    assert str(tmp_path) not in told
+    assert "10.1.2.3" not in told
+    for called in ("serve.host", "serve.key", "serve.certificate", "runs", "alignment"):
+        assert f"<{called}>" in told
+    assert "<serve.token>" in told or "<new.means.shop>" in told
+
+
+@pytest.mark.parametrize("task", ["align", "train", "align_new", "predict", "serve"])
+def test_no_job_compares_another_column_than_the_site_says(tmp_path, task):
+    _, job, sites = prepared(tmp_path)
+    for table in tmp_path.glob("*.csv"):
+        table.unlink()  # it is refused before any is read
+    rows = job.rows.model_copy(update={"id": "wealth"})
+    failed = play(job.model_copy(update={"task": task, "rows": rows}), sites, Mesh())
+    assert {*failed} == {"bank", "shop", "insurer", GATEKEEPER}
+    for error in failed.values():
+        assert "does not compare its column 'wealth' with what others have" in str(error)
 
 
 WRONG = {

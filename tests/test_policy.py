@@ -147,7 +147,7 @@ def test_what_a_job_wants_is_compared_with_what_is_allowed(said, job, name, refu
 def site_at(folder, policy=None):
     """Return a site of which no table and no alignment is there."""
     folder.mkdir(exist_ok=True)
-    (folder / "site.yaml").write_text("organisation: bank\ntable: {source: gone.csv}\n")
+    (folder / "site.yaml").write_text("organisation: bank\nid: id\ntable: {source: gone.csv}\n")
     if policy is not None:
         (folder / "policy.yaml").write_text(policy)
     return load_site(folder / "site.yaml")

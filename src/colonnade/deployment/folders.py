@@ -131,7 +131,7 @@ def write_site(
     assert isinstance(data, TablesConfig)
     is_holder = organisation == holder.name
     part = holder.holds if is_holder else organisation
-    said: dict[str, Any] = {"organisation": organisation}
+    said: dict[str, Any] = {"organisation": organisation, "id": data.id}
     if part is not None:
         said["table"] = data.parties[part].model_dump(mode="json")
     if is_holder:

@@ -301,7 +301,7 @@ def _making_sense(name: str) -> Iterator[None]:
     """Blame a site for what it told where that is of no use."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise RemoteProtocolError(f"{name!r} told what makes no sense: {error!r}") from None
 
 

@@ -64,6 +64,10 @@ class SiteConfig(Section):
     """What an organisation keeps to itself: where its data are, and where runs are kept."""
 
     organisation: Name = Field(description="its name in the runs that it takes part in")
+    id: str = Field(
+        description="the column that says whom a row is about, in each of its tables: a job that "
+        "would compare another with what the others have is refused"
+    )
     table: PartyTableConfig | None = Field(
         None, description="its columns; a label holder may have none"
     )
@@ -188,6 +192,11 @@ def check_site(job: JobConfig, site: SiteConfig) -> str | None:
     if name not in job.everybody:
         raise ConfigurationError(
             f"this site is of {name!r}, and the job is of {', '.join(job.everybody)}"
+        )
+    if job.rows.id != site.id:
+        raise ConfigurationError(
+            f"{name!r} does not compare its column {job.rows.id!r} with what others have: the id: "
+            "of its site.yaml is another"
         )
     is_holder = name == holder.name
     if is_holder != (site.labels is not None):

@@ -8,8 +8,10 @@ user's own code or a library says.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from colonnade.config.data import TableConfig
+from colonnade.config.sections import Section
 from colonnade.deployment.site import SiteConfig
 from colonnade.drivers import control
 from colonnade.drivers.failures import failed
@@ -64,8 +66,9 @@ def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
 
 def _places(site: SiteConfig) -> Iterator[tuple[str, str]]:
     """Yield where the site has what, and what it calls that."""
-    if site.new is not None:
-        yield str(site.new.alignment), "new.alignment"
+    yield from _paths_in(site)
+    if site.serve is not None:
+        yield site.serve.host, "serve.host"
     new = None if site.new is None else site.new.table
     tables: dict[str, TableConfig | None] = {"table": site.table, "labels": site.labels}
     for called, table in (tables | {"new.table": new}).items():
@@ -74,7 +77,15 @@ def _places(site: SiteConfig) -> Iterator[tuple[str, str]]:
                 yield table.where(site.folder), called
             except ConfigurationError:  # a variable is not set, so there is no place
                 continue
-    for called in ("policy", "alignment", "runs", "folder"):
-        path = getattr(site, called)
-        if path is not None:
-            yield str(path), called
+
+
+def _paths_in(section: Section) -> Iterator[tuple[str, str]]:
+    """Yield all paths that a section and those within it say, and what they are called there."""
+    for key, value in section:
+        if isinstance(value, Section):
+            yield from ((place, f"{key}.{called}") for place, called in _paths_in(value))
+        elif isinstance(value, Path):
+            yield str(value), key
+        elif isinstance(value, dict):
+            named = ((name, each) for name, each in value.items() if isinstance(each, Path))
+            yield from ((str(path), f"{key}.{name}") for name, path in named)
