@@ -296,6 +296,49 @@ def same_as(config, sites, run="first", driver=None):
     return expected
 
 
+def put_back(runs, backup):
+    shutil.rmtree(runs)
+    shutil.copytree(backup, runs)
+
+
+def trained_twice(tmp_path, name, **training):
+    """Train by one job, and by the same again as if for the first time, other rows at the shop.
+
+    Return the configuration, the sites, and a copy of what the first has left behind at a site.
+    """
+    config, job, sites = prepared(tmp_path, **training)
+    sites = new_people(tmp_path, sites)
+    assert play(job, sites, Mesh()) == {}
+    backup = shutil.copytree(sites[name].runs, tmp_path / "backup")
+    for site in sites.values():
+        shutil.rmtree(site.runs)
+    file = tmp_path / "shop.csv"
+    file.write_text(re.sub(r"(person-1020),[^,]*", r"\1,0.25", file.read_text()))
+    assert play(job, sites, Mesh()) == {}
+    return config, sites, backup
+
+
+def test_parts_of_two_trainings_do_not_predict_together(tmp_path):
+    config, sites, backup = trained_twice(tmp_path, "bank")
+    assert play(job_of(config, "first", "align_new"), sites, Mesh()) == {}
+    job = job_of(config, "first", "predict")
+    assert play(job, sites, Mesh()) == {}
+    put_back(sites["bank"].runs, backup)
+    failed = play(job, sites, Mesh())
+    assert set(failed) == {*sites, GATEKEEPER}
+    for error in failed.values():
+        assert "different trainings behind their parts of the model" in str(error)
+
+
+def test_a_training_does_not_go_on_with_checkpoints_of_another(tmp_path):
+    config, sites, backup = trained_twice(tmp_path, "bank", epochs=4, checkpoint_every=5)
+    put_back(sites["bank"].runs, backup)
+    failed = play(job_of(config, "first"), sites, Mesh())
+    assert set(failed) == {*sites, GATEKEEPER}
+    for error in failed.values():
+        assert "bank has checkpoints of another training" in str(error)
+
+
 @pytest.mark.parametrize("after", [30, 60])
 @pytest.mark.parametrize("name", ["bank", "insurer"])
 def test_a_run_that_a_failure_ended_goes_on_to_the_same_bits(tmp_path, name, after):

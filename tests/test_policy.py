@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -15,11 +16,11 @@ from colonnade.codecs import Scalar, TopK
 from colonnade.config import parse_config
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.guest import Guest
-from colonnade.deployment.job import job_of
+from colonnade.deployment.job import Task, job_of
 from colonnade.deployment.leaving import Leaving, leaving_in_training
 from colonnade.deployment.metered import Metered
 from colonnade.deployment.policy import NO_POLICY, PolicyConfig, load_policy
-from colonnade.deployment.site import load_site
+from colonnade.deployment.site import load_site, notes_of
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.drivers.player import Parcel
 from colonnade.errors import Aborted, ConfigurationError
@@ -45,9 +46,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "policy.md"
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
-def a_job(method="svfl", task="train", without=None, **training):
+def a_job(method="svfl", task="train", without=None, at="site", **training):
     told = configuration("nowhere", method, **{"secrets": "system", **training})
-    job = job_of(parse_config(told), "first", task)
+    job = job_of(parse_config(told), "first", task, at)
     return job.model_copy(update={"fallbacks": without or {}})
 
 
@@ -74,6 +75,7 @@ def _said(check):
 SHARED = {"name": "fedbcd", "local_steps": 2, "labels": "shared"}
 COMPOSED = {"name": "mine", "uplink": {"uplink": "plain"}}
 SUMS = {"name": "pbm_vfl", "trials": 4, "beta": 0.05}
+HOSTED = "label_holder_at allows site, and the job wants server"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,13 @@ SUMS = {"name": "pbm_vfl", "trials": 4, "beta": 0.05}
             "label_holders allows registry, and the job wants insurer",
         ),
         ({"label_holders": []}, a_job(), "insurer", ""),
+        *(
+            ({"label_holders": ["insurer"]}, a_job(task=task, at="server"), "bank", HOSTED)
+            for task in get_args(Task)
+        ),
+        ({"label_holder_at": ["site", "server"]}, a_job(at="server"), "bank", ""),
+        ({"label_holder_at": ["server"]}, a_job(), "bank", "allows server, and the job wants site"),
+        ({}, a_job(at="server"), "insurer", ""),
         ({"parties": ["shop"]}, a_job(), "bank", ""),
         ({"parties": []}, a_job(), "bank", "parties allows none, and the job wants shop"),
         ({"parties": ["bank"]}, a_job(), "insurer", "parties allows bank, and the job wants shop"),
@@ -142,6 +151,20 @@ def test_what_a_job_wants_is_compared_with_what_is_allowed(said, job, name, refu
     assert bool(refused) == bool(told)
     assert not told or told.startswith(f"{name!r} refuses the job 'first' by its policy.yaml: ")
     assert not why(NO_POLICY, job, name)
+
+
+def test_a_site_is_told_who_has_what_it_sends_where_the_server_is_the_label_holder(tmp_path):
+    site = site_at(tmp_path / "bank", "label_holder_at: [server]\n")
+    [note] = notes_of(a_job(at="server"), site)
+    assert note == (
+        "the role of 'insurer' is played at the server: whoever runs that sees what is sent to "
+        "'insurer'"
+    )
+    assert notes_of(a_job(), site) == ()
+    open_to_all = site_at(tmp_path / "other")
+    assert notes_of(a_job(at="server"), open_to_all) == (*open_to_all.notes, note)
+    holder = open_to_all.model_copy(update={"organisation": "insurer"})
+    assert notes_of(a_job(at="server"), holder) == holder.notes
 
 
 def site_at(folder, policy=None):

@@ -43,7 +43,11 @@ FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
 _SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
-_WRITTEN = (*FILES, OTHERS, *PICTURES, PARTS, PREDICTED, "checkpoint", "journal", "departures")
+TRAINING = "training"  # only where organisations on computers of their own have trained
+_WRITTEN = (
+    *(*FILES, OTHERS, *PICTURES, PARTS, PREDICTED, TRAINING),
+    *("checkpoint", "journal", "departures"),
+)
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
@@ -318,6 +322,36 @@ class RunFolder:
             raise self._unwritable(error) from None
         with explained(self.path / "config.yaml"):
             self._write("config.yaml", text)
+
+    @property
+    def training(self) -> str | None:
+        """Which training the run here is of, as its organisations tell it from others by the job.
+
+        None where nobody has said.
+
+        Raises
+        ------
+        DataError
+            If what is there cannot be read.
+        """
+        file = self.path / TRAINING
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, UnicodeError) as error:
+            raise DataError(f"{file} is damaged: {error}") from None
+
+    def keep_training(self, which: str) -> None:
+        """Write down which training the run here is of.
+
+        Raises
+        ------
+        Unwritten
+            If it cannot be written.
+        """
+        with explained(self.path / TRAINING):
+            self._write(TRAINING, f"{which}\n")
 
     def configuration(self) -> dict[str, Any]:
         """Return what ``config.yaml`` says of the run.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.policy import load_policy
-from colonnade.deployment.site import SiteConfig
+from colonnade.deployment.site import SiteConfig, notes_of
 from colonnade.deployment.trained_part import trained_part
 from colonnade.deployment.training import TrainingTogether
 from colonnade.run_folder import RunFolder
@@ -35,7 +35,7 @@ def checked(job: JobConfig, site: SiteConfig) -> Iterator[str]:
     """
     name = site.organisation
     load_policy(site.policy).check_job(job, name)
-    yield from site.notes
+    yield from notes_of(job, site)
     match job.task:
         case "align" | "align_new":
             for table, rows in AligningTogether(job, site).ids().rows.items():

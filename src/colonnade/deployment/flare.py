@@ -25,7 +25,7 @@ from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import JobConfig, load_job
 from colonnade.deployment.kept_here import KEPT
-from colonnade.deployment.site import load_site
+from colonnade.deployment.site import load_site, notes_of
 from colonnade.deployment.told_elsewhere import FAILED, names_values, told_elsewhere
 from colonnade.deployment.tracking import track
 from colonnade.drivers.couriered import GATEKEEPER
@@ -145,7 +145,7 @@ def _seat(fl_ctx: FLContext, here: dict[str, Callable[[str, bytes], None]] | Non
     job = _job(fl_ctx)
     workspace = fl_ctx.get_engine().get_workspace()
     site = load_site(Path(workspace.get_site_config_dir()) / SITE)
-    for note in site.notes:
+    for note in notes_of(job, site):
         _log.warning(note)
     post = CellPost(_cell(fl_ctx), site.organisation, _cells(job, fl_ctx), here)
     guest = Guest(job, site, post, "flare", _log.info)

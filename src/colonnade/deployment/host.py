@@ -37,6 +37,7 @@ _SAME = {  # what every site must bring alike, in words
     "job": "jobs",
     "people": "alignments: they are about other people, so align again",
     "rows": "numbers of rows",
+    "trained": "trainings behind their parts of the model: no part of one fits those of another",
 }
 
 _Kind = TypeVar("_Kind", meeting.Brings, meeting.Held)

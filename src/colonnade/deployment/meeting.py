@@ -35,19 +35,21 @@ __all__ = [
     "from_site",
 ]
 
-PROTOCOL = 2  # of these messages, and of those that roles send
+PROTOCOL = 3  # of these messages, and of those that roles send
 
 _Message = TypeVar("_Message")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _Parameters = Annotated[int, msgspec.Meta(ge=0, le=2**28)]  # where they travel, all make them
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
+_Which = Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class Brings(msgspec.Struct, tag=True):
     """What an organisation brings: how much of it, not what.
 
     ``rows`` are of the people in the alignment, whose digest is ``people``; ``width`` is that of
-    its embeddings, None without columns; ``terms`` see ``Layout``.
+    its embeddings, None without columns; ``terms`` see ``Layout``; ``trained`` is which training
+    its part of the model is of, empty where none is used, or nobody has said.
     """
 
     protocol: int
@@ -57,6 +59,7 @@ class Brings(msgspec.Struct, tag=True):
     people: str
     width: _Width | None
     terms: _Width | None
+    trained: _Which = ""
 
 
 class Everybody(msgspec.Struct, tag=True):
@@ -87,11 +90,13 @@ class Top(msgspec.Struct, tag=True):
 
     That is None unless the exchange shares the labels: then ``form`` are the fields of their
     ``LabelForm``, ``classes`` how many there are, None for numbers, and ``learned`` what a loss
-    knows of the training rows (``Objective.learned``).
+    knows of the training rows (``Objective.learned``). ``training`` tells a training from any other
+    by the same job: what one has left behind fits nothing of another.
     """
 
     parameters: _Parameters
     labels: Labels | None = None
+    training: _Which = ""
 
 
 class Held(msgspec.Struct, tag=True):

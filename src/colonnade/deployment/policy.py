@@ -41,6 +41,11 @@ class PolicyConfig(Section):
     label_holders: list[Name] | None = Field(
         None, description="who may have the labels, where that is another; by default anybody"
     )
+    label_holder_at: list[Literal["site", "server"]] = Field(
+        ["site"],
+        description="where the label holder's role may be played, where that is another: server "
+        "lets whoever runs the server be the label holder, by whatever name a job gives it",
+    )
     parties: list[Name] | None = Field(
         None, description="which other parties may take part; by default any"
     )
@@ -60,8 +65,9 @@ class PolicyConfig(Section):
     )
     max_bytes: Count | None = Field(
         None,
-        description="the most that may leave this organisation in a run, in bytes of messages with "
-        "their envelopes, as its ledger counts them; by default there is no limit",
+        description="the most that may leave this organisation in a training, or in a prediction, "
+        "a service or an alignment, in bytes of messages with their envelopes, as its ledger "
+        "counts them; by default there is no limit",
     )
     max_epsilon: Number | None = Field(
         None,
@@ -93,6 +99,7 @@ class PolicyConfig(Section):
         refused = [
             *_beyond("tasks", self.tasks, [job.task]),
             *_beyond("label_holders", self.label_holders, {job.label_holder.name} - {name}),
+            *_beyond("label_holder_at", self.label_holder_at, _place_of_another(job, name)),
             *_beyond("parties", self.parties, others),
         ]
         if job.task in OF_EMBEDDINGS:
@@ -171,7 +178,7 @@ class PolicyConfig(Section):
             )
 
 
-NO_POLICY = PolicyConfig(labels="shared", simulations=True)
+NO_POLICY = PolicyConfig(label_holder_at=["site", "server"], labels="shared", simulations=True)
 """That of a site that has none."""
 
 
@@ -184,6 +191,11 @@ def load_policy(path: Path | None) -> PolicyConfig:
         If the file is missing, is not YAML, or says something else.
     """
     return NO_POLICY if path is None else parse_section(PolicyConfig, read_file(path), str(path))
+
+
+def _place_of_another(job: JobConfig, name: str) -> list[str]:
+    """Return where the label holder's role is played, where that is another."""
+    return [] if name == job.label_holder.name else [job.label_holder_at]
 
 
 def _beyond(key: str, allowed: Collection[str] | None, wanted: Iterable[str]) -> list[str]:

@@ -36,6 +36,7 @@ __all__ = [
     "kept_of",
     "load_site",
     "new_people",
+    "notes_of",
     "own_part",
 ]
 
@@ -207,6 +208,18 @@ def check_site(job: JobConfig, site: SiteConfig) -> str | None:
         has = "columns of its own, and the job knows of none" if site.table else "no columns"
         raise ConfigurationError(f"{name!r} has {has}; say table: where the job counts on it")
     return part
+
+
+def notes_of(job: JobConfig, site: SiteConfig) -> tuple[str, ...]:
+    """Return what a site should know of a job that it takes part in, a sentence each."""
+    holder = job.label_holder.name
+    if job.label_holder_at == "site" or site.organisation == holder:
+        return site.notes
+    return (
+        *site.notes,
+        f"the role of {holder!r} is played at the server: whoever runs that sees what is sent to "
+        f"{holder!r}",
+    )
 
 
 def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from colonnade.deployment.leaving import Leaving, leaving_in_training, repeated
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import CheckpointError, ConfigurationError, RemoteProtocolError
 from colonnade.export import blank, form_of
 from colonnade.fallbacks import mean_embeddings
 from colonnade.flows import Limits
@@ -118,12 +119,13 @@ class TrainingTogether:
             learned = self.part.blueprint.objective.learned(holder.labels[tables.train])
             told = (form.dtype, form.shape, form.lowest, form.highest)
             labels = meeting.Labels(told, classes, learned)
-        return meeting.Top(parameter_count(holder.top), labels)
+        which = self._folder.training or secrets.token_hex(16)
+        return meeting.Top(parameter_count(holder.top), labels, which)
 
     def agree(self, everybody: meeting.Everybody) -> str:
         """See ``Engagement``."""
         assert everybody.top is not None
-        labels = everybody.top.labels
+        labels, self._training = everybody.top.labels, everybody.top.training
         if self._shares_labels != (labels is not None):
             raise RemoteProtocolError("the label holder tells of labels what the method does not")
         shared = None if labels is None else self._shared(labels, everybody)
@@ -186,8 +188,14 @@ class TrainingTogether:
             mine = self._agreement.fingerprint(self._seat)
             store = folder.store({"what was agreed on, or what it brings,": mine})
             held = {checkpoint.round: checkpoint for checkpoint in store.held(self._try)}
+            if held and folder.training not in (None, self._training):
+                raise CheckpointError(
+                    f"{self.name} has checkpoints of another training than the label holder would "
+                    "go on with, by the same job; remove them, or give the run another name"
+                )
             has_begun = folder.has_begun
             folder.begin(self._told, resume=True, known=bool(held))
+            folder.keep_training(self._training)
             with folder.safeguarded(store):
                 store.make()
                 yield Folders(store, held, folder.journals, folder.departures, has_begun)

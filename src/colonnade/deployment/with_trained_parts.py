@@ -81,6 +81,7 @@ class WithTrainedParts(ABC):
             part.digest,
             part.width,
             terms.get(self.name),
+            self.folder.training or "",
         )
 
     def top(self, everybody: meeting.Everybody) -> meeting.Top:
