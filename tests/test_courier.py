@@ -10,9 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from colonnade.drivers import control
 from colonnade.drivers import courier as room
 from colonnade.drivers.courier import Courier
-from colonnade.errors import RemoteProtocolError
+from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
+from colonnade.drivers.player import Parcel
+from colonnade.errors import Aborted, RemoteProtocolError
 
 HEADER = struct.Struct("!BQQI")
 
@@ -147,3 +150,75 @@ def test_of_a_stranger_nothing_is_taken():
     ends, got, _ = pair()
     ends["bank"].receive("thief", datagram())
     assert got["bank"] == []
+
+
+class Deaf:
+    """A player of which nothing but its end is asked."""
+
+    def __init__(self):
+        self.failures, self.obeyed = [], []
+        self.fail, self.obey = self.failures.append, self.obeyed.append
+
+    def leaving(self, parcel):
+        """Let it leave."""
+
+
+def blocked(player):
+    """Return a transport, and a thread that waits in it for room: nobody acknowledges anything."""
+    transport = CourierTransport(lambda *_: None, print, print)
+    transport.admit(["shop"], 100, backlog=1)
+    transport.start(player)
+    sent, parcel = threading.Semaphore(0), Parcel(b"", bytes(400), ())
+
+    def send():
+        for _ in range(20):
+            transport.send("shop", parcel)
+            sent.release()
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    for _ in range(2):  # so many are under way, and then one waits, and then its sender
+        assert sent.acquire(timeout=10)
+    return transport, thread
+
+
+ENDS = {
+    "another failed": lambda transport: transport._obey(control.encode(control.Abort("it did"))),
+    "a peer lied": lambda transport: transport.receive("shop", b"abc"),
+    "the server is gone": lambda transport: transport._lose(GATEKEEPER),
+    "the job was aborted": lambda transport: transport.abandon(),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_role_that_waits_for_room_is_free_when_the_run_ends(how):
+    player = Deaf()
+    transport, thread = blocked(player)
+    ENDS[how](transport)
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    ended = [*player.failures, *player.obeyed]
+    assert len(ended) == (how != "the job was aborted")
+    assert all(isinstance(end, Aborted | RemoteProtocolError | control.Abort) for end in ended)
+    writers = transport._writers._threads
+    transport._courier.flush = lambda seconds: None  # nobody will acknowledge anything
+    transport.close()
+    for writer in writers:
+        writer.join(timeout=10)
+        assert not writer.is_alive()
+
+
+@pytest.mark.parametrize("origin", [2**61 + 1, -(2**61) - 1, 2**64 - 1])
+def test_a_clock_beyond_64_bits_is_not_begun_with(origin):
+    failed = []
+    transport = CourierTransport(lambda *_: None, print, failed.append)
+    transport.admit(["shop"], 100)
+    player = Deaf()
+    transport.start(player)
+    transport._courier._inbound[GATEKEEPER].limit = 10**6
+    frame = control.encode(control.Begin(origin))
+    transport.receive(GATEKEEPER, HEADER.pack(1, 0, 0, len(frame)) + frame)
+    assert player.obeyed == []
+    [error] = player.failures
+    assert isinstance(error, RemoteProtocolError)
+    transport._courier.close()

@@ -81,6 +81,7 @@ class Guest:
         self._heard.put(error)
         if self._player is not None:
             self._player.fail(error)
+        self._transport.abandon()
 
     def attend(self) -> None:
         """Take part in the job to its end.

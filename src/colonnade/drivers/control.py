@@ -5,7 +5,7 @@ On one machine as between several they are msgpack: what crosses is data, never 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -38,6 +38,7 @@ __all__ = [
 
 Decision = bool | tuple[tuple[str, int], ...]
 Decisions = list[Decision]
+_Clock = Annotated[int, msgspec.Meta(ge=-(2**61), le=2**61)]  # what is added to it is in 64 bits
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -47,7 +48,7 @@ class Begin(msgspec.Struct, tag=True):
     and each transport adds its own clock.
     """
 
-    origin: int
+    origin: _Clock
 
 
 class Gate(msgspec.Struct, tag=True):

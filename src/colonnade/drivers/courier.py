@@ -156,6 +156,9 @@ class Courier:
                 self._acknowledge(peer)
         self._closed.set()
         self._due.set()
+        for out in self._outbound.values():
+            with out.changed:
+                out.changed.notify_all()
 
     def send(self, peer: str, *parts: bytes) -> None:
         """Send a frame that is put together of ``parts``; wait while too much is under way.

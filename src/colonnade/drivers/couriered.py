@@ -99,6 +99,11 @@ class CourierTransport:
         self._words.finish()
         self._courier.flush(_LINGER)
         self._courier.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Drop the messages that wait to be sent: a role that waits for room is to end."""
+        self._writers.abandon()
 
     # What a player asks of its transport
 
@@ -153,6 +158,8 @@ class CourierTransport:
             message = control.from_gatekeeper(frame)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(f"the gatekeeper told what cannot be read: {error}") from None
+        if isinstance(message, control.Abort):
+            self.abandon()
         if not isinstance(message, control.Begin):
             self._player.obey(message)
             return
@@ -179,3 +186,4 @@ class CourierTransport:
                 self._fail_alone(error)
                 return
         self._player.fail(error)
+        self.abandon()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -41,40 +41,88 @@ class Writers(Generic[Item]):
         fail: Callable[[Exception], None],
     ) -> None:
         self._write, self._fail = write, fail
-        self._queues: dict[str, queue.Queue[Item | None]] = {
-            name: queue.Queue(maxsize=backlog) for name in peers
-        }
+        self._pending = {name: _Pending[Item](backlog) for name in peers}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Write from now on."""
-        for name in self._queues:
+        for name in self._pending:
             thread = threading.Thread(target=self._work, args=(name,), daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def put(self, peer: str, item: Item) -> None:
         """Take something to write; wait while too much is waiting."""
-        self._queues[peer].put(item)
+        self._pending[peer].put(item)
 
     def finish(self) -> None:
         """Wait until all is written; nothing is taken any more."""
-        for pending in self._queues.values():
-            pending.put(None)
+        for pending in self._pending.values():
+            pending.end()
         for thread in self._threads:
             thread.join()
 
+    def abandon(self) -> None:
+        """Drop all that waits, and take nothing any more; nobody waits for room."""
+        for pending in self._pending.values():
+            pending.drop()
+
     def _work(self, peer: str) -> None:
-        pending = self._queues[peer]
+        pending = self._pending[peer]
         try:
-            while (item := pending.get()) is not None:
+            while (item := pending.take()) is not None:
                 self._write(peer, item)
-            return
         except ConnectionError:
             pass
         except ColonnadeError as error:
             self._fail(error)
         except Exception as error:  # such as a lack of memory or of buffers
             self._fail(failure(f"messages to {peer!r} cannot be sent", error))
-        while pending.get() is not None:
-            pass  # so that the role, which has not heard of it yet, is not held up
+        pending.drop()  # so that the role, which has not heard of it yet, is not held up
+
+
+class _Pending(Generic[Item]):
+    """What waits to be written to a peer: a queue with an end, as Python has from 3.13 on.
+
+    Parameters
+    ----------
+    most
+        How many there may be; 0 for any number.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._items: deque[Item] = deque()
+        self._has_ended = False
+        self._changed = threading.Condition()
+
+    def put(self, item: Item) -> None:
+        """Take one more; wait while there are too many, and drop it after the end."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._most or len(self._items) < self._most or self._has_ended
+            )
+            if not self._has_ended:
+                self._items.append(item)
+                self._changed.notify_all()
+
+    def take(self) -> Item | None:
+        """Return the next one, as soon as it is there; None after the last."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._has_ended)
+            if not self._items:
+                return None
+            self._changed.notify_all()
+            return self._items.popleft()
+
+    def end(self) -> None:
+        """Let those that are there be the last."""
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    def drop(self) -> None:
+        """Let there be none any more."""
+        with self._changed:
+            self._items.clear()
+            self.end()

@@ -301,7 +301,7 @@ class _Aligning(ABC):
         """Receive a piece of somebody's blinded ids, and return what becomes of it."""
         body = await self._hear(sender, "blinded", whose, number)
         piece = self._piece(whose, number)
-        points = read_points(body, piece.stop - piece.start, sender)
+        points = read_points(body, piece.stop - piece.start, sender, whose)
 
         def function() -> bytes:
             with reading(sender, 0):
@@ -477,8 +477,11 @@ class AlignLabelHolder(_Aligning):
         found = await Work("decode", partial(in_all, tables), 0, _SETUP, rows=len(self.ids))
         if found.twice is not None:
             whose = self._meeting.everybody[found.twice]
-            by = f"; {shuffler!r} had them last" if whose == self.name else ""
-            raise RemoteProtocolError(f"an id of {whose!r} came twice, blinded by all{by}")
+            hands = ", ".join(repr(name) for name in parties if name != whose)
+            raise RemoteProtocolError(
+                f"an id of {whose!r} came twice, blinded by all: it was sent twice, or doubled by "
+                f"one of those through whose hands it went ({hands or 'nobody'})"
+            )
         self.absent = dict(zip(parties, found.absent[:-1], strict=True))
         for party, shared in zip(parties, found.shared[:-1], strict=True):
             await self._tell_marks(party, "common", party, shared)

@@ -60,8 +60,19 @@ def read_count(body: bytes, sender: str) -> tuple[str, int]:
     return _KINDS[kind], count
 
 
-def read_points(body: bytes, count: int, sender: str) -> bytes:
+def read_points(body: bytes, count: int, sender: str, whose: str | None = None) -> bytes:
     """Return a body if it is as long as so many points; what they are is for a ``Blinding`` to say.
+
+    Parameters
+    ----------
+    body
+        What came.
+    count
+        How many there should be.
+    sender
+        Who sent it.
+    whose
+        Who has told how many there are, where that is another.
 
     Raises
     ------
@@ -69,9 +80,10 @@ def read_points(body: bytes, count: int, sender: str) -> bytes:
         If it is not.
     """
     if len(body) != count * POINT_BYTES:
+        said = f", or {whose!r} told others another number" if whose not in (None, sender) else ""
         raise RemoteProtocolError(
             f"{sender!r} sent {len(body)} bytes of blinded ids, expected {count * POINT_BYTES}: "
-            f"{count} ids"
+            f"{count} ids{said}"
         )
     return body
 
