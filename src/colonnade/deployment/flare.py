@@ -38,6 +38,9 @@ JOB = Path("config") / "job.yaml"  # in the folder of the job
 SITE = Path("colonnade") / "site.yaml"  # in the folder `local` of a site
 _log = logging.getLogger(__name__)
 _TASK, _REASON = "attend", "reason"
+_ABORTED = (
+    "the job was aborted, by its operator or as a site's process is gone: the server's log says"
+)
 _LOOK = 0.1  # seconds after which it is looked whether the job is to end
 
 
@@ -156,7 +159,7 @@ def _seat(fl_ctx: FLContext, here: dict[str, Callable[[str, bytes], None]] | Non
 def _watch(guest: Guest, abort_signal: Signal, over: threading.Event) -> None:
     while not over.wait(_LOOK):
         if abort_signal.triggered:
-            guest.end("the job was aborted")
+            guest.end(_ABORTED)
             return
 
 
