@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,8 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -47,6 +48,7 @@ from colonnade.serving import (
     RunAnswers,
     ServeConfig,
     Waiting,
+    connections,
     serving,
 )
 from colonnade.serving.service import service
@@ -66,11 +68,16 @@ class Told:
         self.people = People(pl.Series([f"person-{row}" for row in range(rows)]))
         self.asked = []
 
-    def predict(self, rows):
+    def ask(self, rows):
         self.asked.append(rows.tolist())
+        answer = Future()
         if self.failure is not None:
-            raise self.failure
-        number = torch.from_numpy(rows).float()
+            answer.set_exception(self.failure)
+        else:
+            answer.set_result(self.told(torch.from_numpy(rows).float()))
+        return answer
+
+    def told(self, number):
         if self.classes is None:
             return number[:, None]
         return torch.stack([torch.zeros_like(number), number], dim=1)
@@ -140,12 +147,34 @@ def test_who_does_not_show_the_token_is_told_nothing(shown):
         asking.post("/predict", json={"ids": ["person-1"]}),
         asking.post("/predict", json={"ids": ["nobody"]}),
         asking.post("/predict", content=b"nonsense"),
+        asking.post("/predict", content=b"{", headers={"content-type": "application/json"}),
         asking.get("/metrics"),
     ]
-    assert [reply.status_code for reply in replies] == [401] * 4
+    assert [reply.status_code for reply in replies] == [401] * 5
     assert {reply.headers["www-authenticate"] for reply in replies} == {"Bearer"}
     assert all("person" not in reply.text for reply in replies)
     assert answers.asked == []
+
+
+def test_nothing_is_read_of_who_does_not_show_the_token():
+    told = []
+
+    async def read():
+        pytest.fail("the body was read")
+
+    async def tell(message):
+        told.append(message)
+
+    asyncio.run(service(Told(), TOKEN)(posted(), read, tell))
+    assert told[0]["status"] == 401
+
+
+def posted():
+    """Return a request as a server hands it over before its body has come."""
+    about = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST"}
+    where = {"scheme": "http", "path": "/predict", "raw_path": b"/predict", "root_path": ""}
+    headers = [(b"host", b"here"), (b"content-type", b"application/json")]
+    return about | where | {"query_string": b"", "headers": headers}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +250,7 @@ def test_why_nobody_could_be_predicted_is_told(failure, status):
 
 def test_what_is_no_number_is_not_told_as_one():
     answers = Told()
-    answers.predict = lambda rows: torch.full((len(rows), 2), torch.nan)
+    answers.told = lambda number: torch.full((len(number), 2), torch.nan)
     reply = client(answers).post("/predict", json={"ids": ["person-1"]})
     assert reply.status_code == 500
     assert "no finite number" in reply.json()["error"]
@@ -288,31 +317,57 @@ def test_everybody_who_waits_is_given_what_they_asked_for():
     waiting = Waiting()
     assert waiting.state == "starting"
     role = answering(waiting, 40)
-    with ThreadPoolExecutor(20) as threads:
-        found = threads.map(lambda row: waiting.ask(np.array([row])).item(), range(40))
-        assert [*found] == [*range(40)]
+    answers = [waiting.ask(np.array([row])) for row in range(40)]
+    assert [answer.result().item() for answer in answers] == [*range(40)]
     role.join()
     assert waiting.state == "serving"
 
 
 def test_who_waits_when_it_ends_is_told_why():
     waiting = Waiting()
-    with ThreadPoolExecutor(64) as threads:
-        asking = [threads.submit(waiting.ask, np.array([row])) for row in range(64)]
-        deadline = time.monotonic() + 30
-        while len(waiting._open) < 64:
-            assert time.monotonic() < deadline
-        with pytest.raises(ServiceBusy, match="64 requests"):
-            waiting.ask(np.array([0]))
-        late = waiting()
-        waiting.end("the job was aborted")
-        for each in asking:
-            with pytest.raises(ServiceEnded, match="the job was aborted"):
-                each.result()
+    asking = [waiting.ask(np.array([row])) for row in range(64)]
+    with pytest.raises(ServiceBusy, match="64 requests"):
+        waiting.ask(np.array([0]))
+    late = waiting()
+    waiting.end("the job was aborted")
+    for each in asking:
+        with pytest.raises(ServiceEnded, match="the job was aborted"):
+            each.result()
     late.answer(torch.zeros(1))  # nobody waits for it any more
     with pytest.raises(ServiceEnded):
         waiting.ask(np.array([0]))
     assert waiting.state == "ended"
+
+
+def test_others_are_answered_while_as_many_wait_as_may():
+    waiting, answers = Waiting(), Told()
+    answers.ask = waiting.ask
+    app = service(answers, TOKEN)
+
+    async def play():
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://here", headers=RIGHT
+        ) as asking:
+            asked = {"ids": ["person-1"]}
+            waits = [asyncio.create_task(asking.post("/predict", json=asked)) for _ in range(64)]
+            while waiting._requests.qsize() < 64:
+                await asyncio.sleep(0)
+            others = [
+                await asking.post("/predict", json=asked),
+                await asking.post("/predict", json=asked, headers={"Authorization": "Bearer x"}),
+                await asking.post("/predict", json={"ids": ["nobody"]}),
+                await asking.post("/predict", json={}),
+                await asking.get("/metrics"),
+                await asking.get("/health"),
+                await asking.get("/elsewhere"),
+            ]
+            assert not any(task.done() for task in waits)
+            await asyncio.to_thread(answering(waiting, 64).join)
+            return others, [await task for task in waits]
+
+    others, waited = asyncio.run(asyncio.wait_for(play(), 60))
+    assert [reply.status_code for reply in others] == [429, 401, 404, 422, 200, 200, 404]
+    assert {reply.status_code for reply in waited} == {200}
 
 
 # Where, and to whom
@@ -392,6 +447,121 @@ def test_it_answers_on_a_socket_until_the_context_ends(tmp_path):
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{at.url}/health")
     assert threading.active_count() <= before
+
+
+AS_JSON = "Content-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "",
+        "POST /predict HTTP/1.1\r\nHost: here\r\n",
+        f"POST /predict HTTP/1.1\r\nHost: here\r\n{AS_JSON}Content-Length: 2000000\r\n\r\n[",
+        f"POST /predict HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {TOKEN}\r\n{AS_JSON}"
+        'Content-Length: 2000000\r\n\r\n{"ids": [',
+    ],
+)
+def test_who_does_not_bring_a_request_in_time_is_hung_up_on(tmp_path, monkeypatch, sent):
+    monkeypatch.setattr(connections, "_SECONDS", 0.2)
+    with (
+        serving(Told(), with_token(tmp_path)) as at,
+        closing(connected(at)) as asking,
+    ):
+        asking.sendall(sent.encode())
+        deadline = time.monotonic() + 30
+        while not hung_up(asking):  # a byte now and then gives no more time
+            assert time.monotonic() < deadline
+
+
+def hung_up(asking):
+    """Send one byte more; return whether nobody is there any more."""
+    asking.settimeout(0.02)
+    try:
+        asking.sendall(b"x")
+        return not asking.recv(4096)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_who_takes_no_answer_is_hung_up_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "_SECONDS", 0.2)
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: here\r\n\r\n" * 10**6
+    with (
+        serving(Told(), with_token(tmp_path)) as at,
+        closing(connected(at)) as asking,
+        pytest.raises(ConnectionError),
+    ):
+        asking.sendall(asked)
+
+
+def test_who_waits_for_an_answer_is_not_hurried(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "_SECONDS", 0.2)
+    answers, waiting = Told(), Waiting()
+    answers.ask = waiting.ask
+    with serving(answers, with_token(tmp_path)) as at, ThreadPoolExecutor(1) as asking:
+        reply = asking.submit(
+            httpx.post, f"{at.url}/predict", json={"ids": ["person-1"]}, headers=RIGHT, timeout=60
+        )
+        while (asked := waiting()) is None:
+            assert not reply.done()
+        with closing(connected(at)) as other:
+            assert not other.recv(1)  # as long as a request may take to come
+        assert not reply.done()
+        asked.answer(torch.zeros(1, 2))
+        assert reply.result().status_code == 200
+
+
+def test_so_many_connections_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "_MOST", 4)
+    with serving(Told(), with_token(tmp_path)) as at, ExitStack() as kept:
+        silent = [kept.enter_context(closing(connected(at))) for _ in range(3)]
+        assert answers(at)
+        silent.append(kept.enter_context(closing(connected(at))))
+        assert not answers(at)
+        silent.pop().close()
+        deadline = time.monotonic() + 30
+        while not answers(at):
+            assert time.monotonic() < deadline
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of processes are POSIX's")
+def test_connections_leave_a_process_files_to_write(monkeypatch):
+    import resource
+
+    assert connections.kept_at_most() <= connections._MOST
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 1024))
+    assert connections.kept_at_most() == 64
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
+    assert connections.kept_at_most() == connections._MOST
+
+
+def answers(at):
+    try:
+        return httpx.get(f"{at.url}/health").status_code in (200, 503)
+    except httpx.TransportError:
+        return False
+
+
+def test_a_request_on_one_connection_too_many_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "_MOST", 4)
+    with serving(Told(), with_token(tmp_path)) as at:
+        assert httpx.get(f"{at.url}/health").status_code == 200
+        with closing(connected(at)):
+            assert httpx.get(f"{at.url}/health").status_code == 503
+
+
+def with_token(folder):
+    """Return a place at a free port, whose token is ``TOKEN``."""
+    (folder / "token").write_text(TOKEN)
+    (folder / "token").chmod(0o600)
+    return config(port=0).within(folder)
+
+
+def connected(at):
+    return socket.create_connection(("127.0.0.1", int(at.url.rpartition(":")[2])), timeout=30)
 
 
 def certified(folder):
@@ -496,7 +666,40 @@ def test_a_run_answers_without_who_has_left(trained):
     new = trained.new_people(without=left)
     answers = RunAnswers(trained, new, left)
     whole = trained.predict_people(new, left)
-    assert torch.allclose(answers.predict(np.array([3, 9])), whole.scores[[3, 9]], atol=1e-6)
+    assert torch.allclose(answers.ask(np.array([3, 9])).result(), whole.scores[[3, 9]], atol=1e-6)
+
+
+def test_a_run_lets_so_many_wait_and_tells_them_when_it_is_over(trained, monkeypatch):
+    begun, may_fail = threading.Event(), threading.Event()
+
+    def fails(*people):
+        begun.set()
+        may_fail.wait(60)
+        raise DataError("this is odd")
+
+    monkeypatch.setattr(type(trained), "predict_people", fails)
+    answers = RunAnswers(trained, trained.new_people())
+    asking = [answers.ask(np.array([row])) for row in range(64)]
+    assert begun.wait(60)
+    with pytest.raises(ServiceBusy, match="64 requests"):
+        answers.ask(np.array([0]))
+    may_fail.set()
+    for each in asking:
+        with pytest.raises(DataError, match="this is odd"):
+            each.result(60)
+    begun.clear()
+    may_fail.clear()
+    asking = [answers.ask(np.array([row])) for row in range(2)]
+    assert begun.wait(60)
+    ending = threading.Thread(target=answers.end)
+    ending.start()
+    for each in asking:
+        with pytest.raises(ServiceEnded, match="the service is over"):
+            each.result(60)
+    assert ending.is_alive()  # something is still predicted
+    may_fail.set()
+    ending.join(60)
+    assert not ending.is_alive()
 
 
 def test_the_command_answers_until_it_is_interrupted(trained):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -168,5 +169,5 @@ class _AnswersOfAll:
     def state(self) -> State:
         return self._waiting.state
 
-    def predict(self, rows: NDArray[np.int64]) -> Tensor:
+    def ask(self, rows: NDArray[np.int64]) -> Future[Tensor]:
         return self._waiting.ask(rows)

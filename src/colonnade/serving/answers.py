@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -45,8 +46,8 @@ class Answers(Protocol):
         """How it stands."""
         ...
 
-    def predict(self, rows: NDArray[np.int64]) -> Tensor:
-        """Return the top model's outputs, a row for each that is asked for.
+    def ask(self, rows: NDArray[np.int64]) -> Future[Tensor]:
+        """Ask for the top model's outputs, a row for each that is asked for, and wait for nothing.
 
         Parameters
         ----------
@@ -60,6 +61,6 @@ class Answers(Protocol):
         ServiceBusy
             If too many others wait.
         ColonnadeError
-            If these cannot be predicted.
+            From the answer: if these cannot be predicted, or the service has ended since.
         """
         ...

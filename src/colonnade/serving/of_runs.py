@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.config.trained import NewPeople, Trained
-from colonnade.errors import ConfigurationError, ServiceEnded
+from colonnade.errors import ConfigurationError
 from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.serving.answers import State
+from colonnade.serving.pending import Pending, give, refuse
 from colonnade.serving.people import People
 
 __all__ = ["RunAnswers"]
@@ -48,22 +49,28 @@ class RunAnswers:
         folder = trained.run.folder
         self.run = trained.run.summary["method"] if folder is None else folder.name
         self._trained, self._new, self._without = trained, new, without
-        self._alone = threading.Lock()
-        self._ended = False
+        self._pending, self._one = Pending(), ThreadPoolExecutor(1, "answers")
 
     @property
     def state(self) -> State:
         """How the service stands."""
-        return "ended" if self._ended else "serving"
+        return "ended" if self._pending.ended else "serving"
 
-    def predict(self, rows: NDArray[np.int64]) -> Tensor:
-        """See ``Answers``; one request at a time."""
-        with self._alone:
-            if self._ended:
-                raise ServiceEnded("the service is over")
-            return self._trained.predict_people(self._new.take(rows), self._without).scores
+    def ask(self, rows: NDArray[np.int64]) -> Future[Tensor]:
+        """See ``Answers``; one request is answered at a time."""
+        return self._pending.admit(lambda answer: self._one.submit(self._answer, answer, rows))
 
     def end(self) -> None:
-        """Answer nobody any more; what is being answered is answered first."""
-        with self._alone:
-            self._ended = True
+        """Answer nobody any more, tell whoever waits, and return when nothing is predicted."""
+        self._pending.end("the service is over")
+        self._one.shutdown()
+
+    def _answer(self, answer: Future[Tensor], rows: NDArray[np.int64]) -> None:
+        if answer.done():  # the service has ended in the meantime
+            return
+        try:
+            scores = self._trained.predict_people(self._new.take(rows), self._without).scores
+        except BaseException as error:  # it is raised where the answer is waited for
+            refuse(answer, error)
+        else:
+            give(answer, scores)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
@@ -46,7 +47,7 @@ class Service:
 def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
     """Serve predictions until the context ends.
 
-    Whoever makes ``answers`` ends them before: what waits for one keeps a thread.
+    Whoever makes ``answers`` ends them before: so all who wait are told why.
 
     Parameters
     ----------
@@ -65,6 +66,7 @@ def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
     try:
         import uvicorn
 
+        from colonnade.serving.connections import Listener, Punctual, kept_at_most
         from colonnade.serving.service import service
     except ImportError as error:
         raise ConfigurationError(
@@ -73,11 +75,15 @@ def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
     token = config.read_token()
     config.check_key()
     _check_certificate(config)
-    bound = _bound(config.host, config.port)
+    bound = _bound(Listener, config.host, config.port)
     try:
         settings = uvicorn.Config(
             service(answers, token),
+            loop="asyncio",  # others take connections past the listener
+            http=Punctual,
+            limit_concurrency=kept_at_most() // 2,  # with as many, a request is answered 503
             log_config=None,
+            log_level=logging.ERROR,  # who sends nonsense fills no log
             access_log=False,
             server_header=False,
             lifespan="off",
@@ -107,12 +113,12 @@ def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
         time.sleep(_LOOK)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(listener: type[socket.socket], host: str, port: int) -> socket.socket:
     try:
         family, kind, number, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        bound = socket.socket(family, kind, number)
+        bound = listener(family, kind, number)
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"cannot listen at {host}: {error}") from None
     try:

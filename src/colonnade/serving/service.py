@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hmac
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from colonnade import __version__
@@ -29,6 +30,7 @@ from colonnade.ledger import Ledger
 from colonnade.prediction import ROWS_TOGETHER, Prediction
 from colonnade.serving.answers import Answers
 from colonnade.serving.bodies import BoundedBodies
+from colonnade.serving.entitled import showing
 from colonnade.serving.measured import PLAIN_TEXT, Measured
 
 __all__ = ["AskedFor", "service"]
@@ -111,20 +113,15 @@ def service(answers: Answers, token: str) -> FastAPI:
         finally:
             measured.answered(_path_of(request), status, time.monotonic() - began)
 
-    def entitled(request: Request) -> None:
-        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(shown.strip().encode(), token.encode())
-        if scheme.lower() != "bearer" or not right:
-            raise HTTPException(
-                401, "show the token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
-            )
+    entitled = APIRouter(route_class=showing(token))
 
-    @app.post("/predict", dependencies=[Depends(entitled)])
-    def predict(asked: AskedFor) -> Answered:
+    @entitled.post("/predict")
+    async def predict(asked: AskedFor) -> Answered:
         """Predict people whom all organisations know something of."""
         rows = answers.people.rows(asked.ids)
         once, places = np.unique(rows, return_inverse=True)
-        told = _told(answers, answers.predict(once))
+        scores = await asyncio.wrap_future(answers.ask(once))
+        told = await run_in_threadpool(_told, answers, scores)
         measured.predicted(len(once))
         predictions = [
             Predicted(id=id, **told[place]) for id, place in zip(asked.ids, places, strict=True)
@@ -138,24 +135,26 @@ def service(answers: Answers, token: str) -> FastAPI:
         response.status_code = 200 if state == "serving" else 503
         return Health(state=state, version=__version__)
 
-    @app.get("/metrics", dependencies=[Depends(entitled)], response_class=PlainTextResponse)
+    @entitled.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Say how often and how long it answered, as Prometheus reads it."""
         return Response(measured.as_text(), media_type=PLAIN_TEXT)
 
+    app.include_router(entitled)
+
     @app.exception_handler(ColonnadeError)
-    def failed(request: Request, error: Exception) -> JSONResponse:
+    async def failed(request: Request, error: Exception) -> JSONResponse:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         return _refusal(status, str(error), {"Retry-After": "1"} if status == 429 else None)
 
     @app.exception_handler(RequestValidationError)
-    def misunderstood(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def misunderstood(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         return _refusal(422, f"{place}: {first['msg']}".removeprefix(": "))
 
     @app.exception_handler(AnyHTTPException)
-    def refused(request: Request, error: AnyHTTPException) -> JSONResponse:
+    async def refused(request: Request, error: AnyHTTPException) -> JSONResponse:
         return _refusal(error.status_code, error.detail, error.headers)
 
     return app
