@@ -409,6 +409,22 @@ def data_becomes_code(module: Module) -> list[str]:
     return module.uses(_CODE)
 
 
+# Names of columns
+
+
+def picks_columns_by_pattern(module: Module) -> list[str]:
+    """Of people's tables ``tables/columns.py`` alone picks columns: polars takes ``*`` as all."""
+    if module.room not in {"tables", "streamed"} or module.name == "colonnade.tables.columns":
+        return []
+    return module.uses({"polars.col", "polars.exclude", "polars.selectors"}) + [
+        ast.unparse(call)
+        for name, call in module.calls
+        if name.split(".")[-1] in {"select", "drop"}
+        and not name.startswith("sqlalchemy.")
+        and not all(isinstance(given, ast.Call) for given in call.args)  # pl.len()
+    ]
+
+
 # Parts of a method answer for themselves
 
 

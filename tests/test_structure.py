@@ -38,6 +38,7 @@ LAWS = [
     laws.mixes_seed_and_secrets,
     laws.touches_files,
     laws.data_becomes_code,
+    laws.picks_columns_by_pattern,
     laws.imports_beyond_its_needs,
     laws.peeks_into_parts,
     laws.wrong_exports,
@@ -189,6 +190,12 @@ PLANTED = {
         ("colonnade.defences.planted", "import polars"),
         ("colonnade.privacy.planted", "import yaml"),
     ],
+    laws.picks_columns_by_pattern: [
+        ("colonnade.tables.planted", "def f(frame, names):\n    return frame.select(names)"),
+        ("colonnade.tables.planted", "def f(frame, id):\n    return frame.drop(id)"),
+        ("colonnade.streamed.planted", "import polars as pl\ndef f(name):\n    pl.col(name)"),
+        ("colonnade.tables.planted", "from polars import selectors"),
+    ],
     laws.peeks_into_parts: [
         (ROLE, "from colonnade.uplinks import Plain as P\ndef f(x):\n    return isinstance(x, P)"),
         (ROLE, "def f(x):\n    return type(x) in (int, Plain)"),
@@ -316,6 +323,11 @@ KEPT = {
     laws.imports_beyond_its_needs: [
         ("colonnade.drivers.planted", "import logging"),
         (ROLE, "import math, torch.nn\nfrom colonnade import links"),
+    ],
+    laws.picks_columns_by_pattern: [
+        ("colonnade.tables.planted", "import polars\ndef f(scan):\n    scan.select(polars.len())"),
+        ("colonnade.tables.planted", "import sqlalchemy as sql\ndef f(x):\n    sql.select(*x)"),
+        ("colonnade.ledger", "import polars\npolars.col('bytes')"),
     ],
     laws.peeks_into_parts: [
         (

@@ -17,6 +17,7 @@ import polars as pl
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.streamed.form import Form
 from colonnade.streamed.text import BLOCK, Encoded, Place, check_header, encoded_text
+from colonnade.tables.columns import values_of
 from colonnade.tables.delimited import separator_of
 from colonnade.tables.stored import StoredTable
 
@@ -197,13 +198,13 @@ def encoded_frame(
     """
     codes = [name for columns in form.parties.values() for name in columns.categorical]
     for name in codes:
-        _check_exact(frame[name], name, where, name in spelled)
-    chosen = frame.select(_as_text(frame[name], name, where) for name in form.columns)
+        _check_exact(values_of(frame, name), name, where, name in spelled)
+    chosen = pl.DataFrame([_as_text(values_of(frame, name), name, where) for name in form.columns])
     written = BytesIO()
     chosen.write_csv(written, separator=_TEXT, include_header=False, quote_style="always")
     written.seek(0)
     place = Place(where, row)
-    text = np.array([not frame[name].dtype.is_numeric() for name in codes], dtype=np.bool_)
+    text = np.array([not frame.schema[name].is_numeric() for name in codes], dtype=np.bool_)
     for block in encoded_text(written.readinto, form, chosen.columns, _TEXT, place):
         yield block._replace(spelled=block.spelled & text)
 

@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.columns import without
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
 from colonnade.tables.near_ids import most_digits, near_miss
@@ -118,7 +119,7 @@ def align(frames: Mapping[str, Any], id: str, normalise: IdForm | None = None) -
     return Aligned(
         ids=found.ids,
         frames={
-            name: _in_order(whole(table).drop(id), found.rows[name])
+            name: _in_order(without(whole(table), id), found.rows[name])
             for name, table in tables.items()
         },
         left_out=found.left_out,

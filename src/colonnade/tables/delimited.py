@@ -15,6 +15,7 @@ import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.delimited import CODE, LONG, Scan
+from colonnade.tables.columns import only, values_of
 from colonnade.tables.names import check_named_once, check_present, check_texts
 from colonnade.tables.notes import tell
 from colonnade.tables.numerals import settled
@@ -86,11 +87,12 @@ def read_delimited(
     # Of a quote within a name polars keeps both characters that a file has for it.
     doubled = [name.replace('"', '""') for name in header]
     own = dict(zip(header, doubled if names is None else _own_names(len(header)), strict=True))
+    places = [place for place, name in enumerate(header) if name in set(wanted)]
     try:
         frame = pl.read_csv(
             path,
             has_header=names is None,
-            columns=[own[name] for name in wanted],
+            columns=places,  # a name may be a pattern
             separator=separator,
             null_values=list(missing),
             schema_overrides={
@@ -102,22 +104,23 @@ def read_delimited(
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
-    frame = frame.rename({own[name]: name for name in wanted})
+    frame.columns = [header[place] for place in places]
     if frame.is_empty():
         raise DataError(f"{path} has a header and no rows")
-    if id and frame[id].str.contains(_WHOLE).all():
+    if id and (ids := values_of(frame, id)).str.contains(_WHOLE).all():
         # Numbers beyond 64 bits are nulls then, and stay text.
-        numbers = frame[id].cast(pl.Int64, strict=False)
-        if numbers.null_count() == frame[id].null_count():
-            frame = frame.with_columns(numbers)
+        numbers = ids.cast(pl.Int64, strict=False)
+        if numbers.null_count() == ids.null_count():
+            frame = frame.with_columns(numbers.alias(id))
     text = [name for name, dtype in frame.schema.items() if dtype == pl.String and name != id]
     if decimal == ",":
         _refuse_points(path, frame)
-    return frame.with_columns(
-        _exact(frame[name]) if name in long else settled(frame[name], decimal == ",")
-        for name in text
+    frame = frame.with_columns(
+        (_exact(values) if name in long else settled(values, decimal == ",")).alias(name)
+        for name, values in ((name, values_of(frame, name)) for name in text)
         if name not in codes
-    ).select(wanted)
+    )
+    return only(frame, wanted)
 
 
 def _scanned(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import DataError
+from colonnade.tables.columns import only
 from colonnade.tables.names import check_named_once, check_present
 from colonnade.telling import first_line
 
@@ -61,13 +62,13 @@ def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
     if isinstance(data, pl.LazyFrame):
         if columns is not None:
             check_present("the table", columns, _collected(data.head(0)).columns)
-            data = data.select(columns)
+            data = only(data, columns)
         return _collected(data)
     if isinstance(data, pl.DataFrame):
         if columns is None:
             return data
         check_present("the table", columns, data.columns)
-        return data.select(columns)
+        return only(data, columns)
     arrays = _arrays(data)
     if columns is not None:
         check_present("the table", columns, list(arrays))
@@ -119,7 +120,7 @@ def as_series(values: Any, name: str = "") -> pl.Series:
         raise DataError(f"{what} must have the shape [N], not {list(values.shape)}")
     if values.dtype.kind == "f":
         known = np.float32 if values.dtype.itemsize <= 4 else np.float64  # polars has no others
-        return pl.Series(name, values.astype(known)).fill_nan(None)
+        return pl.Series(values.astype(known)).fill_nan(None).alias(name)
     if values.dtype.kind == "M" and np.datetime_data(values.dtype)[0] not in _UNITS:
         values = values.astype("datetime64[ms]")
     if values.dtype.kind in "biuM":

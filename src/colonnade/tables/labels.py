@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.columns import values_alone
 from colonnade.tables.frames import as_series
 from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
@@ -85,7 +86,7 @@ def encode_labels(
             f"task must be 'auto', 'classification' or 'regression', not {task!r}"
         )
     place = place or (lambda row: f"row {row}")
-    values = as_series(labels)
+    values = values_alone(as_series(labels))
     if values.dtype.is_float():
         values = values.fill_nan(None)
     if values.is_empty():

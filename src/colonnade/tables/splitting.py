@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
 from colonnade.streams import StreamKey
+from colonnade.tables.columns import values_alone
 from colonnade.tables.frames import as_series
 from colonnade.tables.names import listed
 
@@ -259,7 +260,7 @@ class IdSplit:
         return parts
 
     def _are_in(self, name: str, given: Sequence[Any], ids: pl.Series) -> NDArray[np.bool_]:
-        wanted = as_series(given).drop_nulls()
+        ids, wanted = values_alone(ids), values_alone(as_series(given)).drop_nulls()
         if len(wanted) != len(given):
             raise DataError(f"an id for {name} is missing")
         if wanted.is_empty():

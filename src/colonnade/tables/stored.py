@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from colonnade.errors import DataError
+from colonnade.tables.columns import only, values_of
 from colonnade.tables.names import check_named_once, check_present
 from colonnade.tables.table import Batch
 
@@ -75,14 +76,14 @@ class StoredTable:
         return self._height
 
     def column(self, name: str) -> pl.Series:
-        """Read a column, all rows.
+        """Read the values of a column, all rows.
 
         Raises
         ------
         DataError
             If the file has changed or is damaged.
         """
-        return self.frame([name])[name]
+        return values_of(self.frame([name]), name)
 
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Read the given columns, or all.
@@ -94,7 +95,7 @@ class StoredTable:
         """
         names = list(self._schema) if columns is None else list(columns)
         check_present(str(self.path), names, list(self._schema))
-        frame: pl.DataFrame = self._read(lambda scan: scan.select(names).collect())
+        frame: pl.DataFrame = self._read(lambda scan: only(scan, names).collect())
         return frame
 
     def batches(self, columns: Sequence[str], size: int) -> Iterator[Batch]:
@@ -133,4 +134,4 @@ class StoredTable:
 
 
 def _rows(names: list[str], first: int, count: int) -> Callable[[pl.LazyFrame], pl.DataFrame]:
-    return lambda scan: scan.select(names).slice(first, count).collect()
+    return lambda scan: only(scan, names).slice(first, count).collect()

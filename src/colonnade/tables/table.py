@@ -18,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.tables.columns import only, values_of
 from colonnade.tables.frames import as_frame, index_of
 from colonnade.tables.names import check_present
 
@@ -64,7 +65,7 @@ class Table(Protocol):
         ...
 
     def column(self, name: str) -> pl.Series:
-        """Return a column, all rows."""
+        """Return the values of a column, all rows, without its name."""
         ...
 
     def batches(self, columns: Sequence[str], size: int) -> Iterator[Batch]:
@@ -108,12 +109,12 @@ class FrameTable:
         return self.frame.height
 
     def column(self, name: str) -> pl.Series:
-        """Return a column; nothing is copied."""
-        return self.frame[name]
+        """Return the values of a column, without its name; nothing is copied."""
+        return values_of(self.frame, name)
 
     def batches(self, columns: Sequence[str], size: int) -> Iterator[Batch]:
         """Yield slices of the frame; nothing is copied."""
-        chosen = self.frame.select(columns)
+        chosen = only(self.frame, columns)
         for first in range(0, chosen.height, size):
             part = chosen[first : first + size]
             yield Batch(part, np.arange(first, first + part.height))
@@ -208,7 +209,7 @@ def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
             return data
         check_present("the table", columns, list(data.schema))
         if isinstance(data, FrameTable):
-            return FrameTable(data.frame.select(columns), data.index)
+            return FrameTable(only(data.frame, columns), data.index)
         return SelectedRows(data, np.arange(data.height), tuple(columns))
     return FrameTable(as_frame(data, columns), index_of(data))
 
@@ -224,7 +225,7 @@ def keyed(table: Table, id: str | None) -> Table:
         return table
     if table.index is None or table.index.name != id:
         return table
-    return FrameTable(table.frame.select(table.index, pl.all()), table.index)
+    return FrameTable(pl.DataFrame([table.index, *table.frame]), table.index)
 
 
 def keyed_tables(tables: Mapping[str, Any], id: str | None) -> dict[str, Table]:

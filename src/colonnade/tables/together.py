@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.columns import values_alone
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
@@ -169,7 +170,7 @@ def _index(table: Table) -> pl.Series | None:
 
 def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray[np.int64]:
     """Return where a table has the rows that the first table's index names."""
-    for owner, values in ((first, wanted), (name, index)):
+    for owner, values in ((first, values_alone(wanted)), (name, values_alone(index))):
         if values.n_unique() != len(values):
             twice = values.filter(values.is_duplicated())[0]
             raise DataError(
@@ -193,7 +194,8 @@ def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray
             "aligned=True if the rows are in one order already"
         )
     rows = np.empty(len(wanted), dtype=np.int64)
-    rows[wanted.arg_sort().to_numpy()] = index.arg_sort().to_numpy()
+    order, its = (values_alone(each).arg_sort().to_numpy() for each in (wanted, index))
+    rows[order] = its
     return rows
 
 
@@ -240,7 +242,7 @@ def _contradictions(tables: Mapping[str, Table]) -> Iterator[str]:
     for (one, index), (other, its) in itertools.combinations(indices.items(), 2):
         if index.name != its.name or index.dtype != its.dtype or _equal(index, its):
             continue
-        row = int(index.ne_missing(its).arg_true()[0])
+        row = int(values_alone(index).ne_missing(its).arg_true()[0])
         instead = f"say id={index.name!r} in place of aligned" if index.name else "drop aligned"
         yield (
             f"the index of {one!r} and {other!r} differs in row {row}, though they are said to be "

@@ -16,6 +16,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features
 from colonnade.tables.categorical import Choices, Hashed, fit_category
 from colonnade.tables.cells import check_text, check_whole
+from colonnade.tables.columns import values_of
 from colonnade.tables.kinds import check_kind, is_number
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.notes import tell
@@ -359,7 +360,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             left += column.width
 
     def _category(self, batch: Batch, column: Choices | Hashed, place: Place) -> pl.Series:
-        values = batch.frame[column.name]
+        values = values_of(batch.frame, column.name)
         if self.missing == "error" and values.has_nulls():
             refuse_missing(column.name, int(values.is_null().arg_true()[0]), place)
         return values
@@ -371,7 +372,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         for j, column in enumerate(self._numbers):
             second = out[:, indicator] if column.had_missing else None
             fill = self.missing == "median"
-            absent = column.write(frame[column.name], out[:, j], second, place, fill)
+            values = values_of(frame, column.name)
+            absent = column.write(values, out[:, j], second, place, fill)
             tally.filled(column.name, absent)
             indicator += column.had_missing
 

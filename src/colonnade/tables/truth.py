@@ -13,6 +13,7 @@ import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.align import checked_ids
+from colonnade.tables.columns import values_alone, values_of
 from colonnade.tables.frames import as_frame, as_series, index_of
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present, listed
@@ -154,7 +155,7 @@ def _is_table(labels: Any) -> bool:
 def _only(labels: Any, id: str | None) -> pl.Series:
     """Return the one column of labels."""
     if not _is_table(labels):
-        return as_series(labels)
+        return values_alone(as_series(labels))
     frame = whole(as_table(labels))
     names = [name for name in frame.columns if name != id]
     if len(names) != 1:
@@ -162,7 +163,7 @@ def _only(labels: Any, id: str | None) -> pl.Series:
             f"the table of labels must have one column{' beside the id' if id else ''}, not "
             f"{len(names)} ({listed(names)}); keep the one that is predicted"
         )
-    return frame[names[0]]
+    return values_of(frame, names[0])
 
 
 def _of_each(labels: pl.Series, rows: int) -> pl.Series:
