@@ -10,6 +10,7 @@ import re
 import socket
 import sqlite3
 import warnings
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import ConfigurationError, DataError, DataWarning
-from colonnade.tables import StoredTable, as_frame, read_table
+from colonnade.tables import StoredTable, TableTransformer, as_frame, read_table
 from colonnade.tables.database import read_database
-from colonnade.tables.frames import as_series
+from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.names import listed
 
 PEOPLE = pl.DataFrame({"id": [7, 9], "age": [41, None], "city": ["Rome", "Oslo"]})
@@ -496,6 +497,68 @@ def test_matrices_and_mappings() -> None:
 
 
 @pytest.mark.parametrize(
+    "values",
+    [
+        [7, 8, 9],
+        [True, False, True],
+        [0.5, 1.5, 2.5],
+        ["a", "b", "c"],
+        np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]"),
+        np.array(["a", object(), "c"], dtype=object),  # nobody looks under a mask
+    ],
+)
+def test_what_is_masked_is_missing(values: Any) -> None:
+    masked = np.ma.masked_array(values, mask=[False, True, False])
+    known = as_series(np.asarray(values)[[0, 2]]).to_list()
+    found = as_series(masked, "x")
+    assert found.name == "x"
+    assert found.to_list() == [known[0], None, known[1]]
+    assert as_series(list(masked)).to_list() == [known[0], None, known[1]]
+    assert as_series(np.ma.masked_all(2, dtype=np.int64)).to_list() == [None, None]
+    assert as_series(np.ma.masked_array([7, 8])).to_list() == [7, 8]
+
+
+def test_a_masked_matrix() -> None:
+    matrix = np.ma.masked_array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+    assert as_frame(matrix).to_dict(as_series=False) == {"0": [1, 3], "1": [None, 4]}
+
+
+@pytest.mark.parametrize("unit", ["[Y]", "[M]", "[W]", "[D]", "[s]", "[us]", "[ns]", "[ps]", ""])
+def test_durations_are_no_numbers(unit: str) -> None:
+    spans = np.arange(3).astype(f"timedelta64{unit}")
+    for values in (spans, list(spans), np.ma.masked_array(spans)):
+        assert isinstance(as_series(values).dtype, pl.Duration)
+    column = pd.Series(pd.to_timedelta([1, 2], unit="h")).astype("timedelta64[ns]")
+    assert isinstance(as_series(column).dtype, pl.Duration)
+
+
+def test_times_of_numpy_in_a_list_are_no_numbers() -> None:
+    times = [np.datetime64("2020-01-01T05:00", unit) for unit in ("ns", "us", "s")]
+    assert as_series(times).to_list() == [datetime.datetime(2020, 1, 1, 5)] * 3
+    assert as_series([np.datetime64(10**10, "Y")]).dtype.is_temporal()
+
+
+def test_decimals() -> None:
+    decimals = [Decimal("NaN"), Decimal("sNaN"), None, Decimal("2.5"), Decimal(3)]
+    assert as_series(decimals).to_list() == [None, None, None, 2.5, 3.0]
+    assert as_series(pd.Series(decimals)).to_list() == [None, None, None, 2.5, 3.0]
+    assert as_series([Decimal("3.0"), Decimal(4)]).to_list() == [3.0, 4.0]
+    assert as_series([Decimal(2**62 + 1), Decimal("3E2")]).to_list() == [2**62 + 1, 300]
+    # As decimals of 38 digits in all, polars has the large one as missing.
+    assert as_series([Decimal("1e37"), Decimal("0.12")]).to_list() == [1e37, 0.12]
+    for beyond in ("Infinity", "1e400", "1e999999"):
+        assert as_series([Decimal(beyond), Decimal("1e-400")]).to_list() == [float("inf"), 0.0]
+        with pytest.raises(DataError, match="row 1, column 'x': the value is inf"):
+            TableTransformer().fit({"x": [Decimal(1), Decimal(beyond)]})
+
+
+def test_tensors_of_other_kinds() -> None:
+    whole = torch.arange(3)
+    assert as_series(whole.float().to(torch.float8_e4m3fn)).to_list() == [0, 1, 2]
+    assert as_series((whole * (1 + 1j)).conj().imag).to_list() == [0, -1, -2]
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
         ("people.csv", "a file or database is read by read_table"),
@@ -510,6 +573,15 @@ def test_matrices_and_mappings() -> None:
         ({"a": [object()]}, "column 'a' holds values"),
         ({"a": [2**200]}, "column 'a' holds values that no column can hold"),
         ({"a": ["x", "\ud800"]}, "column 'a' holds text with a lone surrogate"),
+        ({"\ud800": [1]}, r"called '\\ud800', with a lone surrogate"),
+        (pd.DataFrame({"\ud800": [1.5]}), r"called '\\ud800', with a lone surrogate"),
+        ({"a": [10**400, 1.5]}, "column 'a' holds values that no column can hold: int too large"),
+        ({"a": np.zeros(2, dtype="i4,f4")}, "one value a row, not records"),
+        ({"a": np.ma.masked_all(2, dtype="i4,f4")}, "one value a row, not records"),
+        ({"a": np.ma.masked_all((2, 2))}, r"column 'a' must have the shape \[N\], not \[2, 2\]"),
+        ({"a": torch.zeros(2, device="meta")}, "column 'a' is a tensor that has no numbers"),
+        (torch.zeros(2, 2, device="meta"), "the matrix is a tensor that has no numbers"),
+        ({"a": torch.arange(2).mul(1j).conj()}, "column 'a' holds values of the kind complex"),
         ({}, "the table has no columns"),
         ({"a": [1], 1: [2], "1": [3]}, "names column '1' twice"),
     ],
@@ -517,6 +589,12 @@ def test_matrices_and_mappings() -> None:
 def test_what_is_no_table(data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_frame(data)
+
+
+def test_an_index_that_is_no_text() -> None:
+    for index in (pd.Index(["x", "\ud800"]), pd.Index(["x", "y"], name="\ud800")):
+        with pytest.raises(DataError, match="lone surrogate, half a character"):
+            index_of(pd.Series([1, 2], index))
 
 
 def test_columns_that_a_frame_lacks() -> None:

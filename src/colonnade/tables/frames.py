@@ -2,12 +2,13 @@
 
 pandas is recognised by what it offers and never imported; nothing goes through pyarrow. The index
 of a pandas frame is no column; ``index_of`` returns it where it says more than a count. What pandas
-and numpy use for a missing value (NaN, None, NA, NaT) becomes polars' null.
+and numpy use for a missing value (NaN, None, NA, NaT, a mask) becomes polars' null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from torch import Tensor
 
 from colonnade.errors import DataError
 from colonnade.tables.columns import only
+from colonnade.tables.decimals import without_decimals
 from colonnade.tables.names import check_named_once, check_present
 from colonnade.telling import first_line
 
 __all__ = ["as_frame", "as_series", "index_of"]
 
-_UNITS = ("D", "ms", "us", "ns")  # of dates that polars takes from numpy
+_UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
 
 def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -101,10 +103,10 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     ['a', None, None]
     """
     if isinstance(values, pl.Series):
-        return values if not name or values.name == name else values.alias(name)
+        return values if not name or values.name == name else _called(name, values)
     what = f"column {name!r}" if name else "the column"
     if isinstance(values, Tensor):
-        values = _as_array(values)
+        values = _as_array(values, what)
     elif hasattr(values, "to_numpy"):  # a column of pandas
         own = getattr(values, "name", None)
         name = name or ("" if own is None else str(own))
@@ -115,23 +117,59 @@ def as_series(values: Any, name: str = "") -> pl.Series:
         values = list(values)
         if any(isinstance(value, Sequence) and not isinstance(value, str) for value in values):
             raise DataError(f"{what} must hold one value a row, not sequences")
-        return _from_values(values, name, what)
+        return _called(name, _from_values(values, what))
     if values.ndim != 1:
         raise DataError(f"{what} must have the shape [N], not {list(values.shape)}")
-    if values.dtype.kind == "f":
+    return _called(name, _from_array(values, what))
+
+
+def _called(name: str, values: pl.Series) -> pl.Series:
+    try:
+        return values.alias(name)
+    except UnicodeEncodeError:
+        raise DataError(
+            f"a column is called {name!r}, with a lone surrogate, half a character; give it "
+            "another name"
+        ) from None
+
+
+def _from_array(values: NDArray[Any], what: str) -> pl.Series:
+    """Return a series of the values of an array [N]."""
+    kind = values.dtype.kind
+    if values.dtype.names:
+        raise DataError(f"{what} must hold one value a row, not records")
+    if isinstance(values, np.ma.MaskedArray):
+        return _from_masked(values, what)
+    if kind == "f":
         known = np.float32 if values.dtype.itemsize <= 4 else np.float64  # polars has no others
-        return pl.Series(values.astype(known)).fill_nan(None).alias(name)
-    if values.dtype.kind == "M" and np.datetime_data(values.dtype)[0] not in _UNITS:
-        values = values.astype("datetime64[ms]")
-    if values.dtype.kind in "biuM":
-        return pl.Series(name, np.ascontiguousarray(values))
-    return _from_values(values.tolist(), name, what)
+        return pl.Series(values.astype(known)).fill_nan(None)
+    if kind in "mM" and np.datetime_data(values.dtype)[0] not in _UNITS[kind]:
+        values = values.astype(f"{kind}8[ms]")
+    if kind in "biumM":
+        return pl.Series(np.ascontiguousarray(values))
+    return _from_values(values.tolist(), what)
 
 
-def _as_array(values: Tensor) -> NDArray[Any]:
+def _from_masked(values: np.ma.MaskedArray[Any, Any], what: str) -> pl.Series:
+    """Return a series in which what is masked is missing; what is under a mask is not looked at."""
+    known = ~np.ma.getmaskarray(values)
+    places = pl.Series(np.cumsum(known) - 1)
+    nowhere = pl.Series([None], dtype=places.dtype)
+    there = _from_array(np.asarray(values.data)[known], what)
+    return there.gather(places.zip_with(pl.Series(known), nowhere))
+
+
+def _as_array(values: Tensor, what: str) -> NDArray[Any]:
     """Return a tensor as an array, of whatever layout it is; of what numpy has not, as float32."""
-    dense = values.detach().cpu().to_dense()
-    return (dense.float() if dense.dtype is torch.bfloat16 else dense).numpy()
+    try:
+        dense = values.detach().cpu().to_dense().resolve_conj().resolve_neg()
+        known = dense.dtype in (torch.float16, torch.float32, torch.float64)
+        return (dense.float() if dense.is_floating_point() and not known else dense).numpy()
+    except (TypeError, RuntimeError) as error:
+        raise DataError(
+            f"{what} is a tensor that has no numbers to read ({first_line(error)}); expected a "
+            "dense one of whole numbers, truth values or floats"
+        ) from error
 
 
 def _collected(data: pl.LazyFrame) -> pl.DataFrame:
@@ -164,10 +202,10 @@ def index_of(data: Any) -> pl.Series | None:
                 f"the index has no value in row {int(np.argmax(absent))}, so it does not say whose "
                 "that is; give it one, or reset the index"
             )
-        return pl.Series(name, [str(value) for value in values], dtype=pl.String)
+        return _called(name, _from_values([str(value) for value in values], "the index"))
     if not named and np.array_equal(values, np.arange(len(values))):
         return None
-    return pl.Series(name, values.astype(np.int64))
+    return _called(name, pl.Series(values.astype(np.int64)))
 
 
 def _arrays(data: Any) -> dict[str, Any]:
@@ -181,7 +219,7 @@ def _arrays(data: Any) -> dict[str, Any]:
         check_named_once("the table", names)
         return dict(zip(names, data.values(), strict=True))
     if isinstance(data, Tensor):
-        data = _as_array(data)
+        data = _as_array(data, "the matrix")
     if isinstance(data, np.ndarray):
         if data.ndim != 2:
             raise DataError(f"a matrix must have the shape [N, columns], not {list(data.shape)}")
@@ -192,21 +230,25 @@ def _arrays(data: Any) -> dict[str, Any]:
     )
 
 
-def _from_values(values: list[Any], name: str, what: str) -> pl.Series:
+def _from_values(values: list[Any], what: str) -> pl.Series:
     """Return a series of Python values, all of one kind, or whole and other numbers."""
     values = [None if _is_missing(value) else _plain(value) for value in values]
     kinds = {type(value) for value in values} - {type(None)}
-    if kinds == {int, float}:
-        values = [None if value is None else float(value) for value in values]
-    elif len(kinds) > 1:
+    if len(kinds) > 1 and kinds != {int, float}:
         names = sorted(kind.__name__ for kind in kinds)
         raise DataError(f"{what} mixes values of the kinds {' and '.join(names)}; make them alike")
     try:
-        series = pl.Series(name, values, strict=True)
+        if kinds == {int, float}:
+            values = [None if value is None else float(value) for value in values]
+        elif any(issubclass(kind, Decimal) for kind in kinds):
+            values = without_decimals(values)
+        series = pl.Series(values, strict=True)
     except UnicodeEncodeError:  # whose message would show what is in the table
         raise DataError(f"{what} holds text with a lone surrogate, half a character") from None
     except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{what} holds values that no column can hold: {error}") from error
+        raise DataError(
+            f"{what} holds values that no column can hold: {first_line(error)}"
+        ) from error
     if series.dtype == pl.Object:
         raise DataError(
             f"{what} holds values of the kind {kinds.pop().__name__}; expected numbers, text, "
@@ -216,13 +258,20 @@ def _from_values(values: list[Any], name: str, what: str) -> pl.Series:
 
 
 def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
     return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def _plain(value: Any) -> Any:
-    """Return numpy's scalars as Python's; datetime64 is left, for polars to take."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
+    """Return numpy's scalars as Python's; a time beyond Python's is left, for polars to take."""
+    if not isinstance(value, np.generic):
+        return value
+    plain = value.item()
+    if isinstance(value, np.datetime64 | np.timedelta64) and isinstance(plain, int):
+        # Of nanoseconds, or of durations in months: Python has microseconds.
+        plain = value.astype(f"{value.dtype.kind}8[us]").item()
+        return value if isinstance(plain, int) else plain
+    return plain

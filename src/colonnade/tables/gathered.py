@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from colonnade.errors import DataError
+from colonnade.tables.decimals import without_decimals
 from colonnade.telling import first_line, shown
 
 __all__ = ["Gathered"]
@@ -117,8 +118,8 @@ class Gathered:
         if kinds & _AS_TEXT:
             values, kinds = _each(str, values), {str}
         elif Decimal in kinds or len(kinds) > 1:
-            whole = float not in kinds and all(map(_is_whole, values))
-            values, kinds = _each(int if whole else float, values), {int if whole else float}
+            values = without_decimals(values)
+            kinds = set(map(type, values)) - {type(None)}
         elif self._padded:
             values = _each(lambda text: text.rstrip(" "), values)
         kind = _KINDS[next(iter(kinds))] if kinds else pl.Null()
@@ -136,11 +137,3 @@ class Gathered:
 
 def _each(made: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
     return [None if value is None else made(value) for value in values]
-
-
-def _is_whole(value: int | Decimal | None) -> bool:
-    """Return whether nothing is lost where this becomes a whole number of 64 bits."""
-    if not isinstance(value, Decimal):
-        return True
-    exponent = value.as_tuple().exponent
-    return isinstance(exponent, int) and exponent >= 0 and -(2**63) <= value < 2**63
