@@ -62,6 +62,8 @@ def said(source, monkeypatch, capsys, **bank):
         "postgresql:/ann:hunter2@h/db",
         "snowflake://ann@h/db?token=hunter2",
         "postgresql://ann/:hunter2@h/db",
+        "postgresql://ann/hunter2@h/db",
+        "postgresql://h/db/hunter2@",
         "postgresql:///:hunter2@h/db",
         "postgresql://h/db#password=hunter2",
         "postgresql://h#password=hunter2/db",
@@ -143,6 +145,7 @@ def test_the_path_of_an_override_is_told_as_a_value_is(form, data, key):
     "source",
     [
         "postgresql://ann/:hunter2@db.invalid/crm",
+        "postgresql://ann/hunter2@db.invalid/crm",
         "postgresql:///:hunter2@db.invalid/crm",
         "postgresql://db.invalid/crm#password=hunter2",
         "postgresql://db.invalid#password=hunter2/crm",

@@ -121,10 +121,12 @@ def settings_in(text: str) -> tuple[Option, ...]:
 def misplaced(place: str) -> bool:
     """Return whether a user and a password are in a URL's place, where a path of SQLite's may be.
 
-    >>> misplaced("ann/:hunter2@db.example/crm"), misplaced("db.example:5432/crm")
+    A path without a host may have an ``@``; behind a host it ends a login, as in Oracle's form.
+
+    >>> misplaced("ann/hunter2@db.example/crm"), misplaced("/srv/a@b/people.db")
     (True, False)
     """
-    return "@" in place.partition("/")[0] or _LOGIN.search(place) is not None
+    return ("@" in place and not place.startswith("/")) or _LOGIN.search(place) is not None
 
 
 def is_secret(name: str) -> bool:
