@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import sqlite3
+import tracemalloc
 import warnings
 from decimal import Decimal
 from pathlib import Path
@@ -167,6 +168,22 @@ def test_text_that_is_no_table(
     tmp_path: Path, text: str | bytes, arguments: dict[str, Any], message: str
 ) -> None:
     assert message in refusal(text_file(tmp_path, text), **arguments)
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
+def test_a_first_line_without_end_is_not_kept(tmp_path: Path, name: str) -> None:
+    opened: Any = gzip.open if name.endswith(".gz") else open
+    with opened(tmp_path / name, "wb") as file:
+        for _ in range(2**7):
+            file.write(bytes(2**20))
+    tracemalloc.start()
+    try:
+        said = refusal(tmp_path / name)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "goes on for more than 16,777,216 characters, so it is no line of names" in said
+    assert most < 2**27
 
 
 def test_another_separator(tmp_path: Path) -> None:

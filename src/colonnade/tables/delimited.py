@@ -6,10 +6,10 @@ import csv
 import gzip
 import re
 from codecs import BOM_UTF8
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
@@ -23,6 +23,7 @@ from colonnade.tables.numerals import settled
 __all__ = ["read_delimited", "separator_of"]
 
 _PIECE = 2**22  # bytes looked at together
+_LONGEST = 2**24  # characters of all names
 _MANY = 10  # line ends in one cell
 _WHOLE = r"^(0|-?[1-9][0-9]*)$"  # as int64 writes it: what it reads is what was written
 
@@ -199,7 +200,7 @@ def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str
         raise DataError(f"{path} is not a file")
     try:
         with _opener(path)(path, "rt", encoding="utf-8-sig", newline="") as lines:
-            header = next(csv.reader(lines, delimiter=separator), [])
+            header = next(csv.reader(_lines(path, lines), delimiter=separator), [])
     except (UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
     if not header:
@@ -218,6 +219,19 @@ def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str
                 "names, give names=[...]"
             )
     return header
+
+
+def _lines(path: Path, file: IO[str]) -> Iterator[str]:
+    """Yield lines; one without end is not kept in memory to find that it is no line of names."""
+    left = _LONGEST
+    while line := file.readline(left):
+        left -= len(line)
+        if not left:
+            raise DataError(
+                f"the first line of {path} goes on for more than {_LONGEST:,} characters, so it is "
+                "no line of names; is this a text file?"
+            )
+        yield line
 
 
 def _opener(path: Path) -> Any:
