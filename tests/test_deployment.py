@@ -52,6 +52,7 @@ from colonnade.errors import (
 from colonnade.export import load_part
 from colonnade.ledger import Entry, Ledger
 from colonnade.predictions_counted import PredictionCount
+from colonnade.privacy import BinomialSum, Spending
 from colonnade.run_folder import load_run
 from colonnade.serving import ServeConfig
 from colonnade.wire import Purpose
@@ -626,7 +627,9 @@ def test_predictions_of_a_run_are_counted_at_every_site(tmp_path):
 
     def counts():
         return {
-            PredictionCount(site.runs / "first", site.runs / "first" / "parts" / name).times()
+            PredictionCount(site.runs / "first", site.runs / "first" / "parts" / name)
+            .times()
+            .total()
             for name, site in sites.items()
         }
 
@@ -637,6 +640,26 @@ def test_predictions_of_a_run_are_counted_at_every_site(tmp_path):
     assert play(job, sites, Mesh()) == {}
     assert counts() == {1}
     assert epsilon() > once > 0
+
+
+def test_what_a_site_told_with_few_is_compared_as_that_when_all_are_there_again(tmp_path):
+    config, job, sites = prepared(tmp_path, METHODS["pbm_vfl"], ("bank", "shop", "clinic"))
+    assert play(job, sites, Mesh()) == {}
+    left, gone = new_people(tmp_path, sites), {"clinic": "zeros"}
+    ids = pl.read_csv(tmp_path / "bank-new.csv", columns=["id"])
+    source = written(tmp_path / "clinic-new.csv", ids.with_columns(g=0.5, h=-0.5))
+    new = {"table": {"source": str(source)}, "alignment": str(tmp_path / "clinic" / "new")}
+    clinic = sites["clinic"].model_copy(update={"new": NewPeopleConfig.model_validate(new)})
+    for task in ("align_new", "predict"):
+        assert play(job_of(config, "first", task, without=gone), left, Mesh()) == {}
+    everybody = left | {"clinic": clinic}
+    assert play(job_of(config, "first", "align_new"), everybody, Mesh()) == {}
+    (tmp_path / "policy.yaml").write_text("max_epsilon: 0\nsimulations: true\n")
+    bank = left["bank"].model_copy(update={"policy": tmp_path / "policy.yaml"})
+    refused = play(job_of(config, "first", "predict"), everybody | {"bank": bank}, Mesh())
+    width = load_part(bank.runs / "first" / "parts" / "bank").details["embedding_width"]
+    spent = Spending({BinomialSum(16, 0.2, terms, width): 1 for terms in (2, 3)}).epsilon(1e-5)
+    assert str(refused["bank"]).endswith(f"the job's embeddings is {spent.value:.4g}")
 
 
 def test_a_prediction_that_cannot_be_is_refused_in_words(tmp_path):
@@ -976,7 +999,7 @@ def test_predictions_at_once_do_not_tell_more_together_than_may_be_told(tmp_path
 
     def cast_meanwhile(engagement):
         if engagement.name == "bank":
-            count.add(0)  # as another job does, which has been compared, too
+            count.add(2)  # as another job does, which has been compared, too
         return cast(engagement)
 
     monkeypatch.setattr(PredictingTogether, "cast", cast_meanwhile)
@@ -1172,7 +1195,7 @@ def test_a_site_lets_so_many_requests_be_answered_as_its_policy_says(tmp_path):
         assert "the service has ended" in ended.json()["error"]
     assert "max_epsilon allows" in str(failed["bank"])
     own = sites["bank"].runs / "first"
-    assert PredictionCount(own, own / "parts" / "bank").times() == 2
+    assert PredictionCount(own, own / "parts" / "bank").times().total() == 2
     embeddings = Ledger.read_csv(own / "services" / "1" / "ledger.csv")
     assert {entry.round for entry in embeddings if entry.purpose is Purpose.PREDICTION} == {0}
 

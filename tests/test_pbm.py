@@ -34,6 +34,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.partners import partner_values
 from colonnade.planning import plan
 from colonnade.planning.stretch import traffic
+from colonnade.predictions_counted import Times
 from colonnade.predictions_told import Predicted
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
 from colonnade.reports import comparison_tables, epsilon_line, write_page
@@ -335,7 +336,9 @@ def test_predictions_spend_too():
     plain = federation.train(svfl(fusion=Sum()), TRAINING)
     assert plain.predict(features).privacy_loss is None
     unbound = {"epsilon": None}
-    Predicted(1).tell(unbound, unbound, unbound)  # of nothing that was protected it says nothing
+    Predicted(Times({3: 1})).tell(
+        unbound, unbound, unbound
+    )  # of nothing that was protected it says nothing
 
 
 def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_budget():
@@ -352,6 +355,42 @@ def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_b
     with pytest.warns(PrivacyWarning, match="all 4 predictions of this run is at epsilon"):
         run.predict(features)
     run.predict(features)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_a_prediction_of_few_parties_is_told_as_one_when_others_were_of_all():
+    few, all_of_them = BinomialSum(4, 0.05, 2, WIDTH), BinomialSum(4, 0.05, 3, WIDTH)
+    spent = Spending({few: 2, all_of_them: 1}).epsilon(DELTA).value
+    federation = problem()
+    method = pbm_vfl(4, 0.05, budget=Budget(0.999 * spent, DELTA))
+    run = federation.train(method, replace(TRAINING, epochs=1))
+    features = {party.name: party.features[:2] for party in federation.parties}
+    left = {name: columns for name, columns in features.items() if name != "spa"}
+    for _ in range(2):
+        run.predict(left, without={"spa": "zeros"})
+    with pytest.warns(PrivacyWarning, match="all 3 predictions of this run is at epsilon"):
+        found = run.predict(features)
+    assert found.privacy_loss["epsilon"] == Spending({all_of_them: 1}).epsilon(DELTA).value
+    assert found.privacy_loss_of_all["epsilon"] == spent
+
+
+@pytest.mark.filterwarnings("ignore::colonnade.errors.PrivacyWarning")
+@pytest.mark.parametrize("last", ["all", "few"])
+@pytest.mark.parametrize("method", [NOISY, wait_dp(fusion=Sum())], ids=["sums", "each by itself"])
+def test_no_epsilon_of_all_predictions_falls_with_one_more(method, last):
+    federation = problem()
+    run = federation.train(method, replace(TRAINING, epochs=1))
+    features = {party.name: party.features[:2] for party in federation.parties}
+    left = {name: columns for name, columns in features.items() if name != "spa"}
+    calls = {"all": (features, {}), "few": (left, {"spa": "zeros"})}
+    (first,) = {*calls} - {last}
+    told = [
+        run.predict(tables, without=without).privacy_loss_of_all
+        for tables, without in (*[calls[first]] * 3, calls[last])
+    ]
+    for name in (name for name in told[0] if name.startswith("epsilon")):
+        epsilons = [each[name] for each in told]
+        assert epsilons == sorted(epsilons)
 
 
 @pytest.mark.filterwarnings("ignore:this prediction showed")

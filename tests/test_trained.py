@@ -22,7 +22,8 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import Part, blank, export_part, form_of, load_part
 from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
-from colonnade.predictions_counted import PredictionCount
+from colonnade.predictions_counted import UNKNOWN, PredictionCount
+from colonnade.privacy import BinomialSum, Spending
 from colonnade.training import Training
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -247,19 +248,35 @@ def test_every_handle_of_a_run_counts_what_all_predict():
     one, other = load_trained("run"), load_trained("run")
     for times, each in enumerate((one, other, one, other), start=1):
         found = each.predict_rows("test")
-        assert found.privacy_loss_of_all["uses_of_a_row"] == counted().times() == times
+        assert found.privacy_loss_of_all["uses_of_a_row"] == counted().times().total() == times
     found = run.predict(features(run, RUNS["classes"]))
-    assert found.privacy_loss_of_all["uses_of_a_row"] == counted().times() == 5
+    assert found.privacy_loss_of_all["uses_of_a_row"] == counted().times().total() == 5
     with pytest.raises(ConfigurationError, match="a prediction needs the columns of bank, shop"):
         run.predict({})
-    assert counted().times() == 5  # nothing left
+    assert counted().times().total() == 5  # nothing left
 
 
 def test_predictions_that_begin_at_once_are_all_counted(tmp_path):
     (tmp_path / "parts" / "label_holder").mkdir(parents=True)
     with ThreadPoolExecutor(8) as pool:
-        found = [*pool.map(lambda _: counted(tmp_path).add(0), range(40))]
+        found = [*pool.map(lambda _: counted(tmp_path).add(2).total(), range(40))]
     assert sorted(found) == [*range(1, 41)]
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_predictions_of_which_nobody_knows_how_many_took_part_count_as_the_dearest():
+    club = {"source": "club.csv"}
+    data = {**TABLES, "parties": {**TABLES["parties"], "club": club}}
+    method = {"name": "pbm_vfl", "trials": 4, "beta": 0.1}
+    run = trained({"data": data, "model": {"bound": 1}, "method": method})
+    for file in ("predicted.json", "parts/label_holder/predicted.json"):
+        Path("run", file).write_text(resealed(times=2))  # as an earlier version counted
+    found = load_trained("run").predict_rows("test")
+    assert counted().times() == {UNKNOWN: 2, 3: 1}
+    width = run.predictor.widths["bank"]
+    few, all_of_them = (BinomialSum(4, 0.1, terms, width) for terms in (2, 3))
+    spent = Spending({few: 2, all_of_them: 1}).epsilon(found.privacy_loss["delta"])
+    assert found.privacy_loss_of_all["epsilon"] == spent.value
 
 
 def resealed(**values):
@@ -290,6 +307,11 @@ NO_COUNT = {
     "less than none": resealed(times=-1),
     "more than there can be": resealed(times=10**40),
     "no number": resealed(times=float("nan")),
+    "more by parties than in all": resealed(times=1, parties={"3": 2}),
+    "none by parties": resealed(times=1, parties={"3": 0}),
+    "of fewer than one": resealed(times=1, parties={"-3": 1}),
+    "of no number of parties": resealed(times=1, parties={"all": 1}),
+    "parties in a list": resealed(times=1, parties=[3]),
     "levels": "[" * 100_000,
 }
 
@@ -298,9 +320,9 @@ NO_COUNT = {
 @pytest.mark.parametrize("where", ["", "parts/label_holder"])
 def test_a_damaged_count_of_predictions_is_told(tmp_path, what, where):
     (tmp_path / "parts" / "label_holder").mkdir(parents=True)
-    counted(tmp_path).add(0)
+    counted(tmp_path).add(2)
     (tmp_path / where / "predicted.json").write_text(NO_COUNT[what])
-    for use in (counted(tmp_path).times, partial(counted(tmp_path).add, 0)):
+    for use in (counted(tmp_path).times, partial(counted(tmp_path).add, 2)):
         with pytest.raises(DataError, match="which counts what predictions disclosed, is damaged"):
             use()
 
@@ -309,7 +331,7 @@ def test_a_damaged_count_of_predictions_is_told(tmp_path, what, where):
 @pytest.mark.parametrize("instead", ["pipe", "link", "folder"])
 def test_a_count_of_predictions_is_an_ordinary_file(tmp_path, instead):
     (tmp_path / "parts" / "label_holder").mkdir(parents=True)
-    counted(tmp_path).add(0)
+    counted(tmp_path).add(2)
     file = tmp_path / "predicted.json"
     file.rename(tmp_path / "elsewhere.json")
     {
@@ -318,7 +340,7 @@ def test_a_count_of_predictions_is_an_ordinary_file(tmp_path, instead):
         "folder": file.mkdir,
     }[instead]()
     with pytest.raises(DataError, match="is damaged: it is no ordinary file"):
-        counted(tmp_path).add(0)
+        counted(tmp_path).add(2)
 
 
 @pytest.mark.filterwarnings("ignore:this prediction showed")

@@ -25,13 +25,14 @@ from colonnade.layout import Layout
 from colonnade.ledger import Ledger
 from colonnade.models import Features, Fusion, Learner, shown, terms_of
 from colonnade.organisations import Party, Transformer
+from colonnade.predictions_told import disclosed_together, without_budget
 from colonnade.roles import PredictLabelHolder, PredictParty
 from colonnade.secure import Secrets
 from colonnade.stragglers import Wait
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
-__all__ = ["ROWS_TOGETHER", "Prediction", "Predictor", "columns_of", "without_budget"]
+__all__ = ["ROWS_TOGETHER", "Prediction", "Predictor", "columns_of"]
 
 ROWS_TOGETHER = 1024
 """Rows that travel in one message, where nobody says otherwise."""
@@ -269,10 +270,20 @@ class Predictor:
         spent = without_budget(holder.spent()) or None
         return Prediction(holder.predictions, record.ledger, privacy_loss=spent)
 
-    def cost(self, times: int, without: Fallbacks = NOBODY) -> dict[str, Any]:
-        """Return what it discloses of a row to predict it so often; empty without an account."""
-        uses = {Purpose.PREDICTION: times}
-        return without_budget(self.uplink.spending(self._layout(1, without), uses))
+    def cost(self, times: Mapping[int, int]) -> dict[str, Any]:
+        """Return what it discloses of a row to predict it so often; empty without an account.
+
+        Parameters
+        ----------
+        times
+            By how many parties take part.
+        """
+        layout = self._layout(1, NOBODY)
+        return disclosed_together(self.uplink, layout, times, len(layout.parties))
+
+    def parties(self, without: Fallbacks = NOBODY) -> int:
+        """Return how many parties take part without these."""
+        return len(self._layout(1, without).parties)
 
     def _layout(self, rows: int, without: Fallbacks) -> Layout:
         widths = {name: width for name, width in self.widths.items() if name not in without}
@@ -315,11 +326,6 @@ class Predictor:
 def columns_of(key: str, classes: Sequence[Any] | None) -> list[str]:
     """Return the columns of ``Prediction.frame``."""
     return [key, "predicted", *(f"probability of {name}" for name in classes or ())]
-
-
-def without_budget(loss: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an account without what ends training alone."""
-    return {name: value for name, value in loss.items() if name != "budget"}
 
 
 def _are_features(given: Any) -> bool:

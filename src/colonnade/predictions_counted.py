@@ -1,7 +1,10 @@
 """How often a run has predicted, on disk, where what its predictions disclose adds up.
 
-Whoever forgets a prediction spends it twice. So the number is kept in two places, the run's folder
-and the label holder's part, with a digest, and is read and made larger under a lock.
+Whoever forgets a prediction spends it twice. So it is counted in two places, the run's folder and
+the label holder's part, with a digest, and what is there is read and made larger under a lock.
+
+A sum of few parties' embeddings discloses more than one of many, so predictions are counted by how
+many parties took part. What an earlier version counted may have been of any number of them.
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from colonnade.errors import DataError
 from colonnade.faults import explained
@@ -20,9 +26,17 @@ from colonnade.locks import locked, unlock
 from colonnade.outputs import SIGNATURE, replacing
 from colonnade.telling import first_line
 
-__all__ = ["PREDICTED", "PredictionCount"]
+__all__ = ["PREDICTED", "UNKNOWN", "PredictionCount", "Times"]
 
 PREDICTED = "predicted.json"
+
+Times: TypeAlias = Counter[int]
+"""How often a run has predicted, by how many parties took part."""
+
+UNKNOWN = 0
+"""In place of how many, where that was not written down."""
+
+_NONE: Mapping[int, int] = MappingProxyType({})
 _MOST = 2**53  # what JSON can tell of whole numbers everywhere
 
 
@@ -45,8 +59,8 @@ class PredictionCount:
         """Whether there is still a run that can be counted for."""
         return self._part.is_dir()
 
-    def times(self) -> int:
-        """Return the number.
+    def times(self) -> Times:
+        """Return the numbers.
 
         Raises
         ------
@@ -59,15 +73,17 @@ class PredictionCount:
                 f"{self._file}, which counts what predictions disclosed, is gone, and the run has "
                 f"predicted: bring it back, or put {self._part / PREDICTED} into its place"
             )
-        return max(counted or 0, said or 0)
+        return (counted or Times()) | (said or Times())
 
-    def add(self, known: int) -> int:
-        """Count one prediction more, on disk when this returns, and return the number then.
+    def add(self, parties: int, known: Mapping[int, int] = _NONE) -> Times:
+        """Count one prediction more, on disk when this returns, and return the numbers then.
 
         Parameters
         ----------
+        parties
+            How many take part in it.
         known
-            Of how many the caller knows itself.
+            Of which the caller knows itself.
 
         Raises
         ------
@@ -77,8 +93,10 @@ class PredictionCount:
             If it cannot be written.
         """
         with explained(self._file), self._alone():
-            times = max(self.times(), known) + 1
-            written: dict[str, object] = {"by": SIGNATURE, "times": times}
+            times = self.times() | Times(known)
+            times[parties] += 1
+            of = {str(number): count for number, count in times.items() if number != UNKNOWN}
+            written: dict[str, object] = {"by": SIGNATURE, "times": times.total(), "parties": of}
             written["digest"] = _digest(written)
             for file in (self._file, self._part / PREDICTED):
                 with replacing(file) as partial:
@@ -100,24 +118,34 @@ class PredictionCount:
             os.close(descriptor)
 
 
-def _times_in(file: Path) -> int | None:
-    """Return the number that a file tells; None where there is none."""
+def _times_in(file: Path) -> Times | None:
+    """Return the numbers that a file tells; None where there is none."""
     if not os.path.lexists(file):
         return None
     try:
         if file.is_symlink() or not file.is_file():
             raise ValueError("it is no ordinary file")
         told = json.loads(file.read_text(encoding="utf-8"))
-        digest, times = told.pop("digest"), told["times"]
+        digest = told.pop("digest")
         if digest != _digest(told):
             raise ValueError("it is not what was written")
-        if type(times) is not int or not 0 < times <= _MOST:
-            raise ValueError("it is no number of times")
+        return _times(told)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{file}, which counts what predictions disclosed, is damaged: {first_line(error)}"
         ) from None
-    return times
+
+
+def _times(told: Mapping[str, Any]) -> Times:
+    """Return the numbers of what was written, by whichever version."""
+    whole = told["times"]
+    times = Times({int(parties): count for parties, count in told.get("parties", {}).items()})
+    numbers = [whole, *times.values()]
+    if not all(type(number) is int and 0 < number <= _MOST for number in numbers):
+        raise ValueError("it is no number of times")
+    if min(times, default=1) < 1 or times.total() > whole:
+        raise ValueError("its numbers are not of one run")
+    return times + Times({UNKNOWN: whole - times.total()})
 
 
 def _digest(values: object) -> str:

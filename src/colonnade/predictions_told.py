@@ -9,13 +9,55 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.errors import PrivacyWarning
-from colonnade.predictions_counted import PredictionCount
+from colonnade.layout import Layout
+from colonnade.predictions_counted import UNKNOWN, PredictionCount, Times
+from colonnade.uplinks import Uplink
+from colonnade.uplinks.account import most_told
 
-__all__ = ["Predicted"]
+__all__ = ["Predicted", "disclosed_together", "without_budget"]
+
+
+def disclosed_together(
+    uplink: Uplink, layout: Layout, times: Mapping[int, int], everybody: int
+) -> dict[str, Any]:
+    """Return what predictions disclosed of a row that was in all of them.
+
+    Those of which nobody knows how many parties took part count as what discloses most.
+
+    Parameters
+    ----------
+    uplink
+        Of new rows.
+    layout
+        Of one of the predictions.
+    times
+        How often a run has predicted, by how many parties took part.
+    everybody
+        How many parties the run has.
+
+    Returns
+    -------
+    dict
+        As ``summary["privacy_loss"]`` says it of training, without what ends that alone; empty
+        where the uplink keeps no account.
+    """
+    unknown = times.get(UNKNOWN, 0)
+    known = Times({parties: count for parties, count in times.items() if parties != UNKNOWN})
+    possible = range(1, everybody + 1) if unknown else (everybody,)
+    told = [
+        uplink.spending_of_predictions(layout, known + Times({parties: unknown}))
+        for parties in possible
+    ]
+    return without_budget(most_told(told))
+
+
+def without_budget(loss: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an account without what ends training alone."""
+    return {name: value for name, value in loss.items() if name != "budget"}
 
 
 @dataclass
@@ -25,19 +67,25 @@ class Predicted:
     Parameters
     ----------
     times
-        Calls, each of which released every row that it was given once.
+        Calls, each of which released every row that it was given once, by how many parties took
+        part.
     over
         Whether a row that was in all of them is known to be beyond the budget.
     kept
         Where it is counted for whoever else has the run, where that has a folder.
     """
 
-    times: int = 0
+    times: Times = field(default_factory=Times)
     over: bool = False
     kept: PredictionCount | None = None
 
-    def count(self) -> None:
+    def count(self, parties: int) -> None:
         """Count a prediction that is about to be made.
+
+        Parameters
+        ----------
+        parties
+            How many take part in it.
 
         Raises
         ------
@@ -47,9 +95,9 @@ class Predicted:
             If it cannot be written.
         """
         if self.kept is None or not self.kept.is_there:
-            self.times += 1
+            self.times[parties] += 1
         else:
-            self.times = self.kept.add(self.times)
+            self.times = self.kept.add(parties, self.times)
 
     def tell(self, once: Mapping[str, Any], whole: Mapping[str, Any], training: Any) -> None:
         """Warn at the first prediction, and where all of them together pass the budget.
@@ -65,7 +113,7 @@ class Predicted:
         if once["epsilon"] is None and spent.get("epsilon") is None:
             return  # nothing was protected in training either, as the summary says
         budget = _value(spent.get("budget"))
-        if self.times == 1:
+        if self.times.total() == 1:
             trained = f", which spent up to {_said(spent)}" if spent else ""
             limit = "" if math.isinf(budget) else f", and the budget of {budget:g} ends that alone"
             _warn(
@@ -76,8 +124,9 @@ class Predicted:
         if not self.over and _value(whole["epsilon"]) > budget:
             self.over = True
             _warn(
-                f"a row that was in all {self.times} predictions of this run is at {_said(whole)} "
-                f"by them alone, and the budget was {budget:g}: do not predict a row again"
+                f"a row that was in all {self.times.total()} predictions of this run is at "
+                f"{_said(whole)} by them alone, and the budget was {budget:g}: do not predict a "
+                "row again"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +134,13 @@ class Run:
                 f"the run in {self.folder} was read without its models: predict with the run that "
                 "training returned, or with the exported parts"
             )
-        counted = self.predicted.count if self.predictor.cost(1, without) else None
-        found = self.predictor(tables, driver, rows_per_message, without=without, begin=counted)
+        parties = self.predictor.parties(without)
+        discloses = bool(self.predictor.cost({parties: 1}))
+        begin = partial(self.predicted.count, parties) if discloses else None
+        found = self.predictor(tables, driver, rows_per_message, without=without, begin=begin)
         if found.privacy_loss is None:
             return found
-        whole = self.predictor.cost(self.predicted.times, without)
+        whole = self.predictor.cost(self.predicted.times)
         self.predicted.tell(found.privacy_loss, whole, self.summary["privacy_loss"])
         return replace(found, privacy_loss_of_all=whole)
 

@@ -60,7 +60,7 @@ class PredictingTogether(WithTrainedParts):
 
     def cast(self) -> PredictParty | PredictLabelHolder:
         """See ``Engagement``: what it discloses is counted, before it leaves."""
-        self.number = self.count.add(0)
+        self.count_one()
         layout, uplink, new = self.layout, self.uplink, self._new
         if not self.part.is_label_holder:
             return PredictParty(layout, self.owned(), uplink, new)

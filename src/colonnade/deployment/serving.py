@@ -108,7 +108,7 @@ class ServingTogether(WithTrainedParts):
     def _release(self) -> None:
         """Count a request, where it discloses something of rows, and compare it with the policy."""
         if self._discloses:
-            self.number = self.count.add(0)
+            self.count_one()
             self._may_leave(self.leaving)
 
     def _write_ledger(self, folder: Path) -> None:

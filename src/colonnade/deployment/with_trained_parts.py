@@ -21,8 +21,9 @@ from colonnade.layout import Layout
 from colonnade.ledger import Ledger
 from colonnade.models import Fusion, Learner, parameter_count, terms_of
 from colonnade.organisations import Party
-from colonnade.prediction import ROWS_TOGETHER, without_budget
-from colonnade.predictions_counted import PredictionCount
+from colonnade.prediction import ROWS_TOGETHER
+from colonnade.predictions_counted import PredictionCount, Times
+from colonnade.predictions_told import disclosed_together
 from colonnade.run_folder import RunFolder
 from colonnade.stragglers import Wait
 from colonnade.wire import Purpose
@@ -51,8 +52,16 @@ class WithTrainedParts(ABC):
         method = job.method.build()
         self.uplink, self._fusion = method.uplink.of_new_rows(), method.fusion
         self.count = PredictionCount(self.folder.path, self.folder.parts / self.name)
-        self.number = 0
+        self._counted = Times()
+
+    @property
+    def number(self) -> int:
         """How often the run has predicted, this time included; 0 before that is counted."""
+        return self._counted.total()
+
+    def count_one(self) -> None:
+        """Count a prediction that is about to be made, on disk when this returns."""
+        self._counted = self.count.add(len(self.layout.parties))
 
     @cached_property
     def part(self) -> TrainedPart:
@@ -110,8 +119,8 @@ class WithTrainedParts(ABC):
     def leaving(self) -> Leaving:
         """See ``Engagement``: a row is taken to be in all predictions of the run."""
         times = {Purpose.PREDICTION: self.pieces, Purpose.SETUP: 1}
-        uses = {Purpose.PREDICTION: self.number or self.count.times() + 1}
-        spent = without_budget(self.uplink.spending(self.layout, uses))
+        counted = self._counted or self.count.times() + Times([len(self.layout.parties)])
+        spent = disclosed_together(self.uplink, self.layout, counted, len(self.job.parties))
         return Leaving(*leaving_by(self.flows, self.name, times), spent)
 
     def leaving_again(self, sent: Ledger) -> Leaving:

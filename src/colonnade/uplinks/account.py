@@ -12,7 +12,16 @@ from colonnade.links import Rows
 from colonnade.privacy import Budget, Epsilon, Event, RowUses, Spending, View
 from colonnade.uplinks.contract import Moment, Timetable
 
-__all__ = ["EACH_PARTY", "OWN", "SUMS", "Account", "Views", "most_told", "told"]
+__all__ = [
+    "EACH_PARTY",
+    "OWN",
+    "SUMS",
+    "Account",
+    "Views",
+    "most_told",
+    "told",
+    "told_of_predictions",
+]
 
 UPLOADED = "uploaded"
 
@@ -213,6 +222,31 @@ def told(uses: RowUses, budget: Budget, views: Views = SUMS) -> dict[str, Any]:
         "budget": _number(budget.epsilon),
         "uses_of_a_row": sum(count for _, count in most),
     }
+
+
+def told_of_predictions(
+    times: Mapping[int, int], event: Callable[[int], Event], budget: Budget, views: Views = SUMS
+) -> dict[str, Any]:
+    """Return what predictions disclosed of a row that was in all of them; see ``told``.
+
+    Parameters
+    ----------
+    times
+        By how many parties took part, how often.
+    event
+        By how many parties take part, what one is.
+    budget, views
+        See ``told``.
+
+    >>> from functools import partial
+    >>> from colonnade.privacy import UNLIMITED, BinomialSum
+    >>> event = partial(BinomialSum, 16, 0.1)  # of so many terms
+    >>> times = [{4: 2}, {2: 1, 4: 1}, {2: 2}]
+    >>> [round(told_of_predictions(each, event, UNLIMITED)["epsilon"], 1) for each in times]
+    [5.3, 6.6, 7.8]
+    """
+    spent = [Spending({event(parties): 1}) * count for parties, count in times.items()]
+    return told(RowUses.of([sum(spent, Spending())]), budget, views)
 
 
 def most_told(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

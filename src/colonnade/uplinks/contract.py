@@ -268,6 +268,15 @@ class Uplink(Protocol):
         """Return what so many uses of a row for each purpose will cost of privacy, for a plan."""
         return {}
 
+    def spending_of_predictions(
+        self, layout: Layout, times: Mapping[int, int]
+    ) -> Mapping[str, Any]:
+        """Return what predictions of a row cost together, by how many parties took part in each.
+
+        By default as if all parties of the layout had, which is enough where it does not matter.
+        """
+        return self.spending(layout, {Purpose.PREDICTION: sum(times.values())})
+
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return games that try whether its mechanisms keep what the account says of them."""
         return ()

@@ -41,7 +41,7 @@ from colonnade.privacy import (
 )
 from colonnade.secure import MOST_HOLDERS, Sums, bits_for
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import told
+from colonnade.uplinks.account import told, told_of_predictions
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
@@ -167,6 +167,17 @@ class Masked(Uplink):
         everybody = len(layout.parties)
         rows = [Spending({self._event(layout, p, everybody): count}) for p, count in uses.items()]
         return told(RowUses.of(rows), self._limit)
+
+    def spending_of_predictions(
+        self, layout: Layout, times: Mapping[int, int]
+    ) -> Mapping[str, Any]:
+        """Return what so many predictions of a row cost; no sum was of fewer than may be in one."""
+        fewest = self.threshold or 2
+        return told_of_predictions(
+            times,
+            lambda parties: self._event(layout, Purpose.PREDICTION, max(parties, fewest)),
+            self._limit,
+        )
 
     def flows(self, layout: Layout, rows: int, purpose: Purpose) -> tuple[Flow, ...]:
         """Return keys and offers, which precede, and the messages of a sum."""

@@ -38,7 +38,7 @@ from colonnade.privacy import (
 )
 from colonnade.secure import Keystream
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import EACH_PARTY, Account, told
+from colonnade.uplinks.account import EACH_PARTY, Account, told, told_of_predictions
 from colonnade.uplinks.contract import (
     Collected,
     Collector,
@@ -132,6 +132,13 @@ class Perturbed(Uplink):
         parties = len(layout.parties)
         rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
         return told(RowUses.of(rows), self.limit, EACH_PARTY)
+
+    def spending_of_predictions(
+        self, layout: Layout, times: Mapping[int, int]
+    ) -> Mapping[str, Any]:
+        """Return what so many predictions of a row cost."""
+        event = partial(self.event, Purpose.PREDICTION)
+        return told_of_predictions(times, event, self.limit, EACH_PARTY)
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return those of one party's noise, of training and of other rows."""
