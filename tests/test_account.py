@@ -138,6 +138,20 @@ def test_a_budget_is_not_denied_to_rows_that_differ():
         kept.enter(np.array([1]), Moment(0), 3)
     assert not budget.affords(kept._uses.worst() + Spending({event(0, 2): 1}))
     kept.enter(np.array([0, 1]), Moment(0), 2)
+    resumed = account(budget)
+    resumed.load_state_dict(kept.state_dict())
+    assert resumed.report() == kept.report()
+
+
+def test_a_budget_below_what_was_spent_is_refused():
+    kept = account()
+    entered(kept, *(Moment(round) for round in range(4)))
+    smaller = Budget(0.999 * of({3: 3}), 1e-5)
+    with pytest.raises(BudgetExhausted, match="by what this run has released, and the budget"):
+        account(smaller).load_state_dict(kept.state_dict())
+    lost = entered(account(), *(Moment(round) for round in range(4)))
+    with pytest.raises(BudgetExhausted, match="by what this run has released, and the budget"):
+        account(smaller).begin(lost, Plan)
 
 
 @dataclass(frozen=True)

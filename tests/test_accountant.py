@@ -536,6 +536,7 @@ def test_the_largest_is_that_of_rows_one_by_one(view, delta):
     assert most in map(view, spent)
     assert found == most.epsilon(delta)
     assert found == max((view(each).epsilon(delta) for each in spent), key=lambda e: e.value)
+    assert {*uses.spendings(delta)} == {*spent[:2]}  # the third row was used less than the second
 
 
 def test_rows_and_states_that_do_not_fit_are_refused():

@@ -271,6 +271,15 @@ def test_what_a_crash_repeated_counts_towards_the_budget(tmp_path: Path) -> None
     assert epsilon < run.summary["privacy_loss"]["epsilon"] <= 2 * epsilon
 
 
+def test_what_a_crash_lost_is_beyond_a_smaller_budget_too(tmp_path: Path) -> None:
+    bounded(PRIVATE).train(PRIVATE, TRAINING, out=tmp_path / "run", stop_before=5)
+    assert without_newest_checkpoint(tmp_path / "run") == 4  # an epoch, which used rows once
+    once = spent_by_hand([*range(4)], 0)
+    smaller = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(once * 1.01, 1e-5)))
+    with pytest.raises(BudgetExhausted, match="by what this run has released, and the budget is"):
+        bounded(smaller).train(smaller, TRAINING, out=tmp_path / "run", resume=True)
+
+
 # The two halves, by themselves
 
 

@@ -21,9 +21,14 @@ from colonnade.costs import Modelled
 from colonnade.defences import GaussianDerivatives
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import Purpose
-from colonnade.errors import ConfigurationError, PrivacyWarning, RemoteProtocolError
+from colonnade.errors import (
+    BudgetExhausted,
+    ConfigurationError,
+    PrivacyWarning,
+    RemoteProtocolError,
+)
 from colonnade.estimators import VerticalClassifier
-from colonnade.exchanges import Asynchronous, Relay
+from colonnade.exchanges import Asynchronous, Relay, Split
 from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.local_updates import Workset
@@ -237,6 +242,34 @@ def test_a_budget_ends_training_before_it_would_be_exceeded(evaluate_every):
 def test_a_budget_that_affords_no_round_is_refused(method, said):
     with pytest.raises(ConfigurationError, match=f"cannot afford one round of training.*{said}"):
         plan(problem(), method, TRAINING)
+
+
+LIMITED = {
+    "sums": lambda budget: pbm_vfl(4, 0.05, budget=budget),
+    "each by itself": lambda budget: wait_dp(fusion=Sum(), budget=budget),
+    "labels": lambda budget: Method(
+        "quiet", Sum(), exchange=Split(defence=GaussianDerivatives(1.0, 2.0, budget))
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::colonnade.errors.PrivacyWarning")
+@pytest.mark.parametrize("stop_before", [9, None], ids=["stopped", "finished"])
+@pytest.mark.parametrize("protected", LIMITED)
+def test_no_run_goes_on_with_a_smaller_budget_than_it_has_spent(tmp_path, protected, stop_before):
+    made, out = LIMITED[protected], tmp_path / "run"
+    run = problem().train(made(None), TRAINING, out=out, stop_before=stop_before, report=False)
+    of = "privacy_loss_of_labels" if protected == "labels" else "privacy_loss"
+    spent = run.summary[of]["epsilon"]
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    said = rf"^a row is at epsilon {spent:.4g} .* and the budget is {0.9 * spent:g} at delta 1e-05"
+    with pytest.raises(BudgetExhausted, match=said):
+        problem().train(made(Budget(0.9 * spent, DELTA)), TRAINING, out=out, resume=True)
+    assert before == {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    again = made(Budget(2 * spent, DELTA))
+    run = problem().train(again, TRAINING, out=out, resume=True, report=False)
+    assert (run.summary["rounds"], run.summary["completed"]) == (12, True)
+    assert run.summary[of]["epsilon"] <= run.summary[of]["budget"] == 2 * spent
 
 
 @pytest.mark.parametrize("make", [pbm_vfl, wait_dp, partial(GaussianDerivatives, 1.0, 1.0)])

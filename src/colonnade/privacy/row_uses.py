@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, Self
 
@@ -103,24 +103,33 @@ class RowUses:
             return view(Spending(dict(zip(events, column.tolist(), strict=True))))
 
         bounds, orders = _bounds([view(Spending({event: 1})) for event in events], columns, delta)
-        tried: list[NDArray[Any]] = []
         found: list[tuple[Spending, Epsilon]] = []
-        for place in np.argsort(-bounds, kind="stable"):
+        for place in _dearest(columns, bounds):
             if found and bounds[place] <= max(each.value for _, each in found):
                 break
             column = columns[:, place]
-            if any((column <= other).all() for other in tried):
-                continue
-            if len(tried) == _MOST_TRIED:
+            if len(found) == _MOST_TRIED:
                 left = Epsilon(delta, float(bounds[place]), float(orders[place]))
                 found.append((seen(column), left))
                 together, largest = seen(most[:, 0]), max(each.value for _, each in found)
                 if (bound := together.epsilon(delta)).value <= largest:
                     return together, bound
                 break
-            tried.append(column)
             found.append((seen(column), seen(column).epsilon(delta)))
         return max(found, key=lambda each: each[1].value)
+
+    def spendings(self, delta: float) -> Iterator[Spending]:
+        """Yield what was spent on rows, what Renyi divergences bound to be the most first.
+
+        Rows that were used no more than another under every event are left out.
+        """
+        events, counts = self._table(None)
+        if not counts.size:
+            return
+        columns = np.unique(counts, axis=1)
+        bounds, _ = _bounds([Spending({event: 1}) for event in events], columns, delta)
+        for place in _dearest(columns, bounds):
+            yield Spending(dict(zip(events, columns[:, place].tolist(), strict=True)))
 
     def epsilon(self, delta: float, rows: ArrayLike | None = None) -> Epsilon:
         """Return the largest epsilon of these rows, or of all; see ``largest``."""
@@ -193,6 +202,16 @@ class RowUses:
         else:
             found = list(self._counts.values())
         return events, np.array(found) if found else np.zeros((0, 0), dtype=np.uint8)
+
+
+def _dearest(columns: NDArray[Any], bounds: NDArray[np.float64]) -> Iterator[int]:
+    """Yield the places of columns of counts, the largest bound first, unless one contains them."""
+    yielded: list[NDArray[Any]] = []
+    for place in np.argsort(-bounds, kind="stable").tolist():
+        column = columns[:, place]
+        if not any((column <= other).all() for other in yielded):
+            yielded.append(column)
+            yield place
 
 
 def _bounds(

@@ -94,6 +94,11 @@ class Account:
         """Enter what was committed after the checkpoint that the run goes on from.
 
         It has left, whether or not a budget affords it.
+
+        Raises
+        ------
+        BudgetExhausted
+            If more was disclosed of a row, then or before, than the budget allows.
         """
         told = [record for record in records if self._kind in record or UPLOADED in record]
         left = told[self._read :]
@@ -111,6 +116,7 @@ class Account:
                 unsettled.pop()
         for moment in unsettled:  # whether the sum was completed without this organisation
             self._add(timetable.rows_at(moment), moment, self._fewest)
+        self._check_afforded()
 
     def uploading(self, moment: Moment) -> dict[str, Any]:
         """Return the record to commit before something is sent that others may release."""
@@ -170,12 +176,32 @@ class Account:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` returned."""
+        """Restore what ``state_dict`` returned.
+
+        Raises
+        ------
+        BudgetExhausted
+            If more had been disclosed of a row than the budget allows, which was larger then.
+        """
         made_of = [(Purpose(purpose), terms) for purpose, terms in state["made_of"]]
         events = [self._event(purpose, terms) for purpose, terms in made_of]
         self._made_of = dict(zip(events, made_of, strict=True))
         self._uses.load_state_dict(state["uses"], events)
         self._read = state["read"]
+        self._check_afforded()
+
+    def _check_afforded(self) -> None:
+        """Raise ``BudgetExhausted`` if more was disclosed of a row than the budget allows."""
+        budget, uses = self._budget, self._uses
+        if budget.affords(uses.worst()):  # which contains what was spent on any row
+            return
+        for spent in uses.spendings(budget.delta):
+            if not budget.affords(spent):
+                raise BudgetExhausted(
+                    f"a row is at epsilon {spent.epsilon(budget.delta).value:.4g} by what this run "
+                    f"has released, and the budget is {budget.epsilon:g} at delta "
+                    f"{budget.delta:g}: go on (resume) with a larger one"
+                )
 
 
 def told(uses: RowUses, budget: Budget, views: Views = SUMS) -> dict[str, Any]:
