@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
@@ -354,6 +355,29 @@ def test_a_query_or_view_without_end_is_ended(database, monkeypatch):
     with pytest.raises(DataError, match=r"the view in people\.db has not ended after"):
         read_table("sqlite:///people.db", table="endless")
     assert read_table("sqlite:///people.db", table="people").height == 1
+
+
+LONG = "printf('%.*c', 100000, 'x')"
+
+
+@pytest.mark.parametrize("row", ["i", LONG, f"i, {LONG}, null"])
+def test_rows_without_end_do_not_fill_the_memory(database, monkeypatch, row):
+    monkeypatch.setattr(tables_database, "_MOST_BYTES", 2**20)
+    monkeypatch.setattr(tables_database, "_TIMES", 1)
+    endless = f"with recursive n(i) as (select 1 union all select i + 1 from n) select {row} from n"
+    tracemalloc.start()  # which sees the rows, and what is Python's of the columns
+    try:
+        with pytest.raises(DataError, match="takes more than 1,048,576 bytes of memory, and may"):
+            read_table("sqlite:///people.db", query=endless)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**26
+
+
+def test_a_value_without_end_is_not_made(database):
+    with pytest.raises(DataError, match="makes, a value of more than 16,777,216 bytes; name the"):
+        read_table("sqlite:///people.db", query="select hex(zeroblob(490000000)) a")
 
 
 @pytest.mark.parametrize("driver", ["mysql+pymysql", "postgresql+psycopg2", "oracle", "nosuch"])

@@ -10,6 +10,7 @@ URL.
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 import warnings
@@ -24,6 +25,7 @@ import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import postgresql
+from colonnade.tables.fetched import pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
 from colonnade.tables.sqlite_functions import FUNCTIONS
@@ -39,6 +41,9 @@ _ROWS = 2**13  # fetched at a time, since Python's objects take several times a 
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
 _MOST_STEPS = 10**11  # of SQLite's machine, since queries and views may not end: half an hour
 _COUNTED = 10**6  # at a time
+_LONGEST = 2**24  # bytes of a value of SQLite's
+_MOST_BYTES = 2**30  # of what is found in a file of SQLite's, or this many times the file's own:
+_TIMES = 64
 _INTERRUPTED = "interrupted"  # what SQLite says then
 
 _HELD_TO_READING = ("sqlite", postgresql.DRIVER)
@@ -81,7 +86,8 @@ def read_database(
         The columns to read; all by default.
     query, table
         One of them: the query, or the table or view, possibly "schema.table". Of SQLite, either may
-        take 10^11 of its steps, more than half an hour.
+        take 10^11 of its steps, more than half an hour, and find 64 times as much as the file has,
+        or 2^30 bytes, in values of 2^24 bytes at most.
 
     Raises
     ------
@@ -147,14 +153,27 @@ def read_database(
             check_present(what, wanted, names)
             padded = _padded(result, names)
             gathered = {name: Gathered(name, what, name in padded) for name in wanted}
-            for rows in result.partitions(_ROWS):
+            most = _most_bytes(parsed)
+            for rows in pieces(result):
                 values = list(zip(*rows, strict=True))
                 for name, place in ((name, names.index(name)) for name in wanted):
                     gathered[name].add(values[place])
+                if sum(column.bytes for column in gathered.values()) > most:
+                    raise DataError(
+                        f"{what} takes more than {most:,} bytes of memory, and may not end; if it "
+                        "has an end, store it in a table, or ask for fewer rows or columns"
+                    )
     frame = pl.DataFrame([gathered[name].series() for name in wanted])
     if frame.is_empty():
         raise DataError(f"{what} has no rows")
     return frame
+
+
+def _most_bytes(url: URL) -> float:
+    """Return how much memory may be taken by what is found: of SQLite, little more than it has."""
+    if url.get_backend_name() != "sqlite":
+        return math.inf
+    return max(_MOST_BYTES, _TIMES * Path(str(url.database)).stat().st_size)
 
 
 def _padded(result: Any, names: Sequence[str]) -> set[str]:
@@ -260,6 +279,11 @@ def _sentence(error: Exception, url: URL, where: str, query: bool) -> str:
             f"{what} {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if it "
             "has an end, store what it finds in a table, and name that"
         )
+    if "too big" in reason:
+        return (
+            f"{where} has, or a query or view makes, a value of more than {_LONGEST:,} bytes; name "
+            "the columns to read without it"
+        )
     if "database is locked" in reason:
         return (
             f"{where} is locked by another program that writes to it; try again when that has "
@@ -330,6 +354,7 @@ def _driver(url: URL) -> str:
 def _reader(address: str) -> sqlite3.Connection:
     """Open a SQLite database whose statements may do nothing but read, for a while."""
     connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
     connection.set_authorizer(_authorised)
     counted = count(_COUNTED, _COUNTED)
     connection.set_progress_handler(lambda: next(counted) > _MOST_STEPS, _COUNTED)

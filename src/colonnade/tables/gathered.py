@@ -49,6 +49,11 @@ class Gathered:
     padded
         Whether text is filled up with blanks that mean nothing.
 
+    Attributes
+    ----------
+    bytes
+        How much memory all that came takes.
+
     Raises
     ------
     DataError
@@ -70,6 +75,7 @@ class Gathered:
         self._parts: list[pl.Series] = []
         self._first: dict[str, tuple[int, Any]] = {}  # the first row of each kind of value
         self._count = 0
+        self.bytes = 0
 
     def add(self, values: Sequence[Any]) -> None:
         """Take the values of some more rows."""
@@ -97,6 +103,7 @@ class Gathered:
             )
         self._count += len(values)
         self._parts.append(self._series(values, kinds))
+        self.bytes += int(self._parts[-1].estimated_size())
 
     def series(self) -> pl.Series:
         """Return all that came."""

@@ -1,0 +1,30 @@
+"""What a query finds, some rows at a time: however long its rows and texts are, few are held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlalchemy import Result, Row
+
+__all__ = ["pieces"]
+
+_ROWS = 2**13  # since Python's objects take several times a column's memory
+_AT_ONCE = 2**6  # fetched before anybody looks how long they are
+_BYTES = 2**24  # of texts
+_TEXTS = frozenset({str, bytes})
+
+
+def pieces(result: Result[Any]) -> Iterator[list[Row[Any]]]:
+    """Yield the rows of a result together until there are many, or they are long."""
+    piece: list[Row[Any]] = []
+    held = 0
+    for rows in result.partitions(_AT_ONCE):
+        piece.extend(rows)
+        held += sum([len(value) for row in rows for value in row if type(value) in _TEXTS])
+        if held >= _BYTES or len(piece) >= _ROWS:
+            yield piece
+            piece, held = [], 0
+    if piece:
+        yield piece
