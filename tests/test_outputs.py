@@ -300,6 +300,22 @@ def test_a_run_removes_only_its_own_checkpoints(tmp_path):
     assert not list(tmp_path.glob("*.writing-*"))
 
 
+def test_what_a_kill_left_half_written_is_removed_when_the_run_goes_on(tmp_path):
+    names = ["history.csv", "ledger.csv", "summary.json", "run.png", "report.html", "config.yaml"]
+    run = small().train(training=TRAINING, out=tmp_path, stop_before=1)
+    (party, *_) = run.models
+    left = [tmp_path / f"{name}.writing-1" for name in names]
+    left += [tmp_path / "ledger.csv.writing-2", tmp_path / "parts" / party / "part.json.writing-1"]
+    kept = [tmp_path / name for name in ("thesis.csv.writing-1", "ledger.csv.writing-up")]
+    kept += [tmp_path / "parts" / party / "predicted.json.writing-1"]  # somebody predicts
+    for file in (*left, *kept):
+        file.write_bytes(MINE)
+    (tmp_path / "summary.json.writing-2").symlink_to(kept[0])
+    assert small().train(training=TRAINING, out=tmp_path, resume=True).summary["completed"]
+    assert not any(file.exists() for file in left)
+    assert all(file.read_bytes() == MINE for file in (*kept, tmp_path / "summary.json.writing-2"))
+
+
 def test_probes_of_others_are_left_alone(tmp_path):
     path = tmp_path / "probes.json"
     for content in (MINE, b"[1]", b'{"mine": 1}'):

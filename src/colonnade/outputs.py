@@ -39,6 +39,7 @@ __all__ = [
     "is_ours",
     "replacing",
     "table",
+    "unfinished",
 ]
 
 MARK = "Written by Colonnade"
@@ -48,6 +49,7 @@ SIGNATURE = f"{MARK} {__version__}"
 """What is written into a file."""
 
 _LOOKED_AT = 2**13  # bytes at either end
+_WRITING = ".writing-"  # behind a name and before a number, until what is written is whole
 
 Kind = Callable[[bytes, bytes], bool]
 """Tells by both ends of a file, which is not empty, whether Colonnade wrote it as one of a kind."""
@@ -159,7 +161,7 @@ def replacing(path: Path) -> Iterator[Path]:
     followed. It is gone again where writing fails.
     """
     for number in count(1):
-        partial = path.with_name(f"{path.name}.writing-{number}")
+        partial = path.with_name(f"{path.name}{_WRITING}{number}")
         try:
             partial.open("x").close()
             break
@@ -173,6 +175,17 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def unfinished(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what a process was writing in a folder when it was killed, and in the place of which.
+
+    Whoever removes it knows that nobody else writes there.
+    """
+    for path in folder.iterdir():
+        name, writing, number = path.name.rpartition(_WRITING)
+        if writing and number.isdecimal() and path.is_file() and not path.is_symlink():
+            yield path, name
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:

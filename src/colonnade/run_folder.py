@@ -31,6 +31,7 @@ from colonnade.outputs import (
     check_outputs,
     is_ours,
     replacing,
+    unfinished,
 )
 from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
@@ -314,6 +315,8 @@ class RunFolder:
         if there and not known:
             self._check_unbegun(is_said)
         check_outputs(self.path, PICTURES)
+        if there:
+            self._remove_unfinished()
         if is_said:
             return
         try:
@@ -461,6 +464,19 @@ class RunFolder:
             return file.is_file() and file.stat().st_size > 0 and is_ours(file, CONFIGURATION)
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror}") from None
+
+    def _remove_unfinished(self) -> None:
+        """Remove results, and files of parts, that a process which was killed had begun to write.
+
+        Predictions are counted meanwhile, by others.
+        """
+        parts = [path for path in self.parts.glob("*") if path.is_dir() and not path.is_symlink()]
+        own = {*FILES, OTHERS, *PICTURES}
+        with explained(self.path):
+            for folder in (self.path, *parts):
+                for file, name in unfinished(folder):
+                    if name in own or (folder != self.path and name != PREDICTED):
+                        file.unlink()
 
     def _says(self, text: str) -> bool:
         """Whether ``config.yaml`` is this text, or says the same in other words."""
