@@ -358,6 +358,19 @@ def test_a_count_of_predictions_that_is_gone_is_missed():
     assert load_trained("run").predict_rows("test").privacy_loss_of_all["uses_of_a_row"] == 2
 
 
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+@pytest.mark.parametrize("moved", ["run", "run/parts", "run/parts/label_holder"])
+def test_nobody_predicts_uncounted_where_the_run_was_moved_away(moved):
+    run = trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
+    tables = features(run, RUNS["classes"])
+    run.predict(tables)
+    Path(moved).rename("elsewhere")
+    with pytest.raises(DataError, match="label_holder is gone, where it is counted what pred"):
+        run.predict(tables)
+    Path("elsewhere").rename(moved)
+    assert run.predict(tables).privacy_loss_of_all["uses_of_a_row"] == 2
+
+
 def test_the_command_warns_of_what_a_prediction_discloses(monkeypatch, capsys):
     trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
     code, _, err = command(monkeypatch, capsys, "predict", "run", "--rows", "test")

@@ -54,11 +54,6 @@ class PredictionCount:
     def __init__(self, folder: Path, part: Path) -> None:
         self._file, self._part = folder / PREDICTED, part
 
-    @property
-    def is_there(self) -> bool:
-        """Whether there is still a run that can be counted for."""
-        return self._part.is_dir()
-
     def times(self) -> Times:
         """Return the numbers.
 
@@ -88,10 +83,15 @@ class PredictionCount:
         Raises
         ------
         DataError
-            As by ``times``.
+            As by ``times``, or if the label holder's part is gone, or all of the run.
         Unwritten
             If it cannot be written.
         """
+        if not self._part.is_dir():
+            raise DataError(
+                f"{self._part} is gone, where it is counted what predictions disclose: bring it "
+                "back, or predict by the run from where it is now"
+            )
         with explained(self._file), self._alone():
             times = self.times() | Times(known)
             times[parties] += 1

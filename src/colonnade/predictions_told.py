@@ -94,7 +94,7 @@ class Predicted:
         Unwritten
             If it cannot be written.
         """
-        if self.kept is None or not self.kept.is_there:
+        if self.kept is None:
             self.times[parties] += 1
         else:
             self.times = self.kept.add(parties, self.times)
