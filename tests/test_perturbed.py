@@ -393,6 +393,7 @@ def test_noise_of_a_simulation_protects_nothing_and_every_table_says_so():
     assert "each organisation's own source" in privacy_statement(real)["secrets"]
     assert not privacy_warnings(real)
     bare = Method("z", Sum(), Perturbed(Clipped(2.0)))
+    assert "drawn" not in privacy_statement(bare.disclosures(LAYOUT))["embeddings"]
     assert "secrets" not in privacy_statement(bare.disclosures(LAYOUT))
 
 

@@ -179,9 +179,9 @@ class Perturbed(Uplink):
     def _through_noise(self, seen: Disclosure) -> Disclosure:
         if seen.what != "embeddings":
             return seen
-        statement = f"{self.noise}, drawn by each party; {seen.statement}"
         if not self._is_private(self.noise):
-            return replace(seen, statement=statement)
+            return replace(seen, statement=f"{self.noise}; {seen.statement}")
+        statement = f"{self.noise}, drawn by each party; {seen.statement}"
         mechanism = f"each party's embeddings {self.noise}"
         return Disclosure(seen.what, statement, mechanism=mechanism)
 
