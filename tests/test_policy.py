@@ -94,7 +94,7 @@ HOSTED = "label_holder_at allows site, and the job wants server"
         ),
         ({"methods": []}, a_job(task="align"), "bank", ""),
         ({"methods": ["composition"]}, a_job(COMPOSED), "bank", ""),
-        ({"methods": ["mine"]}, a_job(COMPOSED), "bank", "and the job wants composition"),
+        ({"methods": ["svfl"]}, a_job(COMPOSED), "bank", "and the job wants composition"),
         ({"label_holders": ["insurer"]}, a_job(), "bank", ""),
         (
             {"label_holders": ["registry"]},
@@ -426,6 +426,11 @@ def test_what_is_allowed_runs_and_the_summary_says_where_there_is_no_policy(tmp_
         ("max_epsilon: .inf", "max_epsilon: input should be less than"),
         ("max_delta: 0", "max_delta: input should be greater than 0"),
         ("embeddings: [noise]", "embeddings.0: input should be 'secure_sum' or"),
+        ("methods: [svlf]", "methods: there is no method 'svlf'; there are "),
+        (
+            "methods: [mine]",
+            "methods: there is no method 'mine'; there are ",
+        ),  # any could be called
         ("tasks: train", "tasks: input should be a valid list"),
         ("labels: hidden", "labels: input should be 'private' or 'shared'"),
         ("", "expected keys and values"),

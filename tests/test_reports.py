@@ -599,6 +599,30 @@ def test_settings_are_spelt_as_in_a_file_and_a_command_can_be_copied(run, tmp_pa
     assert "b: besides, 474 B sent to set up." in read(tmp_path / "c.html").text
 
 
+def test_a_run_of_several_sites_is_run_again_by_its_job(run, tmp_path):
+    told = {"job": {"run": "first"}, "organisation": "insurer"}
+    of_sites = replace(run, config=told, folder=tmp_path / "runs" / "first")
+    page = page_of(of_sites, tmp_path)
+    assert "colonnade run" not in page.text
+    assert "To run it again: submit the job again, with another name of the run." in page.text
+
+
+def test_the_same_value_at_every_evaluation_fills_no_axis(run):
+    metric = run.summary["metric"]
+    constant = replace(run, history=run.history.with_columns(pl.lit(1.0).alias(metric)))
+    figures = [figure for figure in run_figures(constant) if figure.key == "metric-bytes"]
+    [figure] = figures
+    low, high = figure.plot.layout.yaxis.range
+    assert 0.9 < low < 1 < high < 1.1
+
+
+def test_a_history_of_sixteen_is_shown_whole(run, tmp_path):
+    history = pl.concat([run.history] * 16)[:16].with_columns(round=pl.int_range(1, 17))
+    page = page_of(replace(run, history=history), tmp_path)
+    (evaluations,) = [table for table in page.tables if table[0][0] == "round"]
+    assert len(evaluations) == 17
+
+
 def test_a_page_tells_of_local_steps_and_how_stale_rows_were() -> None:
     wide = Simulate(Network(Channel(latency=0.02)), Modelled(otherwise=0.002))
     method = celu(3, 2, 0.5)

@@ -526,7 +526,8 @@ def check_site(
     """Try what a site would bring to a job, before anybody submits it; nothing leaves it.
 
     It reads site.yaml, policy.yaml and the tables as the site does when the job comes, and says
-    what is wrong in the same words.
+    what is wrong in the same words. What a policy says of bytes and epsilon hangs on what the
+    others bring, and is compared when the job runs.
     """
     from colonnade.deployment.checking import checked
     from colonnade.deployment.folders import read_job

@@ -167,7 +167,9 @@ def read_alignment(folder: Path) -> dict[str, Kept]:
     except OSError as error:
         raise DataError(f"{folder} cannot be read: {error.strerror}") from None
     if not found:
-        raise DataError(f"{folder} holds no alignment; colonnade align writes one")
+        raise DataError(
+            f"{folder} holds no alignment: colonnade align writes one, between sites the job align"
+        )
     if len({(kept.digest, kept.id, kept.form, kept.everybody) for kept in found.values()}) > 1:
         raise DataError(
             f"the files in {folder} are of different alignments ({', '.join(found)}); align again"

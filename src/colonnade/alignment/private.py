@@ -228,6 +228,6 @@ def refuse_nobody(meeting: Meeting, common: int) -> None:
     if not common:
         raise DataError(
             f"no id is in all tables of {', '.join(map(repr, meeting.everybody))}; check what the "
-            "ids mean and how they are written: normalise=IdForm() (YAML: ids: {}) brings them "
-            "into one form"
+            "ids mean and how they are written: normalise=IdForm() (YAML: ids: {}) makes numbers "
+            "text, and its pad gives numbers the zeros in front that others have"
         )

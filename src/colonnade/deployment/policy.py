@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import pydantic
 from pydantic import Field
 
 from colonnade.config.choices import composition
 from colonnade.config.parse import parse_section, read_file
+from colonnade.config.registry import GROUPS, names
 from colonnade.config.sections import Count, Name, Number, Section
 from colonnade.deployment.job import OF_EMBEDDINGS, JobConfig, Task
 from colonnade.deployment.leaving import Leaving
@@ -84,6 +86,14 @@ class PolicyConfig(Section):
         False,
         description="whether keys, masks and noise may come from the job's seed, which all know",
     )
+
+    @pydantic.field_validator("methods")
+    @classmethod
+    def _are_known(cls, methods: list[str] | None) -> list[str] | None:
+        known = [*names(GROUPS["methods"]), COMPOSITION]
+        if unknown := [name for name in methods or () if name not in known]:
+            raise ValueError(f"there is no method {unknown[0]!r}; there are {', '.join(known)}")
+        return methods
 
     def check_job(self, job: JobConfig, name: str) -> None:
         """Raise ``ConfigurationError`` if a job is beyond it, as far as the job alone tells.

@@ -201,6 +201,9 @@ def _curves(
         return None
     if len(runs) == 1:
         plot.update_layout(showlegend=False)
+    values = [value for trace in plot.data for value in trace.y]
+    if min(values) == max(values):
+        _at_least(plot, values, 0.1)
     _make_room(plot)
     return Figure(key, f"{_capital(words(metric))} {against}", plot)
 

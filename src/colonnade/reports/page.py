@@ -91,9 +91,8 @@ def write_page(run: Run, path: Path) -> None:
             *([steps] if (steps := _local_steps(run)) is not None else []),
             _activities(run),
         ],
-        reproduce=""
-        if run.folder is None
-        else shlex.join(["colonnade", "run", str(run.folder / "config.yaml")]),
+        reproduce=_command(run),
+        job="job" in run.config,
         configurations=[("config.yaml", _yaml(run.config)), ("summary.json", _json(_brief(s)))],
     )
 
@@ -200,7 +199,14 @@ def write_sheets(
     )
 
 
-def _write(path: Path, *, figures: Sequence[Figure], units: str = _UNITS, **content: Any) -> None:
+def _write(
+    path: Path,
+    *,
+    figures: Sequence[Figure],
+    units: str = _UNITS,
+    job: bool = False,
+    **content: Any,
+) -> None:
     check_output(path, PAGE)
     drawn = [
         {
@@ -220,6 +226,7 @@ def _write(path: Path, *, figures: Sequence[Figure], units: str = _UNITS, **cont
         plotly=get_plotlyjs() if drawn else "",
         figures=drawn,
         footer=f"{SIGNATURE}. {units}".rstrip(),
+        job=job,
         **content,
     )
     with explained(path), replacing(path) as partial:
@@ -437,9 +444,16 @@ def _of_steps(column: str, value: float | None) -> str:
     return f"{value:.3f}" if column.startswith("local_cosine_") else f"{value:.4g}"
 
 
+def _command(run: Run) -> str:
+    """Return what runs it again; nothing where that is a job of several organisations."""
+    if run.folder is None or "job" in run.config:
+        return ""
+    return shlex.join(["colonnade", "run", str(run.folder / "config.yaml")])
+
+
 def _evaluations(run: Run) -> Sheet:
     history = run.history
-    if len(history) > 12:  # the first, the last, evenly between, and the best
+    if len(history) > 16:  # the first, the last, evenly between, and the best
         step = (len(history) - 1) / 11
         places = {round(i * step) for i in range(12)}
         best = run.summary.get("best_round")
