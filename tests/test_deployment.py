@@ -329,6 +329,33 @@ def test_parts_of_two_trainings_do_not_predict_together(tmp_path):
     assert set(failed) == {*sites, GATEKEEPER}
     for error in failed.values():
         assert "different trainings behind their parts of the model" in str(error)
+    again = tmp_path / "again"
+    again.mkdir()
+    config, sites, backup = trained_twice(again, "bank")
+    assert play(job_of(config, "first", "align_new"), sites, Mesh()) == {}
+    parts = Path("first") / "parts" / "bank"
+    put_back(sites["bank"].runs / parts, backup / parts)  # and nothing else
+    failed = play(job_of(config, "first", "predict"), sites, Mesh())
+    assert set(failed) == {*sites, GATEKEEPER}
+    gone = {"bank": "mean"}
+    said = sites["insurer"].new.model_copy(update={"means": {"bank": backup / parts / "mean.json"}})
+    left = {name: site for name, site in sites.items() if name != "bank"}
+    left["insurer"] = sites["insurer"].model_copy(update={"new": said})
+    assert play(job_of(config, "first", "align_new", without=gone), left, Mesh()) == {}
+    failed = play(job_of(config, "first", "predict", without=gone), left, Mesh())
+    assert "not the mean that 'bank' wrote: it is of another training" in str(failed["insurer"])
+
+
+@pytest.mark.parametrize("name", ["server", "Server", "server.job", "a.b"])
+@pytest.mark.parametrize("of", ["holder", "party"])
+def test_nobody_in_a_job_is_called_as_the_engine_calls_its_server(tmp_path, name, of):
+    said = configuration(tmp_path, "svfl")
+    if of == "holder":
+        said["label_holder"]["name"] = name
+    else:
+        said["data"]["parties"][name] = said["data"]["parties"].pop("bank")
+    with pytest.raises(ConfigurationError, match=f"no organisation in a job is called '{name}'"):
+        job_of(parse_config(said), "first")
 
 
 def test_a_training_does_not_go_on_with_checkpoints_of_another(tmp_path):

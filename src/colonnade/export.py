@@ -182,27 +182,42 @@ def export_part(
         _export_program(folder / _PROGRAM, organisation, modules["bottom"], example)
 
 
-def write_mean(folder: Path, organisation: str, mean: Tensor) -> None:
+def write_mean(folder: Path, organisation: str, mean: Tensor, training: str | None = None) -> None:
     """Write a party's mean into a folder, for the party to give when it leaves.
+
+    Parameters
+    ----------
+    folder, organisation, mean
+        Where, whose, and ``[E]``.
+    training
+        What tells the training that it is of from others by the same job; see ``read_mean``.
 
     Raises
     ------
     Unwritten
         If it cannot be written.
     """
-    told: dict[str, Any] = {"by": SIGNATURE, "organisation": organisation, "mean": mean.tolist()}
+    told: dict[str, Any] = {"by": SIGNATURE, "organisation": organisation, "training": training}
+    told["mean"] = mean.tolist()
     told["digest"] = _digest(json.dumps(told).encode())
     with explained(folder / MEAN_FILE), replacing(folder / MEAN_FILE) as partial:
         partial.write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 
-def read_mean(file: Path, organisation: str) -> Tensor:
+def read_mean(file: Path, organisation: str, training: str | None = None) -> Tensor:
     """Return the mean that a party has handed over, ``[E]``.
+
+    Parameters
+    ----------
+    file, organisation
+        Where, and whose it is.
+    training
+        Of which training it is to be, where parts say so.
 
     Raises
     ------
     DataError
-        If there is none, or the file is damaged or another's.
+        If there is none, or the file is damaged, another's, or of another training.
     """
     try:
         if not file.is_file() or file.stat().st_size > _LARGEST_MEAN:
@@ -212,6 +227,8 @@ def read_mean(file: Path, organisation: str) -> Tensor:
             raise ValueError("it was changed after it was written")
         if told["organisation"] != organisation:
             raise ValueError(f"it is of {told['organisation']!r}")
+        if told.get("training") != training:
+            raise ValueError("it is of another training")
         mean = torch.tensor([float(value) for value in told["mean"]])
         if not len(mean) or not mean.isfinite().all():
             raise ValueError("it has a value that is no finite number")

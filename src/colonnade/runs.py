@@ -190,11 +190,14 @@ class Run:
                 "features": form_of(examples[name]) if name in examples else None,
                 "classes": self.predictor.classes if name == holder else None,
                 "versions": self.summary["versions"],
+                "training": self.summary.get("training"),
             }
             example = examples.get(name) if programs else None
             export_part(folder / name, name, modules, details, example)
             if name in self.predictor.means:
-                write_mean(folder / name, name, self.predictor.means[name])
+                write_mean(
+                    folder / name, name, self.predictor.means[name], self.summary.get("training")
+                )
 
     def __repr__(self) -> str:
         s = self.summary

@@ -36,6 +36,8 @@ Task = Literal["align", "train", "align_new", "predict", "serve"]
 OF_NEW_PEOPLE: tuple[Task, ...] = ("align_new", "predict", "serve")
 """What is done about those."""
 
+_SERVER = "server"
+
 OF_EMBEDDINGS: tuple[Task, ...] = ("train", "predict", "serve")
 """That by which embeddings leave."""
 
@@ -81,6 +83,7 @@ class JobConfig(Section):
     def _names_fit(self) -> JobConfig:
         try:
             check_names(self.trainers)
+            _check_sites(self.trainers)
             check_fallbacks(self.fallbacks, self.parties)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
@@ -136,6 +139,16 @@ class JobConfig(Section):
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, defaults included."""
         return self.model_dump(mode="json")
+
+
+def _check_sites(names: list[str]) -> None:
+    """Raise ``ConfigurationError`` for a name under which the engine knows another process."""
+    for name in names:
+        if name.lower() == _SERVER or "." in name:
+            raise ConfigurationError(
+                f"no organisation in a job is called {name!r}: the engine calls its server "
+                f"{_SERVER!r}, and a process within another by names with dots between"
+            )
 
 
 def job_of(

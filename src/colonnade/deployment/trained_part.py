@@ -114,6 +114,12 @@ class TrainedPart:
         return widths
 
     @property
+    def training(self) -> str | None:
+        """Which training it is of; None of a part that does not say so."""
+        training: str | None = self.part.details.get("training")
+        return training
+
+    @property
     def width(self) -> int | None:
         """The width of its embeddings; None without columns."""
         width: int | None = self.part.details["embedding_width"]

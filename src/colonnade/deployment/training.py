@@ -209,7 +209,7 @@ class TrainingTogether:
         models = {self.name: modules_of(role)}
         predictor, folder = self._predictor(models), self._folder
         if record is None:
-            told = {"method": self._method.name, "versions": VERSIONS}
+            told = {"method": self._method.name, "versions": VERSIONS, "training": self._training}
             own = Run(told, pl.DataFrame(), ledger, models, None, self._told, predictor=predictor)
             own.write_parts(folder.parts)
             folder.keep(ledger)
@@ -230,7 +230,7 @@ class TrainingTogether:
             circumstances,
         )
         run = Run(
-            summary,
+            summary | {"training": self._training},
             history,
             record.ledger,
             models,

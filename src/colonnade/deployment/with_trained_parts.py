@@ -90,7 +90,7 @@ class WithTrainedParts(ABC):
             part.digest,
             part.width,
             terms.get(self.name),
-            self.folder.training or "",
+            part.training or "",
         )
 
     def top(self, everybody: meeting.Everybody) -> meeting.Top:
@@ -154,7 +154,9 @@ class WithTrainedParts(ABC):
 
     def _completed(self, widths: Mapping[str, int]) -> Fusion:
         """Return the fusion, with what stands for those who have left."""
-        means = {name: read_mean(file, name) for name, file in new_people(self.site).means.items()}
+        which = self.part.training
+        files = new_people(self.site).means
+        means = {name: read_mean(file, name, which) for name, file in files.items()}
         return completed(self._fusion, constants_of(self.job.fallbacks, widths, means))
 
     def _layout_of(self, everybody: meeting.Everybody) -> Layout:
