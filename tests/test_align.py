@@ -28,7 +28,7 @@ from colonnade.config import parse_config
 from colonnade.config.aligning import aligning
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.effects import Send
-from colonnade.errors import ConfigurationError, DataError, RemoteProtocolError
+from colonnade.errors import ConfigurationError, DataError, DataWarning, RemoteProtocolError
 from colonnade.roles.align import AlignLabelHolder, AlignParty, Meeting
 from colonnade.roles.align_bodies import read_count, read_marks, read_points
 from colonnade.secure import POINT_BYTES, CurveBlinding, Keystream, Secrets, in_all, shuffle
@@ -363,6 +363,17 @@ def test_what_is_spoilt_is_refused_by_the_name_of_who_sent_it(
     roles = [Through(role, change if role.name == who else None) for role in cast(tables, 4)]
     with pytest.raises(RemoteProtocolError, match=f"'{who}'"):
         Simulate().run(roles, Assignment())
+
+
+def test_digits_of_several_lengths_that_became_text_are_told() -> None:
+    """A spreadsheet took zeros off some of them, and nobody else can see that."""
+    digits = {"bank": {"id": [990275, 1090275, 2]}}
+    with pytest.warns(DataWarning, match=r"'bank' are digits, 1 to 7 of them.*pad: 7"):
+        assert len(OwnIds("bank", digits, "id", IdForm())) == 3
+    OwnIds("bank", digits, "id", IdForm(pad=7))
+    OwnIds("bank", digits, "id")
+    OwnIds("bank", {"bank": {"id": ["u-77", "u-771"]}}, "id", IdForm())
+    OwnIds("bank", {"bank": {"id": [990275, 190275]}}, "id", IdForm())
 
 
 def test_an_id_that_comes_twice_is_refused_by_the_name_of_whose_it_is() -> None:

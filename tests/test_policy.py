@@ -167,6 +167,22 @@ def test_a_site_is_told_who_has_what_it_sends_where_the_server_is_the_label_hold
     assert notes_of(a_job(at="server"), holder) == holder.notes
 
 
+@pytest.mark.parametrize(
+    ("said", "later"),
+    [
+        ({}, []),
+        ({"methods": ["svfl"], "embeddings": ["secure_sum"]}, []),
+        ({"max_bytes": 9, "max_epsilon": 0}, ["max_bytes", "max_epsilon"]),
+        (
+            {"kinds": [], "embeddings": ["differential_privacy"]},
+            ["kinds", "differential_privacy"],
+        ),
+    ],
+)
+def test_what_no_job_tells_is_compared_later(said, later):
+    assert PolicyConfig(**said).compared_later == later
+
+
 def site_at(folder, policy=None):
     """Return a site of which no table and no alignment is there."""
     folder.mkdir(exist_ok=True)

@@ -25,8 +25,8 @@ import yaml
 from colonnade import cli
 from colonnade.config import parse_config
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables import database, read_table
 from colonnade.tables import postgresql as tables_postgresql
-from colonnade.tables import read_table
 from colonnade.tables.align import checked_ids
 from colonnade.tables.table import as_table
 from postgres import PASSWORD, Server
@@ -311,6 +311,29 @@ def test_a_big_table_comes_in_parts(crm: Server, ann: str) -> None:
         assert statements.count('"many"') + statements.count("from many") == statements.count(
             "DECLARE"
         )
+
+
+def test_rows_without_end_do_not_fill_the_memory(ann: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_MOST_BYTES", 2**20)
+    monkeypatch.setattr(tables_postgresql, "stored_bytes", lambda connection: 0)
+    endless = (
+        "with recursive t(x) as (select 1 union all select x + 1 from t) "
+        "select x, repeat('x', 100000) as y from t"
+    )
+    told = refusal(ann, query=endless)
+    assert "takes more than 1,048,576 bytes of memory, and may not end" in told
+
+
+def test_how_much_a_database_has_is_asked_of_it(ann: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    asked = tables_postgresql.stored_bytes
+    monkeypatch.setattr(
+        tables_postgresql,
+        "stored_bytes",
+        lambda connection: found.append(asked(connection)) or found[-1],
+    )
+    read_table(ann, query="select 1 as id")
+    assert found[0] > 10**6  # the catalogue alone
 
 
 # --- reading only -------------------------------------------------------------------------------

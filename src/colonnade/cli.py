@@ -437,10 +437,13 @@ def deploy(
     from colonnade.deployment.predicting import PREDICTIONS
     from colonnade.deployment.proving import Place, prove
     from colonnade.run_folder import load_run
+    from colonnade.serving import check_installed
 
     if (to is None) == (not local):
         raise ConfigurationError("say either --to FOLDER, to write a job, or --local, to run it")
     parsed, show = _parsed(config, set_, data), _show(quiet, json_)
+    if local and serve:
+        check_installed()
     name_of_run, sources = run_ or config.stem, _sources(new or [])
     left = _fallbacks(without or [])
     place_of_holder: Literal["site", "server"] = "server" if hosted else "site"

@@ -34,8 +34,11 @@ def checked(job: JobConfig, site: SiteConfig) -> Iterator[str]:
         As the site would refuse the job, or fail in it.
     """
     name = site.organisation
-    load_policy(site.policy).check_job(job, name)
+    policy = load_policy(site.policy)
+    policy.check_job(job, name)
     yield from notes_of(job, site)
+    if later := policy.compared_later:
+        yield f"what its policy says of {', '.join(later)} is compared when the job runs"
     match job.task:
         case "align" | "align_new":
             for table, rows in AligningTogether(job, site).ids().rows.items():

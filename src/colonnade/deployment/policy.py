@@ -95,6 +95,13 @@ class PolicyConfig(Section):
             raise ValueError(f"there is no method {unknown[0]!r}; there are {', '.join(known)}")
         return methods
 
+    @property
+    def compared_later(self) -> list[str]:
+        """The keys that are compared with what all agree on, and not with a job alone."""
+        keys = ("kinds", "max_bytes", "max_epsilon")
+        said = [key for key in keys if getattr(self, key) is not None]
+        return said + ["differential_privacy"] * ("differential_privacy" in self.embeddings)
+
     def check_job(self, job: JobConfig, name: str) -> None:
         """Raise ``ConfigurationError`` if a job is beyond it, as far as the job alone tells.
 

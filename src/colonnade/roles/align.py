@@ -251,7 +251,8 @@ class _Aligning(ABC):
                 raise DataError(
                     f"the ids of {self.name!r} are {self.ids.kind} and those of "
                     f"{message.sender!r} {kind}; give both the same type, or say "
-                    "normalise=IdForm() (YAML: ids: {}), by which numbers are text"
+                    "normalise=IdForm(pad=7) (YAML: ids: {pad: 7}), by which numbers are text of "
+                    "so many digits, with zeros in front; or ids: {}, as they are"
                 )
         self.counts = {name: counts[name] for name in self._meeting.everybody}
 

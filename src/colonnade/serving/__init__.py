@@ -4,7 +4,7 @@ from colonnade.serving.answers import Answers, State
 from colonnade.serving.config import ServeConfig
 from colonnade.serving.of_runs import RunAnswers
 from colonnade.serving.people import People
-from colonnade.serving.server import Service, serving
+from colonnade.serving.server import Service, check_installed, serving
 from colonnade.serving.waiting import Waiting
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "Service",
     "State",
     "Waiting",
+    "check_installed",
     "serving",
 ]

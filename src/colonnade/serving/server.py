@@ -20,7 +20,7 @@ from colonnade.serving.config import ServeConfig
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ["Service", "serving"]
+__all__ = ["Service", "check_installed", "serving"]
 
 _START = 30.0  # seconds in which it listens, or never
 _LOOK = 0.01
@@ -43,6 +43,17 @@ class Service:
     token: Path
 
 
+def check_installed() -> None:
+    """Raise ``ConfigurationError`` if a package is missing that serving takes."""
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            f"predictions are served by FastAPI ({error}); install colonnade[serve]"
+        ) from None
+
+
 @contextmanager
 def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
     """Serve predictions until the context ends.
@@ -63,15 +74,12 @@ def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
     Unwritten
         If no token can be written.
     """
-    try:
-        import uvicorn
+    check_installed()
+    import uvicorn
 
-        from colonnade.serving.connections import Listener, Punctual, kept_at_most
-        from colonnade.serving.service import service
-    except ImportError as error:
-        raise ConfigurationError(
-            f"predictions are served by FastAPI ({error}); install colonnade[serve]"
-        ) from None
+    from colonnade.serving.connections import Listener, Punctual, kept_at_most
+    from colonnade.serving.service import service
+
     token = config.read_token()
     config.check_key()
     _check_certificate(config)

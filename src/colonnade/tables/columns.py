@@ -43,12 +43,16 @@ def values_alone(values: pl.Series) -> pl.Series:
 
 
 def without(frame: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return all columns but that of this name.
+    """Return all columns but that of this name; where there is no other, as many rows of none.
 
     >>> without(pl.DataFrame({"age": [41], "*": [1]}), "*").columns
     ['age']
+    >>> without(pl.DataFrame({"age": [41]}), "age").shape
+    (1, 0)
     """
-    return only(frame, [other for other in frame.columns if other != name])
+    others = frame.clone()  # no data is copied
+    others.drop_in_place(name)
+    return others
 
 
 def _called(name: str) -> pl.Expr:

@@ -42,7 +42,7 @@ _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writin
 _MOST_STEPS = 10**11  # of SQLite's machine, since queries and views may not end: half an hour
 _COUNTED = 10**6  # at a time
 _LONGEST = 2**24  # bytes of a value of SQLite's
-_MOST_BYTES = 2**30  # of what is found in a file of SQLite's, or this many times the file's own:
+_MOST_BYTES = 2**30  # of what is found in a database, or this many times its own:
 _TIMES = 64
 _INTERRUPTED = "interrupted"  # what SQLite says then
 
@@ -131,6 +131,7 @@ def read_database(
         )
     where = _described(parsed)
     with _connected(parsed, where, query=query is not None) as connection:
+        most = _most_bytes(parsed, connection)
         if table is not None:
             statement = _selection(sql, connection, where, table, id, columns)
             result = connection.execute(statement)
@@ -153,7 +154,6 @@ def read_database(
             check_present(what, wanted, names)
             padded = _padded(result, names)
             gathered = {name: Gathered(name, what, name in padded) for name in wanted}
-            most = _most_bytes(parsed)
             for rows in pieces(result):
                 values = list(zip(*rows, strict=True))
                 for name, place in ((name, names.index(name)) for name in wanted):
@@ -169,11 +169,16 @@ def read_database(
     return frame
 
 
-def _most_bytes(url: URL) -> float:
-    """Return how much memory may be taken by what is found: of SQLite, little more than it has."""
-    if url.get_backend_name() != "sqlite":
-        return math.inf
-    return max(_MOST_BYTES, _TIMES * Path(str(url.database)).stat().st_size)
+def _most_bytes(url: URL, connection: Connection) -> float:
+    """Return how much memory may be taken by what is found, by what there is to be found."""
+    match url.get_backend_name():
+        case "sqlite":
+            stored = Path(str(url.database)).stat().st_size
+        case "postgresql":
+            stored = postgresql.stored_bytes(connection)
+        case _:
+            return math.inf
+    return max(_MOST_BYTES, _TIMES * stored)
 
 
 def _padded(result: Any, names: Sequence[str]) -> set[str]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.align import first_twice, plain_ids
 from colonnade.tables.id_form import IdForm
+from colonnade.tables.notes import tell
 from colonnade.tables.table import keyed_tables
 
 __all__ = ["OwnIds"]
@@ -72,6 +73,8 @@ class OwnIds:
         self._rank = np.empty(len(first), dtype=np.int64)
         self._rank[first.arg_sort().to_numpy()] = np.arange(len(first))
         self._texts = _Texts(first.cast(pl.String))
+        if normalise is not None and normalise.pad is None:
+            tell(_of_several_lengths(name, first))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -103,6 +106,22 @@ class _Texts:
         starts = np.where(places > 0, self._ends[places - 1], 0)
         spans = zip(starts.tolist(), ends.tolist(), strict=True)
         return [self._end_to_end[start:end].decode() for start, end in spans]
+
+
+def _of_several_lengths(name: str, ids: pl.Series) -> list[str]:
+    """Return what should be known of ids made text that may have lost zeros in front.
+
+    A spreadsheet takes them off. In the open the others' ids would show it; here nobody sees those.
+    """
+    lengths = ids.str.len_bytes().to_numpy()
+    fewest, most = lengths.min(), lengths.max()
+    if not ids.str.contains("^[0-9]+$").all() or fewest == most:
+        return []
+    return [
+        f"the ids of {name!r} are digits, {fewest} to {most} of them: where others write zeros in "
+        f"front, nobody is found by these; say IdForm(pad={most}) (YAML: ids: {{pad: {most}}}) if "
+        "all mean numbers of so many digits"
+    ]
 
 
 def _told(name: str, table: str, tables: int) -> str:

@@ -20,7 +20,7 @@ from colonnade.errors import ConfigurationError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["DRIVER", "PADDED", "explained", "prepare", "wanted"]
+__all__ = ["DRIVER", "PADDED", "explained", "prepare", "stored_bytes", "wanted"]
 
 DRIVER = "postgresql+psycopg"
 PADDED = 1042  # the type char(n), by its number
@@ -39,6 +39,8 @@ select exists (
     select from pg_roles where pg_has_role(session_user, oid, 'member') and (
         rolsuper or rolname in ('pg_write_server_files', 'pg_execute_server_program')))
 """
+
+_SIZE = "select pg_database_size(current_database())"
 
 _READ_ONLY, _LOCKED, _NO_SUCH_CHARACTER = "25006", "55P03", "22021"
 _NO_SELECT = {"42601", "42P11", "0A000"}  # a syntax error, no cursor's, or another feature
@@ -68,6 +70,12 @@ def prepare(connection: Connection, where: str, query: bool) -> None:
             f"{where}: the account may write the server's files, as a superuser may, and so could "
             "a query; use an account that may only read, or name a table or a view"
         )
+
+
+def stored_bytes(connection: Connection) -> int:
+    """Return how many bytes a database has on its server's disk."""
+    at_once = {"stream_results": False}
+    return int(connection.exec_driver_sql(_SIZE, execution_options=at_once).scalar_one())
 
 
 def explained(state: str | None, where: str, reason: str, query: bool) -> str:
