@@ -919,6 +919,26 @@ def test_a_site_keeps_a_journal_of_what_it_may_do_once(tmp_path):
         assert [*(site.runs / "first").rglob(f"journal/*{name}*")], name
 
 
+def test_a_run_that_is_over_sends_nothing_when_its_job_is_submitted_again(tmp_path):
+    _, job, sites = prepared(tmp_path, METHODS["pbm_vfl"], secrets="system")
+    assert play(job, sites, Mesh()) == {}
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.summary["messages_lost"] == 0
+    left = {
+        path: path.read_bytes()
+        for site in sites.values()
+        for path in (site.runs / "first").rglob("departures/*")
+    }
+    assert len(left) == len(sites)
+    for _ in range(2):
+        assert play(job, sites, Mesh()) == {}
+        again = load_run(sites["insurer"].runs / "first")
+        assert list(again.ledger) == list(run.ledger)
+        assert again.history.equals(run.history)
+        assert again.summary["privacy_loss"] == run.summary["privacy_loss"]
+        assert {path: path.read_bytes() for path in left} == left
+
+
 def test_what_came_of_a_long_run_is_told_in_pieces(tmp_path, monkeypatch):
     """However much that is, no message to the label holder is long."""
     config, job, sites = prepared(tmp_path, epochs=6)

@@ -17,7 +17,7 @@ from torch import nn
 import colonnade as cn
 from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
-from colonnade.drivers import Assignment, Simulate
+from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.effects import Boundary, Commit, Notes, Recall, Send, Work
 from colonnade.errors import BudgetExhausted, ConfigurationError
 from colonnade.evaluation import HeldOut
@@ -278,6 +278,42 @@ def test_what_a_crash_lost_is_beyond_a_smaller_budget_too(tmp_path: Path) -> Non
     smaller = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(once * 1.01, 1e-5)))
     with pytest.raises(BudgetExhausted, match="by what this run has released, and the budget is"):
         bounded(smaller).train(smaller, TRAINING, out=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_a_run_that_is_over_sends_nothing_when_it_goes_on(tmp_path: Path, driver: Any) -> None:
+    out = tmp_path / "run"
+    whole = bounded(PRIVATE).train(PRIVATE, TRAINING, driver, out=out)
+
+    def files() -> dict[Path, bytes]:
+        tables = [out / name for name in ("ledger.csv", "history.csv", "others_history.csv")]
+        return {path: path.read_bytes() for path in [*tables, *(out / "departures").iterdir()]}
+
+    def told(run: Any) -> dict[str, Any]:
+        return {name: it for name, it in run.summary.items() if not name.startswith("seconds_")}
+
+    before = files()
+    for _ in range(2):
+        again = bounded(PRIVATE).train(PRIVATE, TRAINING, driver, out=out, resume=True)
+        assert list(again.ledger) == list(whole.ledger)
+        assert files() == before
+        assert told(again) == told(whole)
+
+
+def test_what_left_after_a_run_was_over_is_counted_when_it_goes_on(tmp_path: Path) -> None:
+    """As where its last checkpoint is put back after it went on with a larger budget."""
+    epsilons = bounded(PRIVATE).train(PRIVATE, TRAINING).history["epsilon"].to_list()
+    afforded = Budget((epsilons[1] + epsilons[2]) / 2, 1e-5)
+    limited = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=afforded))
+    out, backup = tmp_path / "run", tmp_path / "backup"
+    run = bounded(limited).train(limited, TRAINING, out=out)
+    assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
+    shutil.copytree(out / "checkpoint", backup)
+    bounded(PRIVATE).train(PRIVATE, TRAINING, out=out, resume=True)
+    shutil.rmtree(out / "checkpoint")
+    shutil.copytree(backup, out / "checkpoint")
+    with pytest.raises(BudgetExhausted, match="by what this run has released"):
+        bounded(limited).train(limited, TRAINING, out=out, resume=True)
 
 
 # The two halves, by themselves

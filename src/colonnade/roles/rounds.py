@@ -28,7 +28,7 @@ from colonnade.roles.local_steps import LocalSteps
 from colonnade.roles.reported import reported
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks import Moment
+from colonnade.uplinks import Ended, Moment, Timetable
 from colonnade.wire import reading
 
 __all__ = ["TrainingLabelHolder", "TrainingParty"]
@@ -115,7 +115,12 @@ class TrainingParty(ABC):
 
     async def _prepare(self) -> None:
         """Do what comes before the first round of this start."""
-        await self._uplink.prepare(self._timetable)
+        await self._uplink.prepare(self._ahead)
+
+    @property
+    def _ahead(self) -> Timetable:
+        """What still travels: nothing where training is over, which ends by its last evaluation."""
+        return Ended(self._timetable) if self.done() else self._timetable
 
     @abstractmethod
     async def _train(self, rows: Rows, moment: Moment) -> None:
@@ -288,7 +293,12 @@ class TrainingLabelHolder(ABC):
 
     async def _prepare(self) -> None:
         """Do what comes before the first round of this start."""
-        await self._uplink.prepare(self._timetable)
+        await self._uplink.prepare(self._ahead)
+
+    @property
+    def _ahead(self) -> Timetable:
+        """What still travels: nothing where training is over, which ends by its last evaluation."""
+        return Ended(self._timetable) if self.done() else self._timetable
 
     def _passed(self) -> int:
         """Return the round before which no message is waited for any more."""

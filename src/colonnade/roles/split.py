@@ -205,7 +205,7 @@ class SplitLabelHolder(TrainingLabelHolder):
 
     async def _prepare(self) -> None:
         await super()._prepare()
-        await self._guard.prepare(self._timetable)
+        await self._guard.prepare(self._ahead)
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
         own = await self._own(rows, moment)

@@ -338,7 +338,8 @@ def says_how_few_rows_a_step_has(subject: MethodSubject) -> None:
 def goes_on_from_any_round(subject: MethodSubject) -> None:
     """Assert that a run that is stopped and resumed twice is the uninterrupted one, to the bit.
 
-    What is sent to set up may be sent again: keys are new at every start.
+    What is sent to set up may be sent again: keys are new at every start. Of a run that is over
+    nothing is.
     """
     for method in subject.variants():
         _assert_goes_on(subject, method, None, TRAINING)
@@ -711,6 +712,8 @@ def _assert_goes_on(
             part = run(stop_before=stop, resume=stop > 4)
             assert not part.summary["completed"]
         rest = run(resume=True)
+        over = run(resume=True)
+    _assert_same(over, rest)
     _assert_same_models(rest, whole)
     assert _trained(rest) == _trained(whole), "other messages after it was stopped twice"
     assert _told(rest) == _told(whole), "another history after it was stopped twice"

@@ -103,6 +103,8 @@ class CodedUploader:
 
     async def prepare(self, timetable: Timetable) -> None:
         """Agree on keys, and exchange shares of the data."""
+        if not timetable.row_sets:
+            return
         notes = await Recall()
         self._source = self._secrets.begin(self._party.name, notes.incarnation)
         self._ends = CodedParty(self._sums, self._party.name, self._source)
@@ -268,6 +270,8 @@ class CodedCollector:
 
     async def prepare(self, timetable: Timetable) -> None:
         """Pass on everybody's keys."""
+        if not timetable.row_sets:
+            return
         notes = await Recall()
         self._ends = CodedHolder(self._sums, notes.incarnation)
         self._rows = CodedRows(timetable.row_sets, self._sums.code.segments)

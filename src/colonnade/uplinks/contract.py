@@ -34,6 +34,7 @@ __all__ = [
     "Collected",
     "Collector",
     "Embedder",
+    "Ended",
     "Fused",
     "Itemised",
     "Moment",
@@ -72,12 +73,34 @@ class Timetable(Protocol):
 
     @property
     def row_sets(self) -> Sequence[Rows]:
-        """The rows that travel at all, in sets that are used alike."""
+        """The rows that travel at all, in sets that are used alike; none where all is over."""
         ...
 
     def rows_at(self, moment: Moment) -> Rows:
         """Return the rows whose embeddings travel at a moment."""
         ...
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A timetable that has come to its end: nothing travels any more, and what did is known.
+
+    Parameters
+    ----------
+    whole
+        The timetable.
+    """
+
+    whole: Timetable
+
+    @property
+    def row_sets(self) -> Sequence[Rows]:
+        """None."""
+        return ()
+
+    def rows_at(self, moment: Moment) -> Rows:
+        """Return the rows whose embeddings travelled at a moment."""
+        return self.whole.rows_at(moment)
 
 
 class Embedder(Protocol):
@@ -157,7 +180,8 @@ class Uploader(Protocol):
     async def prepare(self, timetable: Timetable) -> None:
         """Do what must be done before embeddings of these rows travel: keys, shares.
 
-        Called whenever a role starts or goes on; what was done already is part of the state.
+        Called whenever a role starts or goes on; what was done already is part of the state. Where
+        no rows travel any more nothing is sent: what has left is taken up from the journal alone.
         """
         ...
 

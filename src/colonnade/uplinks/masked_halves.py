@@ -112,8 +112,10 @@ class MaskedUploader:
     async def prepare(self, timetable: Timetable) -> None:
         """Agree on keys, and offer for the first sum."""
         notes = await Recall()
-        self._source = self._secrets.begin(self._party.name, notes.incarnation)
         self._account.begin(notes.records, timetable)
+        if not timetable.row_sets:
+            return
+        self._source = self._secrets.begin(self._party.name, notes.incarnation)
         self._sum = SumParty(self._terms.sums, self._party.name, self._holder, self._source)
         await Send(self._holder, KEY, KEYS_ROUND, self._sum.key(), Purpose.SETUP)
         await self._heed(self._sum.meet, KEYS, KEYS_ROUND, Purpose.SETUP)
@@ -224,6 +226,8 @@ class MaskedCollector:
         """Pass on everybody's keys, and the offers for the first sum."""
         notes = await Recall()
         self._account.begin(notes.records, timetable)
+        if not timetable.row_sets:
+            return
         start = notes.incarnation
         self._sum = SumHolder(self._terms.sums, self._terms.layout.label_holder, start)
         setup = Purpose.SETUP
