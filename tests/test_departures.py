@@ -16,7 +16,7 @@ from colonnade.codecs import TopK
 from colonnade.departures import Departures, Mark, lost_since
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.drivers import driver as drivers
-from colonnade.effects import Boundary, Expect, Receive, Send
+from colonnade.effects import Boundary, Commit, Expect, Receive, Send
 from colonnade.errors import CheckpointError, RoleFailed, Unwritten
 from colonnade.ledger import Entry, Ledger
 from colonnade.methods import efvfl
@@ -159,6 +159,23 @@ class Pair:
         self.round = state["round"]
 
 
+class Committing(Pair):
+    """One of a pair that commits a record before each word."""
+
+    async def run(self):
+        while self.round < 12:
+            await Boundary(self.round)
+            await Commit({"round": self.round})
+            await Send(self.other, "word", self.round, b"")
+            await Receive(Expect("word", self.round, (self.other,)))
+            self.round += 1
+        await Boundary(self.round)
+
+
+def committing():
+    return [Committing("a"), Committing("b")]
+
+
 @pytest.mark.parametrize("ends", ["simulate", "processes"])
 @pytest.mark.parametrize("begins", ["simulate", "processes"])
 def test_a_role_that_was_killed_had_sent_what_its_file_says(tmp_path, begins, ends):
@@ -268,8 +285,17 @@ def filled(folder, *sequences):
     return mark
 
 
+def noted(folder, *extents):
+    """Note a message for each ``extent`` of a journal; return what the file says of it then."""
+    file = Departures(folder, "a")
+    for extent in extents:
+        file.note(ROW, extent)
+    file.close()
+    return lost_since(folder, "a", Mark(), 0, ("a", "b")).journal
+
+
 def sequences(folder, mark=Mark(), sequence=0, complete=True):  # noqa: B008  # a value
-    entries, is_all = lost_since(folder, "a", mark, sequence, ("a", "b"))
+    entries, is_all, _ = lost_since(folder, "a", mark, sequence, ("a", "b"))
     assert is_all is complete
     return [entry.sequence for entry in entries]
 
@@ -277,7 +303,7 @@ def sequences(folder, mark=Mark(), sequence=0, complete=True):  # noqa: B008  # 
 def test_what_is_beyond_a_mark_and_not_before_the_number_was_lost(tmp_path):
     assert sequences(tmp_path) == []
     mark = filled(tmp_path, 7)
-    assert lost_since(tmp_path, "a", Mark(), 0, ("b",)) == ([ENTRY], True)
+    assert lost_since(tmp_path, "a", Mark(), 0, ("b",)) == ([ENTRY], True, None)
     # Number 8 was handed over before the checkpoint, and left after the mark.
     filled(tmp_path, 8, 9, 10, 9)
     assert sequences(tmp_path, mark, 9) == [9, 10, 9]
@@ -388,6 +414,57 @@ def test_a_line_that_was_cut_short_is_of_a_message_that_had_not_left(tmp_path):
     assert sequences(tmp_path) == [1, 3]
 
 
+def test_a_file_says_how_far_the_journal_had_come(tmp_path):
+    assert noted(tmp_path) is None
+    filled(tmp_path, 7, 8)  # as files of before are, and those of runs without journals
+    (path,) = tmp_path.iterdir()
+    before = path.read_bytes()
+    assert noted(tmp_path) is None
+    # Lines of several threads may change places.
+    assert noted(tmp_path, (0, 3), (0, 5), (0, 4)) == (0, 5)
+    assert noted(tmp_path, (1, 5), None) == (1, 5)
+    assert path.read_bytes().startswith(before)
+    assert len(sequences(tmp_path)) == 7
+    # A line that is cut short was of a message that had not left.
+    assert noted(tmp_path, (1, 9)) == (1, 9)
+    whole = path.read_bytes()
+    last = whole.splitlines(keepends=True)[-1]
+    for length in range(len(last)):
+        path.write_bytes(whole[: len(whole) - len(last) + length])
+        assert lost_since(tmp_path, "a", Mark(), 0, ("b",)).journal == (1, 5)
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_journal_that_is_behind_what_left_ends_the_run(tmp_path, driver, has_checkpoint):
+    """As one from a backup is, also where the checkpoints are from there too."""
+    store = CheckpointStore(tmp_path / "checkpoint", {"run": "fingerprint"})
+    journals, departures = tmp_path / "journal", tmp_path / "departures"
+    more = {"journals": journals, "departures": departures}
+
+    def go_on(driver=driver, **settings):
+        driver.run(committing(), Assignment(resume=store.latest(), **more, **settings))
+
+    driver.run(committing(), Assignment(store=store, stop_before=3, **more))
+    shutil.copytree(journals, tmp_path / "backup")
+    go_on(stop_before=8)  # without a checkpoint at its end, as where it was killed there
+    if not has_checkpoint:
+        shutil.rmtree(tmp_path / "checkpoint")
+    newest = shutil.copytree(journals, tmp_path / "newest")
+    shutil.rmtree(journals)
+    shutil.copytree(tmp_path / "backup", journals)
+    files = {file: file.read_bytes() for file in [*journals.iterdir(), *departures.iterdir()]}
+    for again in (Simulate(), Processes()):
+        with pytest.raises(
+            CheckpointError, match=r"journal .* it has 3 records of 8; .*newest copy"
+        ):
+            go_on(again)
+        assert {file: file.read_bytes() for file in files} == files
+    shutil.rmtree(journals)
+    shutil.copytree(newest, journals)
+    go_on()
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -406,6 +483,10 @@ def test_a_line_that_was_cut_short_is_of_a_message_that_had_not_left(tmp_path):
         b'["a","b","x",0,0,-1,1,2,3]',
         b'["a","b","x",0,0,1,1,1%s,3]' % (b"0" * 30),
         b'["a","b","x",0,0,1,1,2,-3]',
+        b'["a","b","x",0,0,1,1,2,3,[4]]',
+        b'["a","b","x",0,0,1,1,2,3,[0,-4]]',
+        b'["a","b","x",0,0,1,1,2,3,[0,4],5]',
+        b'["a","b","x",0,0,1,1,2]',
     ],
 )
 def test_a_damaged_file_is_refused_with_the_remedy(tmp_path, line):

@@ -43,6 +43,7 @@ from colonnade.drivers.keeping import Keeper
 from colonnade.drivers.player import Player
 from colonnade.effects import Notes
 from colonnade.errors import (
+    CheckpointError,
     ColonnadeError,
     ConfigurationError,
     DataError,
@@ -937,6 +938,29 @@ def test_a_run_that_is_over_sends_nothing_when_its_job_is_submitted_again(tmp_pa
         assert again.history.equals(run.history)
         assert again.summary["privacy_loss"] == run.summary["privacy_loss"]
         assert {path: path.read_bytes() for path in left} == left
+
+
+def test_a_site_does_not_go_on_with_a_journal_from_a_backup(tmp_path):
+    _, job, sites = prepared(
+        tmp_path, METHODS["pbm_vfl"], epochs=6, checkpoint_every=5, secrets="system"
+    )
+    mesh = Mesh()
+
+    def reached(name, round, sent_bytes):
+        if name == "bank" and round == 13:
+            mesh.ends["shop"].end("its machine failed")
+
+    server = Host(job, mesh.post(GATEKEEPER), on_round=reached)
+    assert "its machine failed" in str(play(job, sites, mesh, server)["shop"])
+    kept = [site.runs / "first" / "checkpoint" for site in sites.values()]
+    kept.append(sites["bank"].runs / "first" / "journal")
+    backups = [shutil.copytree(path, tmp_path / f"backup-{n}") for n, path in enumerate(kept)]
+    assert play(job, sites, Mesh()) == {}
+    for path, backup in zip(kept, backups, strict=True):
+        put_back(path, backup)
+    failed = play(job, sites, Mesh())
+    assert isinstance(failed["bank"], CheckpointError)
+    assert re.search(r"journal .* or a message left: it has \d+ records of", str(failed["bank"]))
 
 
 def test_what_came_of_a_long_run_is_told_in_pieces(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.effects import Boundary, Commit, Notes, Recall, Send, Work
-from colonnade.errors import BudgetExhausted, ConfigurationError
+from colonnade.errors import BudgetExhausted, CheckpointError, ConfigurationError
 from colonnade.evaluation import HeldOut
 from colonnade.journals import Journal
 from colonnade.layout import Layout
@@ -314,6 +314,19 @@ def test_what_left_after_a_run_was_over_is_counted_when_it_goes_on(tmp_path: Pat
     shutil.copytree(backup, out / "checkpoint")
     with pytest.raises(BudgetExhausted, match="by what this run has released"):
         bounded(limited).train(limited, TRAINING, out=out, resume=True)
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_no_epsilon_is_told_without_what_left_after_a_backup(tmp_path: Path, driver: Any) -> None:
+    out, backup = tmp_path / "run", tmp_path / "backup"
+    bounded(PRIVATE).train(PRIVATE, TRAINING, driver, out=out, stop_before=7)
+    shutil.copytree(out, backup)
+    bounded(PRIVATE).train(PRIVATE, TRAINING, driver, out=out, resume=True)
+    for folder in ("checkpoint", "journal"):
+        shutil.rmtree(out / folder)
+        shutil.copytree(backup / folder, out / folder)
+    with pytest.raises(CheckpointError, match=r"or a message left: it has \d+ records of \d+; "):
+        bounded(PRIVATE).train(PRIVATE, TRAINING, driver, out=out, resume=True)
 
 
 # The two halves, by themselves

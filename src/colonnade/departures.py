@@ -7,6 +7,10 @@ fields of its ledger entry, as JSON. A checkpoint notes how far each file had co
 last line was; what is beyond that was lost. Where the file is another one, since that was moved
 away, or is cut off, it is told by the messages' numbers, and that it may not be all.
 
+A line also says how far the organisation's journal had come. A journal that is behind that when a
+run goes on is another one, such as a copy from before, and lacks what was committed of messages
+that left.
+
 A line is with the operating system before the message is, so a process may be killed at any moment.
 Where the machine itself fails, lines that were not on the disk yet are gone; up to a checkpoint all
 are. A last line that was cut short was of a message that had not left.
@@ -29,15 +33,34 @@ from colonnade.journals import file_name
 from colonnade.ledger import Entry
 from colonnade.wire import Purpose
 
-__all__ = ["Departures", "Mark", "departed", "lost_since"]
+__all__ = ["Departures", "Found", "Mark", "departed", "lost_since"]
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Row = tuple[str, str, str, Purpose, _Count, _Count, _Count, _Count, _Count | None]
 _LOOKED_AT = 4096  # bytes at the end of a file; a line is shorter, unless names are very long
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor is a pipe waited for
 
+
+class _Line(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The fields of an ``Entry``, and the ``extent`` of the journal, which older files lack."""
+
+    sender: str
+    receiver: str
+    kind: str
+    purpose: Purpose
+    round: _Count
+    sequence: _Count
+    body_bytes: _Count
+    framed_bytes: _Count
+    nanoseconds: _Count | None
+    journal: tuple[_Count, _Count] | None = None
+
+    def entry(self) -> Entry:
+        *row, _ = msgspec.structs.astuple(self)
+        return Entry(*row)
+
+
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Row).decode
+_decode = msgspec.json.Decoder(_Line).decode
 
 
 class Mark(NamedTuple):
@@ -76,7 +99,7 @@ class Departures:
         self._path = _place(folder, name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lines = _read(self._path, name)
+            lines, _ = _read(self._path, name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINK
             self._file = os.open(self._path, flags, 0o666)
             self._reader = os.open(self._path, os.O_RDONLY | _NO_LINK)
@@ -84,11 +107,14 @@ class Departures:
         except OSError as error:
             raise self._failed(error) from None
 
-    def note(self, row: tuple[Any, ...]) -> None:
-        """Add the row of a message that is about to leave; any thread may."""
+    def note(self, row: tuple[Any, ...], journal: tuple[int, int] | None = None) -> None:
+        """Add the row of a message that is about to leave; any thread may.
+
+        ``journal`` is the ``extent`` that the organisation's has now, if it has one on disk.
+        """
         if self._file is None:
             return
-        line = _encode(row) + b"\n"
+        line = _encode(row if journal is None else (*row, journal)) + b"\n"
         try:
             # A line that is cut short must stay the last: it is dropped when the run goes on.
             if self._torn or os.write(self._file, line) < len(line):
@@ -122,12 +148,29 @@ class Departures:
         return unwritten(f"{self._path}, where the run notes what it sends,", error)
 
 
+class Found(NamedTuple):
+    """What is in a file of departures.
+
+    Parameters
+    ----------
+    lost
+        What had been sent that a checkpoint does not know of.
+    is_all
+        Whether that is all; it may not be where the file is not the one that was marked, or lacks
+        what was.
+    journal
+        The furthest ``extent`` of the journal that a message left with; None where none says it.
+    """
+
+    lost: list[Entry]
+    is_all: bool
+    journal: tuple[int, int] | None
+
+
 def lost_since(
     folder: Path, name: str, mark: Mark, sequence: int, receivers: Container[str]
-) -> tuple[list[Entry], bool]:
-    """Return what an organisation had sent that a checkpoint does not know of, and if that is all.
-
-    It may not be where the file is not the one that was marked, or lacks what was.
+) -> Found:
+    """Return what an organisation had sent that a checkpoint does not know of.
 
     Parameters
     ----------
@@ -149,7 +192,7 @@ def lost_since(
     """
     path = _place(folder, name)
     try:
-        lines = _read(path, name)
+        lines, rows = _read(path, name)
     except OSError as error:
         raise CheckpointError(
             f"{path}, where the run noted what it sent, cannot be read: {error.strerror}; move it "
@@ -160,13 +203,12 @@ def lost_since(
         size += len(lines[known])
         known += 1
     is_all = size == mark.size and mark.digest in ("", _last(b"".join(lines[known - 1 : known])))
-    entries = [
-        Entry(*_decode(line))._replace(lost=True) for line in lines[known if is_all else 0 :]
-    ]
+    entries = [row.entry()._replace(lost=True) for row in rows[known if is_all else 0 :]]
     for entry in entries:
         if entry.receiver not in receivers:
             raise _damaged(path, f"nobody is called {entry.receiver!r}")
-    return [entry for entry in entries if entry.sequence >= sequence], is_all
+    journal = max((row.journal for row in rows if row.journal is not None), default=None)
+    return Found([entry for entry in entries if entry.sequence >= sequence], is_all, journal)
 
 
 def departed(folder: Path, name: str) -> list[Entry]:
@@ -177,15 +219,16 @@ def departed(folder: Path, name: str) -> list[Entry]:
     CheckpointError
         If the file is damaged.
     """
-    return [Entry(*_decode(line)) for line in _read(_place(folder, name), name)]
+    _, rows = _read(_place(folder, name), name)
+    return [row.entry() for row in rows]
 
 
 def _place(folder: Path, name: str) -> Path:
     return folder / file_name(name, "jsonl")
 
 
-def _read(path: Path, name: str) -> list[bytes]:
-    """Return the lines that end, none where there is no file.
+def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
+    """Return the lines that end, and what they say; none where there is no file.
 
     Raises
     ------
@@ -196,7 +239,7 @@ def _read(path: Path, name: str) -> list[bytes]:
         with os.fdopen(os.open(path, os.O_RDONLY | _NO_LINK), "rb") as file:
             lines = file.read().splitlines(keepends=True)
     except FileNotFoundError:
-        return []
+        return [], []
     start = _encode([name])[:-1] + b","
     torn = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
     if not (torn.startswith(start) or start.startswith(torn)):
@@ -205,12 +248,12 @@ def _read(path: Path, name: str) -> list[bytes]:
         rows = [_decode(line) for line in lines]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(path, str(error)) from None
-    for sender, *_, body_bytes, framed_bytes, _ in rows:
-        if sender != name:
-            raise _damaged(path, f"it has a message from {sender!r}, not {name!r}")
-        if framed_bytes <= body_bytes:
-            raise _damaged(path, f"{body_bytes} bytes were framed in {framed_bytes}")
-    return lines
+    for row in rows:
+        if row.sender != name:
+            raise _damaged(path, f"it has a message from {row.sender!r}, not {name!r}")
+        if row.framed_bytes <= row.body_bytes:
+            raise _damaged(path, f"{row.body_bytes} bytes were framed in {row.framed_bytes}")
+    return lines, rows
 
 
 def _damaged(path: Path, what: str) -> CheckpointError:

@@ -15,9 +15,10 @@ and it is the last: nobody was told of it, so it is dropped. Any other damage is
 follows it was acknowledged; that is why the length has a check of its own.
 
 A file alone cannot tell whether its end was lost. A checkpoint notes how far each journal had come,
-and a run that goes on from it refuses one that is behind that, or gone. Not noticed is the loss of
-what was acknowledged after the last checkpoint: a whole end that is cut off, a file put back from
-a copy, or a last record damaged on the disk, which looks as one does that a kill cut short.
+as does each message that leaves (see ``departures``), and a run that goes on refuses one that is
+behind that, or gone. Not noticed is the loss of what was acknowledged after the last of either: a
+whole end that is cut off, a file put back from a copy, or a last record damaged on the disk, which
+looks as one does that a kill cut short.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Journal:
     name
         The organisation's name.
     noted
-        What a checkpoint that is gone on from noted as ``extent``. Without a folder it means
-        nothing.
+        What was noted last as ``extent``, by the checkpoint that is gone on from or as a message
+        left. Without a folder it means nothing.
 
     Raises
     ------
@@ -135,7 +136,10 @@ class Journal:
 
     @property
     def extent(self) -> tuple[int, int] | None:
-        """The incarnation and the number of records, for a checkpoint; None without a folder."""
+        """The incarnation and the number of records, to be noted; None without a folder.
+
+        Any thread may ask; the records that are counted are on the disk.
+        """
         return None if self._in_memory else (self.incarnation, len(self._records))
 
     def close(self) -> None:
@@ -220,7 +224,7 @@ class Journal:
             raise self._damaged(place) from None
 
     def _compare(self, incarnation: int, records: int) -> None:
-        """Refuse a file that holds less than when a checkpoint was written."""
+        """Refuse a file that holds less than was noted."""
         if len(self._records) < records:
             raise self._behind(f"it has {len(self._records)} records of {records}")
         last = self.incarnation - 1
@@ -229,9 +233,10 @@ class Journal:
 
     def _behind(self, what: str) -> CheckpointError:
         return CheckpointError(
-            f"the journal {self.path} is not what it was when the checkpoint was written: {what}; "
-            f"to go on without what {self.name!r} committed could repeat a secret, so start a new "
-            "run in a new folder"
+            f"the journal {self.path} is not what it was when a checkpoint was written or a "
+            f"message left: {what}; to go on without what {self.name!r} committed could repeat a "
+            "secret, or tell of too small an epsilon, so put the newest copy of it back, or start "
+            "a new run in a new folder"
         )
 
     def _damaged(self, place: int) -> CheckpointError:

@@ -55,7 +55,8 @@ class Account:
     closed
         The role receives nothing of the rounds before this one any more.
     journal
-        The ``extent`` of its journal, as of the last look; None if it never had one on disk.
+        The ``extent`` of its journal, as of the last look, or as of what left after that; None if
+        it never had one on disk.
     departed
         The ``mark`` of its departures, as of the last look.
     uncounted

@@ -87,7 +87,7 @@ class Assignment:
     journals
         The folder of the organisations' journals, which a run shares with all that it is resumed
         by; None keeps what is committed in memory. One that holds less than when the checkpoint
-        that is resumed was written is a ``CheckpointError``.
+        that is resumed was written, or a message left, is a ``CheckpointError``.
     departures
         The folder where is noted what leaves each organisation, as it leaves; None notes nothing.
         What is there beyond the checkpoint that is resumed, or beyond nothing, was lost, and is
@@ -413,25 +413,25 @@ class Outbox:
 def lost_before(
     assignment: Assignment,
     names: Iterable[str],
-    accounts: Mapping[str, Account],
+    accounts: dict[str, Account],
     receivers: Iterable[str] | None = None,
 ) -> Iterator[Entry]:
     """Return what each role had sent that the checkpoint to go on from does not know of.
 
-    Where that may not be all of it, the role's account says so from now on. They may have sent to
-    ``receivers``, by default to each other.
+    Where that may not be all of it, the role's account says so from now on; and how far its journal
+    had come by then. They may have sent to ``receivers``, by default to each other.
     """
     if assignment.departures is None:
         return
     names = list(names)
     known = names if receivers is None else list(receivers)
     for name in names:
-        account = accounts.get(name) or Account()
-        entries, is_all = lost_since(
-            assignment.departures, name, account.departed, account.sequence, known
-        )
-        account.uncounted = account.uncounted or not is_all
-        yield from entries
+        account = accounts.setdefault(name, Account())
+        found = lost_since(assignment.departures, name, account.departed, account.sequence, known)
+        account.uncounted = account.uncounted or not found.is_all
+        noted = [extent for extent in (account.journal, found.journal) if extent is not None]
+        account.journal = max(noted, default=None)
+        yield from found.lost
 
 
 def asked(role: Role, course: Coroutine[Effect[Any], Any, None], answer: Any) -> Effect[Any]:

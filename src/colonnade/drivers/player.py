@@ -487,7 +487,7 @@ class Player:
         Unwritten
             If the disk does not take it; then the message must not leave.
         """
-        self.departures.note(parcel.row)
+        self.departures.note(parcel.row, self.journal.extent)
 
     def accept(self, sender: str, frame: bytes) -> None:
         """Take a frame that came from ``sender``, as the transport knows it.

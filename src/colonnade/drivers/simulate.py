@@ -477,7 +477,7 @@ class _Simulation:
             self._at(queue[0], _STEP, actor)
             return False
         message, header, row = actor.outbox.stamp(send, now)
-        actor.departures.note(row)
+        actor.departures.note(row, actor.journal.extent)
         arrival = now
         if timed:
             arrival = lane.enter(carried_bytes(header, len(send.body)), message.sequence, now)
