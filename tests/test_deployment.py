@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import random
@@ -345,6 +346,31 @@ def test_parts_of_two_trainings_do_not_predict_together(tmp_path):
     assert play(job_of(config, "first", "align_new", without=gone), left, Mesh()) == {}
     failed = play(job_of(config, "first", "predict", without=gone), left, Mesh())
     assert "not the mean that 'bank' wrote: it is of another training" in str(failed["insurer"])
+
+
+EDITED = {
+    "no transformer": lambda details: details.update(transformer=None),
+    "a transformer that is none": lambda details: details.update(transformer={"encoder": 3}),
+    "lacking": lambda details: details.clear(),
+    "half a character": lambda details: details.update(method="\ud800"),
+}
+
+
+@pytest.mark.parametrize("what", EDITED)
+def test_a_part_that_somebody_has_edited_is_refused_in_words(tmp_path, what):
+    config, _, sites = prepared(tmp_path)
+    sites = new_people(tmp_path, sites)
+    for task in ("train", "align_new"):
+        assert play(job_of(config, "first", task), sites, Mesh()) == {}
+    file = sites["bank"].runs / "first" / "parts" / "bank" / "part.json"
+    written = json.loads(file.read_text())
+    EDITED[what](written["details"])
+    del written["digest"]
+    written["digest"] = hashlib.blake2b(json.dumps(written).encode(), digest_size=16).hexdigest()
+    file.write_text(json.dumps(written))
+    failed = play(job_of(config, "first", "predict"), sites, Mesh())
+    assert isinstance(failed["bank"], DataError)
+    assert re.search(r"the part of 'bank'|part\.json is damaged", str(failed["bank"]))
 
 
 @pytest.mark.parametrize("name", ["server", "Server", "server.job", "a.b"])

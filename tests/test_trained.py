@@ -456,6 +456,9 @@ LACKING = {
     "a width": lambda details: details.update(features={"": ["float32", [9]]}),
     "a type": lambda details: details.update(features={"": ["load", [3]]}),
     "a state": lambda details: details.update(transformer={"parameters": {}}),
+    "a number": lambda details: details.update(transformer=7),
+    "half a character": lambda details: details.update(transformer={"parameters": {"a": "\ud800"}}),
+    "widths": lambda details: details.update(widths={"bank": "wide"}),
 }
 
 

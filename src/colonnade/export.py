@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import safetensors
 import safetensors.torch
 import torch
@@ -303,7 +304,7 @@ def load_part(folder: str | Path) -> Part:
         digest = written.pop("digest", None)
         if not is_older and digest != _digest(json.dumps(written).encode()):
             raise ValueError("it is not what was written")
-        organisation, details = str(written["organisation"]), dict(written["details"])
+        organisation, details = str(written["organisation"]), _details(written["details"])
         versions = {name: dict(its) for name, its in written.get("versions", {}).items()}
         tensors = {}
         for name in written["parts"]:
@@ -320,6 +321,27 @@ def load_part(folder: str | Path) -> Part:
     except (*_DAMAGED, safetensors.SafetensorError, CheckpointError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
     return Part(organisation, details, tensors, versions)
+
+
+class _Details(msgspec.Struct):
+    """What is read again of a part's details, where it is there; others are for people to read."""
+
+    classes: list[str | int | float | bool] | None = None
+    transformer: dict[str, Any] | None = None
+    features: dict[str, tuple[str, list[int]]] | None = None
+    embedding_width: int | None = None
+    widths: dict[str, int] | None = None
+    training: str | None = None
+
+
+def _details(told: Any) -> dict[str, Any]:
+    """Return a part's details, if they are of the kinds that are written; else ``ValueError``."""
+    try:
+        msgspec.convert(told, _Details)
+        msgspec.json.encode(told)  # half a character is no text
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    return dict(told)
 
 
 def _read(path: Path) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,7 +167,8 @@ def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> Trained
     # What is lost is measured by a prediction, once, and not whenever somebody is asked for.
     measured = job.fallbacks and job.task == "predict"
     known = _known(job, site, part) if measured else None
-    blueprint = blueprint_at(site, job, part.classes, 1)
+    with _of_the_job(part):
+        blueprint = blueprint_at(site, job, part.classes, 1)
     party = None
     if table is not None:
         party = _party(table, part, kept, known, job, site, blueprint)
@@ -208,8 +210,12 @@ def _party(
     site: SiteConfig,
     blueprint: Blueprint,
 ) -> Party:
-    own, transformer = site.table, transformer_of(table, part)
+    own = site.table
     assert own is not None
+    with _of_the_job(part):
+        transformer = transformer_of(table, part)
+    if transformer is None:
+        raise DataError(f"the part of {part.organisation!r} does not say what makes its features")
 
     def features_of(source: TableConfig, people: pl.Series) -> Features:
         read = source.read(job.rows.id, own.columns, site.folder)
@@ -223,17 +229,24 @@ def _party(
     features = features_of(new_people(site).table, kept.ids)
     if known is not None:
         features = _joined(features, features_of(own, known.ids))
-    try:
+    with _of_the_job(part):
         example: Features = blank(part.details["features"])
         party = party_of(table, example, transformer, blueprint)
         part.load_into(party.bottom)
-    except ColonnadeError:
-        raise
-    except Exception as error:  # what a digest is right of may be anything
+    return Party(site.organisation, features, party.bottom, device=blueprint.device)
+
+
+@contextmanager
+def _of_the_job(part: Part) -> Iterator[None]:
+    """Raise ``DataError`` where a part does not do: what a digest is right of may be anything."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ColonnadeError) and not isinstance(error, DataError):
+            raise
         raise DataError(
             f"the part of {part.organisation!r} is not that of the job: {first_line(error)}"
         ) from error
-    return Party(site.organisation, features, party.bottom, device=blueprint.device)
 
 
 def _joined(first: Features, second: Features) -> Features:
