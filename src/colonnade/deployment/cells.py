@@ -1,18 +1,18 @@
 """FLARE's cells as a post: datagrams by pushes on a channel of our own.
 
-A cell is a process of a job, known by its name among cells (its FQCN). A server that passes a
-datagram on can neither read nor forge it, nor bring one of another job. The first are signed by
-their sender and encrypted for their receiver, by the certificates of their sites, and introduce the
-two; all others are sealed under keys that the two agreed on so (``secure.Conversation``): the
-engine's signatures would take half the time of a round. That a certificate is of the site that a
-cell is called after is looked at where connections are secured by mutual TLS alone: so a cell that
-is not is refused.
+A cell is a process of a job, known by its name among cells (its FQCN). Two introduce themselves,
+signed by the sender and encrypted for the receiver, by the certificates of their sites; datagrams
+are sealed under keys that the two agreed on so (``secure.Conversation``): the engine's signatures
+would take half the time of a round. A server that passes a datagram on can neither read nor forge
+it, nor bring one of another job. That a certificate is of the site that a cell is called after is
+looked at where connections are secured by mutual TLS alone: so a cell that is not is refused.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +30,7 @@ from colonnade.secure import AGREEMENT_BYTES, Conversation, context
 __all__ = ["CellPost", "cell_of_server", "cell_of_site"]
 
 _INTRODUCTIONS, _SEALED = "colonnade-introductions", "colonnade-sealed"  # channels
+_MOST = 64  # datagrams that are kept for a peer until it is known; others are lost
 _TO_GATEKEEPER, _TO_ROLE, _BETWEEN = "to_gatekeeper", "to_role", "between"
 
 
@@ -84,6 +85,7 @@ class CellPost:
             for peer in cells
             if peer != own
         }
+        self._kept: dict[str, deque[bytes]] = {peer: deque(maxlen=_MOST) for peer in self._talks}
         self._talking = threading.Lock()
 
     def __call__(self, peer: str, datagram: bytes) -> None:
@@ -91,18 +93,10 @@ class CellPost:
         if self._cells[peer] == self._cells[self._own]:
             self._here[peer](self._own, datagram)
             return
-        talk = self._talks[peer]
         with self._talking:
-            seals = talk.seals
-            body = talk.sealed(datagram) if seals else talk.introduction(datagram)
-        self._cell.fire_and_forget(
-            _SEALED if seals else _INTRODUCTIONS,
-            self._topic(self._own, peer),
-            self._cells[peer],
-            new_cell_message({}, body),
-            secure=not seals,
-            optional=True,
-        )
+            self._kept[peer].append(datagram)
+        if not self._send_kept(peer):
+            self._introduce(peer)
 
     def listen(self, receive: Callable[[str, bytes], None]) -> None:
         """Hand over what comes from now on: who sent it, and the datagram."""
@@ -123,21 +117,52 @@ class CellPost:
         sender: Callable[[str], str | None],
         receive: Callable[[str, bytes], None],
     ) -> None:
-        """Hand over what comes here, of whom it is by the name of a cell."""
+        """Take what comes here, of whom it is by the name of a cell."""
 
         def heard(message: Message) -> None:
             name = sender(str(message.get_header(MessageHeaderKey.ORIGIN)))
             payload: Any = message.payload
             if name not in self._talks or not isinstance(payload, bytes | bytearray | memoryview):
                 return
-            talk = self._talks[name]
+            if channel == _INTRODUCTIONS:
+                self._meet(name, bytes(payload))
+                return
             with self._talking:
-                take = talk.introduced if channel == _INTRODUCTIONS else talk.opened
-                datagram = take(bytes(payload))
+                datagram = self._talks[name].opened(bytes(payload))
             if datagram is not None:
                 receive(name, datagram)
+                self._send_kept(name)
 
         self._cell.register_request_cb(channel, topic, heard)
+
+    def _meet(self, peer: str, introduction: bytes) -> None:
+        """Take an introduction, and say to who is known now what was kept for it."""
+        with self._talking:
+            should_answer = self._talks[peer].introduced(introduction)
+        if should_answer:
+            self._introduce(peer)
+        self._send_kept(peer)
+
+    def _introduce(self, peer: str) -> None:
+        with self._talking:
+            body = self._talks[peer].introduction()
+        self._push(_INTRODUCTIONS, peer, body)
+
+    def _send_kept(self, peer: str) -> bool:
+        """Send what is kept for a peer, if it is known; return whether it is."""
+        talk, kept = self._talks[peer], self._kept[peer]
+        with self._talking:
+            bodies = [talk.sealed(kept.popleft()) for _ in range(len(kept))] if talk.seals else []
+            is_known = talk.seals
+        for body in bodies:
+            self._push(_SEALED, peer, body)
+        return is_known
+
+    def _push(self, channel: str, peer: str, body: bytes) -> None:
+        """Send what is sealed as it is, and an introduction signed and encrypted by the engine."""
+        message, to = new_cell_message({}, body), self._cells[peer]
+        topic, secure = self._topic(self._own, peer), channel == _INTRODUCTIONS
+        self._cell.fire_and_forget(channel, topic, to, message, secure=secure, optional=True)
 
     @staticmethod
     def _topic(own: str, peer: str) -> str:
