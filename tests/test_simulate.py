@@ -386,6 +386,14 @@ def test_replay_of_another_runs_trace_says_so():
     record = UNEVEN.run(counters(rounds=8), Assignment())
     with pytest.raises(Deadlock, match="nobody sends"):
         Replay(record.trace).run(counters(rounds=8, ahead=-1), Assignment())
+    decisions = {name: [*some] for name, some in record.trace.decisions.items()}
+    without = {name: some for name, some in decisions.items() if name != "b"}
+    with pytest.raises(LocalProtocolError, match="the trace has nothing of b"):
+        Replay(Trace(without)).run(counters(rounds=8), Assignment())
+    for planted in (None, 3, "a"):
+        other = decisions | {"a": [planted, *decisions["a"][1:]]}
+        with pytest.raises(LocalProtocolError, match="trace of a belongs to other roles"):
+            Replay(Trace(other)).run(counters(rounds=8), Assignment())
 
 
 @pytest.mark.parametrize(

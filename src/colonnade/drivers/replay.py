@@ -94,8 +94,15 @@ class Replay(Driver):
         ------
         Deadlock
             If the trace asks for a message that these roles never send: it is of another run.
+        LocalProtocolError
+            If it belongs to other roles.
         """
         check_roles(roles)
+        for role in roles:
+            if role.name not in self.trace.decisions:
+                raise LocalProtocolError(
+                    f"the trace has nothing of {role.name}: it belongs to other roles"
+                )
         wall, cpu = time.perf_counter(), time.process_time()
         ledger = Ledger()
         cut = None
@@ -205,7 +212,7 @@ class _Actor:
         if not self.decisions:
             return None
         decision = self.decisions[0]
-        if isinstance(waiting, Receive) is isinstance(decision, bool):
+        if not isinstance(decision, (tuple, list) if isinstance(waiting, Receive) else bool):
             raise LocalProtocolError(f"the trace of {self.name} belongs to other roles")
         answer = (
             decision
