@@ -98,6 +98,8 @@ class MaskedUploader:
         self.keys = {}
 
     async def prepare(self, timetable):
+        if not timetable.row_sets:  # the run is over
+            return
         layout, start = self.layout, (await Recall()).incarnation
         key = StreamKey(layout.seed, self.party.name, "key", start)  # no mask is used twice
         own = key.words()[0].to_bytes(BYTES, "little")
@@ -162,6 +164,8 @@ class MaskedCollector:
         self.fusion = fusion
 
     async def prepare(self, timetable):
+        if not timetable.row_sets:  # the run is over
+            return
         start = (await Recall()).incarnation
         got = await Receive(Expect(KEY, start, self.layout.parties, Purpose.SETUP))
         for message in got:
