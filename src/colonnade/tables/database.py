@@ -25,7 +25,7 @@ import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables import postgresql
-from colonnade.tables.fetched import pieces
+from colonnade.tables.fetched import ROWS, pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
 from colonnade.tables.sqlite_functions import FUNCTIONS
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_database"]
 
-_ROWS = 2**13  # fetched at a time, since Python's objects take several times a column's memory
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
 _MOST_STEPS = 10**11  # of SQLite's machine, since queries and views may not end: half an hour
 _COUNTED = 10**6  # at a time
@@ -264,7 +263,7 @@ def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
         with engine.connect() as connection:
             if _driver(url) == postgresql.DRIVER:
                 postgresql.prepare(connection, where, query)
-            yield connection.execution_options(stream_results=True, max_row_buffer=_ROWS)
+            yield connection.execution_options(stream_results=True, max_row_buffer=ROWS)
     except (exc.SQLAlchemyError, sqlite3.Error, UnicodeError) as error:
         # Not from the error: its text, or that of its causes, could show what is secret.
         raise DataError(_sentence(error, url, where, query)) from None

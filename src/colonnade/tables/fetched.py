@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlalchemy import Result, Row
 
-__all__ = ["pieces"]
+__all__ = ["ROWS", "pieces"]
 
-_ROWS = 2**13  # since Python's objects take several times a column's memory
+ROWS = 2**13
+"""That are held at a time: Python's objects take several times a column's memory."""
+
 _AT_ONCE = 2**6  # fetched before anybody looks how long they are
 _BYTES = 2**24  # of texts
 _TEXTS = frozenset({str, bytes})
@@ -23,7 +25,7 @@ def pieces(result: Result[Any]) -> Iterator[list[Row[Any]]]:
     for rows in result.partitions(_AT_ONCE):
         piece.extend(rows)
         held += sum([len(value) for row in rows for value in row if type(value) in _TEXTS])
-        if held >= _BYTES or len(piece) >= _ROWS:
+        if held >= _BYTES or len(piece) >= ROWS:
             yield piece
             piece, held = [], 0
     if piece:
