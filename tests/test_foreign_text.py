@@ -456,6 +456,19 @@ def test_a_table_whose_lines_end_in_cr_alone(tmp_path, end):
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "0b" + "1" * 9999, "59:" * 3000 + "59"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_number_too_long_to_be_written_is_refused_by_its_path(number, sign):
+    data = override({}, [f"training.epochs={sign}{number}"])
+    with pytest.raises(ConfigurationError, match=r"^it: training\.epochs: .* more than 300 digits"):
+        parse_config(data, "it")
+
+
+def test_a_key_too_long_to_be_written_is_refused_by_its_path():
+    with pytest.raises(ConfigurationError, match=r"^it: data: .* more than 300 digits"):
+        parse_config({"data": {10**5000: 1}}, "it")
+
+
 def test_an_override_is_cut_short(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("run.yaml").write_text("data: mnist5k\n", encoding="utf-8")

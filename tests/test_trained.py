@@ -24,6 +24,7 @@ from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
 from colonnade.predictions_counted import UNKNOWN, PredictionCount
 from colonnade.privacy import BinomialSum, Spending
+from colonnade.tables import read_table
 from colonnade.training import Training
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -475,6 +476,33 @@ def test_a_whole_part_that_says_what_cannot_be_is_told(what):
     file.write_text(json.dumps(written))
     with pytest.raises((DataError, ConfigurationError)):
         load_trained("run")
+
+
+@pytest.mark.parametrize("detail", ["classes", "features", "transformer"])
+def test_a_part_without_a_detail_says_so_when_it_is_asked(tmp_path, detail):
+    export_part(tmp_path / "part", "bank", {"bottom": nn.Linear(2, 3)}, {})
+    with pytest.raises(DataError, match=f"the part of 'bank' does not say '{detail}'"):
+        load_part(tmp_path / "part").said(detail)
+    with pytest.raises(DataError, match="the part of 'bank' does not say 'classes'"):
+        _ = load_part(tmp_path / "part").classes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are any bytes")
+def test_a_folder_may_be_called_by_any_bytes(monkeypatch):
+    out = Path(os.fsdecode(b"run-\xff"))
+    run = trained(RUNS["classes"], out)
+    assert load_trained(out).run.ledger.bytes() == run.ledger.bytes() > 0
+    new = ["--table", "bank=new-bank.csv", "--table", "shop=new-shop.csv"]
+    monkeypatch.setattr(sys, "argv", ["colonnade", "predict", str(out), *new, "--absent", "drop"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 0
+    assert (out / "predictions.csv").read_text().count("\n") == 10
+    (out / "bank.csv").write_bytes(Path("bank.csv").read_bytes())
+    (out / "bank.parquet").write_bytes(b"PAR1")
+    for name in ("bank.csv", "bank.parquet"):
+        with pytest.raises(DataError, match="its name, or that of a folder, is not UTF-8"):
+            read_table(out / name)
 
 
 class Saves(nn.Module):

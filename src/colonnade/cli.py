@@ -575,8 +575,8 @@ def predict(
         found = trained.predict_rows(rows.value, left)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial:
-            trained.frame(found).write_csv(partial)
+        with replacing(path) as partial, partial.open("wb") as file:
+            trained.frame(found).write_csv(file)
     sent = found.ledger.bytes()
     left_out = {name: count for name, count in found.left_out.items() if count}
     if json_:

@@ -88,6 +88,18 @@ class Part:
     tensors: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def said(self, what: str) -> Any:
+        """Return one of the details.
+
+        Raises
+        ------
+        DataError
+            If there is no such one.
+        """
+        if what not in self.details:
+            raise DataError(f"the part of {self.organisation!r} does not say {what!r}")
+        return self.details[what]
+
     @property
     def classes(self) -> list[Any] | None:
         """What each class stands for, told by the label holder's part; None of numbers.
@@ -95,9 +107,10 @@ class Part:
         Raises
         ------
         DataError
-            If they are not several texts, whole numbers or truth values, all different.
+            If the part does not say, or they are not several texts, whole numbers or truth values,
+            all different.
         """
-        told = self.details["classes"]
+        told = self.said("classes")
         if told is None:
             return None
         kinds = {type(each) for each in told} if isinstance(told, list) else set()
@@ -230,7 +243,9 @@ def read_mean(file: Path, organisation: str, training: str | None = None) -> Ten
             raise ValueError(f"it is of {told['organisation']!r}")
         if told.get("training") != training:
             raise ValueError("it is of another training")
-        mean = torch.tensor([float(value) for value in told["mean"]])
+        if any(type(value) is not float for value in told["mean"]):
+            raise ValueError("it has a value that is no number")
+        mean = torch.tensor(told["mean"])
         if not len(mean) or not mean.isfinite().all():
             raise ValueError("it has a value that is no finite number")
     except FileNotFoundError:
@@ -324,7 +339,7 @@ def load_part(folder: str | Path) -> Part:
 
 
 class _Details(msgspec.Struct):
-    """What is read again of a part's details, where it is there; others are for people to read."""
+    """What is read again of a part's details; others are for people to read."""
 
     classes: list[str | int | float | bool] | None = None
     transformer: dict[str, Any] | None = None

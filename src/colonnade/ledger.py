@@ -262,7 +262,8 @@ class Ledger:
     def write_csv(self, path: Path) -> None:
         """Write the ordered entries, with the time in seconds."""
         frame = self.frame().with_columns(seconds=pl.col("nanoseconds") / 1e9)
-        frame.drop("nanoseconds").write_csv(path)
+        with path.open("wb") as file:  # polars takes no path that is not UTF-8
+            frame.drop("nanoseconds").write_csv(file)
 
     @classmethod
     def read_csv(cls, path: Path) -> Ledger:
@@ -274,10 +275,11 @@ class Ledger:
             If a row lacks what every message has, or its purpose or time is none.
         """
         # Older ones have neither discarded nor lost.
-        there = pl.read_csv(path, n_rows=0).columns
+        text = path.read_bytes()  # polars takes no path that is not UTF-8
+        there = pl.read_csv(text, n_rows=0).columns
         missing = {"nanoseconds"} | ({"discarded", "lost"} - set(there))
         schema = {name: kind for name, kind in _SCHEMA.items() if name not in missing}
-        frame = pl.read_csv(path, schema=schema | {"seconds": pl.Float64})
+        frame = pl.read_csv(text, schema=schema | {"seconds": pl.Float64})
         purpose, seconds = pl.col("purpose"), pl.col("seconds")
         wrong = frame.with_row_index("row", 1).filter(
             pl.any_horizontal(pl.col(*schema).is_null())

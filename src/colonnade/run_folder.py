@@ -97,7 +97,7 @@ def load_run(path: str | Path) -> Run:
         if not isinstance(config, dict):
             raise ValueError("it holds no keys and values")
         name = "history.csv"
-        history = pl.read_csv(folder / name, infer_schema_length=None)
+        history = _read_csv(folder / name)
         if "round" not in history.columns:
             raise ValueError("it has no column round")
         name = "ledger.csv"
@@ -105,7 +105,7 @@ def load_run(path: str | Path) -> Run:
         others = pl.DataFrame()
         if (folder / OTHERS).is_file() if digests is None else OTHERS in digests:
             name = OTHERS
-            others = pl.read_csv(folder / name, infer_schema_length=None)
+            others = _read_csv(folder / name)
     except _UNREADABLE as error:
         raise DataError(f"{folder / name} is damaged{older}: {first_line(error)}") from error
     return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
@@ -216,6 +216,10 @@ def _version_of(summary: Mapping[str, Any]) -> str:
 def _digest(values: Mapping[str, Any]) -> str:
     # The order of keys is kept by JSON, and their types may be such that they cannot be sorted.
     return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
+
+
+def _read_csv(file: Path) -> pl.DataFrame:
+    return pl.read_csv(file.read_bytes(), infer_schema_length=None)  # for paths see write_csv
 
 
 def _digest_of(file: Path) -> str:

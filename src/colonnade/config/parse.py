@@ -139,6 +139,9 @@ def parse_section(of: type[Sections], data: Any, source: str) -> Sections:
         raise ConfigurationError(": ".join(part for part in parts if part)) from None
 
 
+_MOST_DIGITS = 300  # what is no float has more
+_TOO_LARGE = 10**_MOST_DIGITS
+
 _OUR_OWN = ("choice", "secret", "unknown_key")  # types of errors whose message is complete
 
 
@@ -174,20 +177,39 @@ def _path(location: tuple[int | str, ...]) -> list[str]:
 
 
 def _refuse_bombs(data: Any, source: str) -> None:
-    """Refuse values that are nested without an end, or too many: Python's own may be, too."""
-    seen, level = 0, [data]
+    """Refuse values nested without an end, too many or too long: Python's own may be, too."""
+    seen, level = 0, [("", data)]
     for _ in range(MOST_LEVELS):
-        deeper: list[Any] = []
-        for value in level:
+        deeper: list[tuple[str, Any]] = []
+        for path, value in level:
+            _refuse_long(path, value, source)
             if isinstance(value, Mapping | list | tuple | set):
                 seen += len(value)
                 if seen > MOST_VALUES:  # before they are there
                     raise ConfigurationError(f"{source}: more than {MOST_VALUES:,} values")
-                deeper += value.values() if isinstance(value, Mapping) else value
+                for key in value if isinstance(value, Mapping) else ():
+                    _refuse_long(path, key, source)
+                deeper += _within(path, value)
         if not deeper:
             return
         level = deeper
     raise ConfigurationError(f"{source}: nested more than {MOST_LEVELS} levels deep")
+
+
+def _refuse_long(path: str, value: Any, source: str) -> None:
+    """Refuse a whole number that Python would not write in a message."""
+    if isinstance(value, int) and not -_TOO_LARGE < value < _TOO_LARGE:
+        where = f"{short(path)}: " if path else ""
+        raise ConfigurationError(
+            f"{source}: {where}a whole number of more than {_MOST_DIGITS} digits"
+        )
+
+
+def _within(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what is in a collection, each with its path."""
+    of = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for key, each in of:
+        yield f"{path}.{key}" if path else str(key), each
 
 
 def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:

@@ -377,10 +377,10 @@ def _blank_data(parts: Mapping[str, Part], config: RunConfig) -> _Blank:
     holder = config.label_holder
     said = parts[holder.name].classes
     labels = torch.tensor([0.0, 1.0]) if said is None else torch.arange(len(said))
-    own = {name: part for name, part in parts.items() if part.details["features"] is not None}
+    own = {name: part for name, part in parts.items() if part.said("features") is not None}
     named = {holder.holds or name if name == holder.name else name: p for name, p in own.items()}
     return _Blank(
-        {name: blank(part.details["features"], len(labels)) for name, part in named.items()},
+        {name: blank(part.said("features"), len(labels)) for name, part in named.items()},
         labels,
         None if said is None else tuple(said),
         {
@@ -400,8 +400,13 @@ def transformer_of(name: str, part: Part) -> Transformer | None:
         What the table is called in messages.
     part
         The part.
+
+    Raises
+    ------
+    DataError
+        If the part does not say.
     """
-    state = part.details["transformer"]
+    state = part.said("transformer")
     if state is None:
         return None
     if "encoder" in state:

@@ -50,6 +50,7 @@ from colonnade.streamed.store import stored, written
 from colonnade.streamed.text import Place, encoded_text
 from colonnade.streams import StreamKey
 from colonnade.tables import Splitting
+from colonnade.tables.names import check_path
 
 __all__ = ["Likeness", "SyntheticClicks", "synthetic_clicks", "write_synthetic_clicks"]
 
@@ -377,6 +378,8 @@ def _check_name(path: Path, made: SyntheticClicks) -> None:
             f"{path.name} does not say that its rows are made up; put 'synthetic' into its name, "
             f"as in {path.stem.split('.')[0]}-synthetic{''.join(path.suffixes)}"
         )
+    if name.endswith(".parquet"):
+        check_path(str(path))
     if path.exists():
         raise ConfigurationError(f"{path} is there already; choose another name, or move it away")
 

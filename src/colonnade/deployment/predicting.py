@@ -84,8 +84,8 @@ class PredictingTogether(WithTrainedParts):
         new = len(part.people.ids)
         prediction = Prediction(scores[:new], ledger, part.people.ids)
         frame = prediction.frame(job.rows.id, part.classes, job.objective.threshold)
-        with replacing(folder / "predictions.csv") as partial:
-            frame.write_csv(partial)
+        with replacing(folder / "predictions.csv") as partial, partial.open("wb") as file:
+            frame.write_csv(file)
         told = {"by": SIGNATURE, "rows": new, "without": dict(job.fallbacks), "lost": None}
         if part.known is not None:
             assert part.known.labels is not None

@@ -123,7 +123,7 @@ class TrainedPart:
     @property
     def width(self) -> int | None:
         """The width of its embeddings; None without columns."""
-        width: int | None = self.part.details["embedding_width"]
+        width: int | None = self.part.said("embedding_width")
         return width
 
     @property
@@ -230,7 +230,7 @@ def _party(
     if known is not None:
         features = _joined(features, features_of(own, known.ids))
     with _of_the_job(part):
-        example: Features = blank(part.details["features"])
+        example: Features = blank(part.said("features"))
         party = party_of(table, example, transformer, blueprint)
         part.load_into(party.bottom)
     return Party(site.organisation, features, party.bottom, device=blueprint.device)

@@ -16,7 +16,7 @@ import polars as pl
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.delimited import CODE, LONG, Scan
 from colonnade.tables.columns import only, values_of
-from colonnade.tables.names import check_named_once, check_present, check_texts
+from colonnade.tables.names import check_named_once, check_path, check_present, check_texts
 from colonnade.tables.notes import tell
 from colonnade.tables.numerals import settled
 
@@ -194,6 +194,7 @@ def _refuse_points(path: Path, frame: pl.DataFrame) -> None:
 
 def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str]:
     """Return the names of the columns, as they are written: polars would rename a second one."""
+    check_path(str(path))
     if not path.exists():
         raise DataError(f"there is no file {path}")
     if not path.is_file():

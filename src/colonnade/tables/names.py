@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from colonnade.errors import ConfigurationError, DataError
 
-__all__ = ["check_named_once", "check_present", "check_texts", "listed", "meant"]
+__all__ = ["check_named_once", "check_path", "check_present", "check_texts", "listed", "meant"]
 
 _SHOWN = 8  # of the names in a message; a table may have thousands
 
@@ -66,6 +66,20 @@ def meant(name: str, names: Sequence[str], otherwise: str = "there are") -> str:
     return (
         f"did you mean {' or '.join(map(repr, near))}?" if near else f"{otherwise} {listed(names)}"
     )
+
+
+def check_path(path: str) -> None:
+    """Raise ``DataError`` for a path that polars cannot take, before it is asked.
+
+    >>> check_path("people.csv")
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise DataError(
+            f"{path!r} cannot be read: its name, or that of a folder, is not UTF-8; give it "
+            "another, or run where names are UTF-8 (LC_ALL=C.UTF-8)"
+        ) from None
 
 
 def check_texts(what: str, given: Iterable[object]) -> None:

@@ -11,7 +11,7 @@ import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.columns import only, values_of
-from colonnade.tables.names import check_named_once, check_present
+from colonnade.tables.names import check_named_once, check_path, check_present
 from colonnade.tables.table import Batch
 
 __all__ = ["StoredTable"]
@@ -47,6 +47,7 @@ class StoredTable:
 
     def __init__(self, path: str | Path, columns: Sequence[str] | None = None) -> None:
         self.path = Path(path)
+        check_path(str(self.path))
         if not self.path.exists():
             raise DataError(f"there is no file {self.path}")
         if not self.path.is_file():
