@@ -548,7 +548,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         (b"training:\n\tepochs: 1", r"is not valid YAML \(line 2\)$"),
         (b"\xff\xfe\x80", r"is not valid YAML \(not text in UTF-8\)$"),
         (b"a: \x00", "is not valid YAML$"),
-        (b"a: 2024-99-99", "is not valid YAML$"),
+        (b"a: !!timestamp 2024-99-99", "is not valid YAML$"),
         (b"a: !!python/object:os.system {}", r"is not valid YAML \(line 1\)$"),
         (b"[" * 5000, "line 1: nested more than 32 levels deep$"),
         (b"a: &a\n  b: *a", "line 2: an alias stands for what it is a part of$"),
@@ -700,6 +700,11 @@ def test_overrides_change_files(tmp_path: Path) -> None:
         (["a=b=c"], {"a": "b=c"}),
         (["a=.inf"], {"a": math.inf}),
         (['a="1"'], {"a": "1"}),
+        (
+            ["a=[yes, Off, 007, 1:30, 2024-01-31]"],
+            {"a": ["yes", "Off", "007", "1:30", "2024-01-31"]},
+        ),
+        (["a=[-1_000, 0x1F, 0b11, 0, .5, 1.e+3]"], {"a": [-1000, 31, 3, 0, 0.5, 1000.0]}),
     ],
 )
 def test_overrides_are_read_as_yaml(overrides: list[str], expected: Any) -> None:
@@ -715,7 +720,7 @@ def test_overrides_are_read_as_yaml(overrides: list[str], expected: Any) -> None
         ("training.epochs.x=3", r"training\.epochs is not a section"),
         ("training.epochs.x.y=3", r"training\.epochs\.x is not a section"),
         ("training.epochs=[1", r"'\[1' is not a valid value"),
-        ("training.epochs=2024-99-99", "'2024-99-99' is not a valid value"),
+        ("training.epochs=!!int 3.5", "'!!int 3.5' is not a valid value"),
     ],
 )
 def test_overrides_that_make_no_sense(text: str, message: str) -> None:

@@ -456,7 +456,7 @@ def test_a_table_whose_lines_end_in_cr_alone(tmp_path, end):
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "0b" + "1" * 9999, "59:" * 3000 + "59"])
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "0b" + "1" * 9999])
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_a_number_too_long_to_be_written_is_refused_by_its_path(number, sign):
     data = override({}, [f"training.epochs={sign}{number}"])

@@ -34,6 +34,7 @@ from colonnade.streamed.sources import Source
 from colonnade.streamed.store import stored, written
 from colonnade.tables import HashSplit, LastRows, RowSplit
 from colonnade.training import Training
+from colonnade.yaml_text import read_yaml
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.DataWarning")
 
@@ -746,9 +747,18 @@ def test_numbers_do_not_stand_for_numerals_that_are_spelled_in_another_way(cell,
 
 def test_classes_in_yaml_may_be_true_and_false():
     given = {"files": ["t.csv"], "label": "y", "parties": {"a": {"numeric": ["x"]}}}
-    section = StreamedConfig(**given, classes=[False, True], missing=[-1, 2.5])
+    section = StreamedConfig(**given, classes=[False, True], missing=[-1, "2.50"])
     assert section.classes == ["False", "True"]
-    assert section.missing == ["-1", "2.5"]
+    assert section.missing == ["-1", "2.50"]
+    with pytest.raises(ValueError, match=r"2\.5 is a number here; write it in quotes"):
+        StreamedConfig(**given, missing=[2.50])
+
+
+def test_classes_in_yaml_are_as_the_file_writes_them():
+    Path("b.csv").write_text("y,x\n" + "no,1\nyes,2\nNA,3\n" * 50)
+    text = "{files: [b.csv], label: y, parties: {a: {numeric: [x]}}, classes: [yes, no, NA]}"
+    data = StreamedConfig(**read_yaml(text), store="b").load()
+    assert data.labels.tolist() == [1, 0, 2] * 50
 
 
 def test_labels_are_true_and_false_or_one_and_zero():

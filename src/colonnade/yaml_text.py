@@ -6,12 +6,17 @@ limit. PyYAML composes a graph of nodes before it makes values of them. There is
 place in the text, so all is counted on the graph, as it grows and before any value is made. PyYAML
 takes its time for each node, so a text that is too long for a configuration is not begun with, and
 one with too many values is left at the first of them.
+
+What is written without quotes is a number, or true or false, only where it cannot be meant
+otherwise. To YAML 1.1, which PyYAML reads, ``no`` is false, ``007`` is 7, ``1:30`` is 90, and
+2024-01-31 is a day; here they are texts, as editors, which read YAML 1.2, show them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 
@@ -29,11 +34,25 @@ MOST_LEVELS = 32
 MOST_VALUES = 10**5
 """How many there may be, those that aliases stand for included."""
 
-# PyYAML lets through what Python says of the date 2024-99-99, and of too deep a nesting.
+# PyYAML lets through what Python says of !!timestamp 2024-99-99, and of too deep a nesting.
 NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 _MERGE = "tag:yaml.org,2002:merge"
 _MOST_MERGED = 10**5
+
+
+_WITHOUT_QUOTES = {
+    "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": ("[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)", "-+0123456789"),
+    "float": (
+        r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|[-+]?\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    "null": ("~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "merge": ("<<", "<"),
+    "value": ("=", "="),
+}
 
 
 class _Extent(NamedTuple):
@@ -45,6 +64,8 @@ class _Extent(NamedTuple):
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, which counts values and what is merged, and takes each key once."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]  # PyYAML's is one
 
     def __init__(self, text: str, most_values: int) -> None:
         super().__init__(text)
@@ -133,6 +154,12 @@ class _Loader(yaml.SafeLoader):
             found.add(key)
 
 
+for _name, (_form, _first) in _WITHOUT_QUOTES.items():
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_name}", re.compile(f"(?:{_form})$"), list(_first)
+    )
+
+
 def read_yaml(text: str, times: int = 1) -> Any:
     """Return the plain values of a text.
 
@@ -153,6 +180,8 @@ def read_yaml(text: str, times: int = 1) -> Any:
     --------
     >>> read_yaml("{a: &x {b: 1, c: 2}, d: {<<: *x, c: 3}}")["d"]
     {'b': 1, 'c': 3}
+    >>> read_yaml("[no, 007, 1:30, 1.50, true]")
+    ['no', '007', '1:30', 1.5, True]
     >>> read_yaml("{a: 1, a: 2}")
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: line 1: the key 'a' is there twice

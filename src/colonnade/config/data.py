@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from colonnade.alignment import read_alignment
 from colonnade.config.data_section import DataSection, Loaded
-from colonnade.config.sections import Count, Name, Number, Section, Share
+from colonnade.config.sections import Count, Name, Number, Section, Share, Texts
 from colonnade.config.streamed import (
     AvazuConfig,
     CriteoConfig,
@@ -354,7 +354,7 @@ class TableConfig(Section):
     separator: str | None = Field(
         None, description="between a text file's columns; by default a comma, or a tab for .tsv"
     )
-    missing: list[str] = Field(
+    missing: Texts = Field(
         [], description="what a text file writes for a missing value, besides the usual"
     )
     decimal: Literal[".", ","] | None = Field(

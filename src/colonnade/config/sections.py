@@ -33,6 +33,7 @@ __all__ = [
     "Seconds",
     "Section",
     "Share",
+    "Texts",
     "near",
 ]
 
@@ -124,6 +125,27 @@ def _count_or_auto(value: Any, _: pydantic.ValidatorFunctionWrapHandler) -> Any:
 
 CountOrAuto = Annotated[Count | Literal["auto"], pydantic.WrapValidator(_count_or_auto)]
 
+
+def _as_texts(values: Any) -> Any:
+    """Return a list in which a whole number, or true and false, is the text that it is written as.
+
+    Raises
+    ------
+    ValueError
+        If a number has a fraction, which may have been written otherwise, as 2.50.
+    """
+    if not isinstance(values, list):
+        return values
+    for each in values:
+        if isinstance(each, float):
+            raise ValueError(f"{each} is a number here; write it in quotes, as the file does")
+    return [str(each) if isinstance(each, int) else each for each in values]
+
+
+Texts = Annotated[
+    list[str], BeforeValidator(_as_texts, json_schema_input_type=list[str | int | bool])
+]
+"""What cells say, as a file writes it."""
 
 Share = Annotated[Number, Field(ge=0, lt=1)]
 

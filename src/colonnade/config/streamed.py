@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from colonnade import defaults
 from colonnade.config.data_section import DataSection
-from colonnade.config.sections import Count, Name, Section, Share
+from colonnade.config.sections import Count, Name, Section, Share, Texts
 from colonnade.datasets import avazu, criteo, synthetic_clicks
 from colonnade.streamed import Columns, StreamedRows, streamed_rows
 from colonnade.tables import LastRows, RowSplit, Splitting
@@ -19,18 +19,6 @@ from colonnade.tables import LastRows, RowSplit, Splitting
 __all__ = ["AvazuConfig", "CriteoConfig", "StreamedConfig", "SyntheticClicksConfig"]
 
 _Buckets = Annotated[int, Field(ge=2, lt=2**31, strict=True)]
-
-
-def _as_text(value: Any) -> Any:
-    """Return a list in which a number, or true and false, is the text that it is written as."""
-    if not isinstance(value, list):
-        return value
-    return [str(each) if isinstance(each, int | float) else each for each in value]
-
-
-_Texts = Annotated[
-    list[str], BeforeValidator(_as_text, json_schema_input_type=list[str | int | bool])
-]
 
 
 class RowSplitConfig(Section):
@@ -149,14 +137,14 @@ class StreamedConfig(_OnDisk):
     )
     parties: dict[Name, ColumnsConfig] = Field(min_length=1)
     label: str = Field(description="the column of labels")
-    classes: _Texts = Field(["0", "1"], description="how its cells are written, class by class")
+    classes: Texts = Field(["0", "1"], description="how its cells are written, class by class")
     names: list[str] | None = Field(
         None, description="of the columns, where text has no line of names"
     )
     separator: str | None = Field(
         None, description="between a text's columns; by default a comma, or a tab for .tsv"
     )
-    missing: _Texts = Field([], description="how missing cells are written, besides empty ones")
+    missing: Texts = Field([], description="how missing cells are written, besides empty ones")
 
     def _load(self) -> StreamedRows:
         folder = self.folder
