@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
 from colonnade.predictions_counted import UNKNOWN, PredictionCount
 from colonnade.privacy import BinomialSum, Spending
+from colonnade.reports import judged, write_page
 from colonnade.tables import read_table
 from colonnade.training import Training
 
@@ -503,6 +505,18 @@ def test_a_folder_may_be_called_by_any_bytes(monkeypatch):
     for name in ("bank.csv", "bank.parquet"):
         with pytest.raises(DataError, match="its name, or that of a folder, is not UTF-8"):
             read_table(out / name)
+
+
+def test_which_of_two_classes_f1_is_about_is_told():
+    run = trained(RUNS["classes"])
+    assert run.summary["classes"] == ["no", "yes"]
+    said = "F1 is about 'yes', the second of the classes 'no' and 'yes'"
+    assert judged(run.summary) == said
+    write_page(run, Path("page.html"))
+    assert said in html.unescape(Path("page.html").read_text())
+    run = trained(RUNS["a number"], "other")
+    assert run.summary["classes"] is None
+    assert judged(run.summary) is None
 
 
 class Saves(nn.Module):

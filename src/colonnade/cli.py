@@ -217,7 +217,7 @@ def run(
     json_: _Json = False,
 ) -> None:
     """Train as a configuration says, into a folder that can be resumed and reported on."""
-    from colonnade.reports import epsilon_line, left_out
+    from colonnade.reports import epsilon_line, judged, left_out
 
     parsed = _parsed(config, set_, data)
     folder = out_ or Path("runs") / config.stem
@@ -237,8 +237,9 @@ def run(
     if show is Show.BAR:
         if private := epsilon_line(result.summary):
             say(out, private)
-        if absent := left_out(result.summary):
-            say(out, absent)
+        for note in (left_out(result.summary), judged(result.summary)):
+            if note is not None:
+                say(out, note)
         for warning in result.summary["warnings"]:
             if warning not in _TOLD:
                 out.print(f"[yellow]warning:[/] {escape(warning)}")

@@ -373,7 +373,10 @@ class Federation:
             self.metrics,
             driver,
             Circumstances(
-                self._devices(), self.people, [*self.warnings, *self._notes_of_models(method)]
+                self._devices(),
+                self.people,
+                [*self.warnings, *self._notes_of_models(method)],
+                classes=self.classes,
             ),
             [roles[party.name] for party in self.parties],
         )

@@ -58,12 +58,15 @@ class Circumstances:
         What should be known of data and models.
     aligned
         How rows came to be about the same people, as the privacy statement says it.
+    classes
+        What each class stands for; None of numbers.
     """
 
     devices: Mapping[str, str]
     people: Mapping[str, Any] | None = None
     warnings: Sequence[str] = ()
     aligned: str = _ALIGNED_OPENLY
+    classes: Sequence[Any] | None = None
 
 
 class HowRun(Protocol):
@@ -161,6 +164,7 @@ def run_told(
             "rows_validation": len(agreement.validation_rows),
             "rows_test": len(agreement.test_rows),
             "people": None if circumstances.people is None else dict(circumstances.people),
+            "classes": None if circumstances.classes is None else list(circumstances.classes),
             "epochs": training.epochs,
             "batch_size": training.batch_size,
             "stopped_early": record.completed and record.round < agreement.batches.rounds,

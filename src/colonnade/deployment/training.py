@@ -220,6 +220,7 @@ class TrainingTogether:
             {"left_out": part.kept.left_out[LABELS], "absent": dict(part.kept.absent)},
             (*part.tables.warnings, *self.site.notes),
             _ALIGNED,
+            part.tables.classes,
         )
         history, others, summary = run_told(
             record,

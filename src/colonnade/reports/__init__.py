@@ -13,7 +13,7 @@ from colonnade.reports.tables import (
     reaching_table,
     reaching_tables,
 )
-from colonnade.reports.words import left_out
+from colonnade.reports.words import judged, left_out
 
 __all__ = [
     "Chart",
@@ -29,6 +29,7 @@ __all__ = [
     "human_bytes",
     "human_epsilon",
     "human_seconds",
+    "judged",
     "left_out",
     "reaching_table",
     "reaching_tables",

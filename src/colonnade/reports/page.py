@@ -37,7 +37,7 @@ from colonnade.reports.tables import (
     step_columns,
 )
 from colonnade.reports.targets import check_target, target_of
-from colonnade.reports.words import activity, left_out, pieces, purposes_told, words
+from colonnade.reports.words import activity, judged, left_out, pieces, purposes_told, words
 from colonnade.runs import Run
 from colonnade.sent import SENT, bytes_between, bytes_sent
 from colonnade.stragglers import LATE, MISSING
@@ -256,9 +256,11 @@ def _lead(run: Run) -> str:
         how = "stopped early"
     absent = left_out(s)
     people = f"{_capital(absent)}. " if absent else ""
+    about = judged(s)
+    f1 = f" {about}." if about else ""
     return (
         f"{', '.join(s['parties'])}; labels with {s['label_holder']}. {_capital(_rows(s))}. "
-        f"{people}{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}."
+        f"{people}{s['rounds']:,} rounds under {s['driver']}, seed {s['seed']}, {how}.{f1}"
     )
 
 

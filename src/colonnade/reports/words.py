@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,6 +15,7 @@ __all__ = [
     "activity",
     "broken",
     "is_score",
+    "judged",
     "left_out",
     "pieces",
     "purposes_told",
@@ -93,6 +94,20 @@ def purposes_told(ledger: Ledger) -> pl.DataFrame:
     """Return a ledger's frame in which the purpose also says what was lost to a crash."""
     told = pl.col("purpose") + pl.when("lost").then(pl.lit(", lost")).otherwise(pl.lit(""))
     return ledger.frame().with_columns(purpose=told)
+
+
+def judged(summary: Mapping[str, Any]) -> str | None:
+    """Return which of two classes F1 is about; None where there is no F1, or nothing to tell.
+
+    >>> judged({"classes": ["good", "poor"], "test": {"auc": 0.9, "f1": 0.8}})
+    "F1 is about 'poor', the second of the classes 'good' and 'poor'"
+    """
+    classes: Sequence[Any] = summary.get("classes") or ()
+    told = len(classes) == 2 and all(isinstance(each, str) for each in classes)
+    if not told or "f1" not in (summary.get("test") or {}):
+        return None
+    first, second = classes
+    return f"F1 is about {second!r}, the second of the classes {first!r} and {second!r}"
 
 
 def left_out(summary: Mapping[str, Any]) -> str | None:
