@@ -1,0 +1,77 @@
+"""The command ``colonnade``: each of its commands is in a file of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from colonnade import __version__
+from colonnade.cli.align import align
+from colonnade.cli.audit import audit
+from colonnade.cli.clicks import clicks
+from colonnade.cli.compare import compare
+from colonnade.cli.demo import demo
+from colonnade.cli.deploy import check_site, deploy
+from colonnade.cli.export import export
+from colonnade.cli.listing import codecs, datasets, methods, models, parts, schema
+from colonnade.cli.plan import plan
+from colonnade.cli.predict import predict
+from colonnade.cli.reproduce import reproduce
+from colonnade.cli.run import run
+from colonnade.cli.serve import serve
+from colonnade.cli.told import INTERRUPTED, TOLD, UNWRITTEN
+from colonnade.errors import CheckpointError, ColonnadeError, InvalidInput, Unwritten
+from colonnade.faults import refused
+from colonnade.progress import err, out, say
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="colonnade",
+    help="Train one model over columns of several organisations, none of which shows its own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _colonnade(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.")
+    ] = False,
+) -> None:
+    if version:
+        out.print(f"colonnade {__version__}", highlight=False)
+        raise typer.Exit
+
+
+for _command in (
+    *(demo, run, compare, plan, align, deploy, check_site, predict, serve, export, audit),
+    *(reproduce, datasets, clicks, codecs, methods, models, parts, schema),
+):
+    app.command()(_command)
+
+
+def main() -> None:
+    """Run the command; one sentence says what is wrong.
+
+    What a user gave exits with 2; a full disk, a folder that is gone, or what else the system
+    refuses with 3; what else is known to go wrong with 1.
+    """
+    try:
+        try:
+            with TOLD:
+                app()
+        except OSError as error:
+            raise refused(error) from error
+    except ColonnadeError as error:
+        err.print("[bold red]error:[/] ", end="")
+        say(err, " ".join(str(error).split()))
+        given = isinstance(error, (InvalidInput, CheckpointError))
+        sys.exit(2 if given else UNWRITTEN if isinstance(error, Unwritten) else 1)
+    except KeyboardInterrupt:
+        err.print("stopped")
+        sys.exit(INTERRUPTED)

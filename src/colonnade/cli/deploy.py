@@ -1,0 +1,201 @@
+"""``colonnade deploy``, and ``colonnade check-site``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import typer
+
+from colonnade.cli.options import (
+    Config,
+    Data,
+    Json,
+    Quiet,
+    Set,
+    Without,
+    fallbacks_of,
+    parsed_config,
+    show_of,
+    sources_of,
+    to_place,
+)
+from colonnade.cli.told import say_warnings, show_runs
+from colonnade.errors import ConfigurationError
+from colonnade.progress import Show, counted, err, out, say
+
+__all__ = ["Tracked", "check_site", "deploy"]
+
+
+class Tracked(StrEnum):
+    """By what curves of a run between sites are drawn."""
+
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
+
+
+def deploy(
+    config: Config,
+    set_: Set = None,
+    to: Annotated[
+        Path | None,
+        to_place(help="Write the job for FLARE into this folder, and a site.yaml for each."),
+    ] = None,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help="Run it in a federation on this machine, and take that down."),
+    ] = False,
+    hosted: Annotated[
+        bool,
+        typer.Option("--hosted", help="The label holder runs the server, and needs no own site."),
+    ] = False,
+    run_: Annotated[
+        str | None,
+        typer.Option("--run", help="What every site calls the run; by default the file's name."),
+    ] = None,
+    new: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SOURCE",
+            help="Where an organisation has rows of new people, who are predicted after training: "
+            "a file, or a database's URL; say it for each.",
+        ),
+    ] = None,
+    without: Without = None,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve", help="With --local and --new: then answer over HTTP, until interrupted."
+        ),
+    ] = False,
+    track: Annotated[
+        Tracked | None,
+        typer.Option(
+            help="With --to: let FLARE's own receiver at the server draw curves of what is "
+            "reported."
+        ),
+    ] = None,
+    out_: Annotated[
+        Path | None,
+        to_place("--out", help="With --local: folder for all; by default deployed/ and RUN."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --local: leave FLARE's folders and logs there.")
+    ] = False,
+    data: Data = None,
+    quiet: Quiet = False,
+    json_: Json = False,
+) -> None:
+    """Let organisations train on computers of their own, by NVIDIA FLARE.
+
+    A job carries configuration alone: every site says for itself where its data are. With --local
+    one command proves the whole path: certificates, a server and a process for each site, mutual
+    TLS, the run, and each organisation's results in a folder of its own.
+    """
+    from colonnade.deployment.folders import write_job, write_site
+    from colonnade.deployment.job import Task, job_of
+    from colonnade.deployment.predicting import PREDICTIONS
+    from colonnade.deployment.proving import Place, prove
+    from colonnade.run_folder import load_run
+    from colonnade.serving import check_installed
+
+    if (to is None) == (not local):
+        raise ConfigurationError("say either --to FOLDER, to write a job, or --local, to run it")
+    parsed, show = parsed_config(config, set_, data), show_of(quiet, json_)
+    if local and serve:
+        check_installed()
+    name_of_run, sources = run_ or config.stem, sources_of(new or [])
+    left = fallbacks_of(without or [])
+    place_of_holder: Literal["site", "server"] = "server" if hosted else "site"
+    if to is not None:
+        if serve:
+            raise ConfigurationError(
+                "with --to it is the job serve, and the label holder says where: site.yaml, serve:"
+            )
+        if sources:
+            raise ConfigurationError("with --to each site says itself who is new: site.yaml, new:")
+        job = job_of(parsed, name_of_run, "train", place_of_holder)
+        for task in get_args(Task):
+            each = job_of(parsed, name_of_run, task, place_of_holder, left)
+            write_job(each, to / task, track.value if track and task == "train" else None)
+        kept = [name for name in job.everybody if (to / "sites" / name / "site.yaml").exists()]
+        for name in job.everybody:
+            if name not in kept:  # where it is, somebody may have changed it
+                write_site(parsed, name, to / "sites" / name)
+        if show is Show.BAR:
+            say(
+                out,
+                f"The jobs are {to / 'align'}, to find who is in all tables, and {to / 'train'}: "
+                "submit one after the other to FLARE, and align_new, predict and serve for new "
+                "people. "
+                f"What each organisation keeps to itself is in {to / 'sites'}, and goes into its "
+                "local/colonnade/site.yaml.",
+            )
+            if kept:
+                say(out, f"What was there of {', '.join(kept)} stays as it is.")
+        return
+    if track is not None:
+        raise ConfigurationError("--track is for a job that is kept: it goes with --to")
+    if left and not sources:
+        raise ConfigurationError(
+            "--without is about new people, after training: say with --new who they are"
+        )
+    place = Place(out_ or Path("deployed") / name_of_run)
+    # Who asks it to end asks all that it has started: what is in hand is put down.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+    def told(sentence: str) -> None:
+        if show is Show.JSON:
+            say(err, json.dumps({"event": "step", "said": sentence}))
+        elif show is Show.BAR:
+            say(err, f"{sentence[:1].upper()}{sentence[1:]}.")
+
+    with counted("epochs", show is Show.BAR) as trained:
+        job = prove(
+            parsed,
+            name_of_run,
+            place,
+            told,
+            new=sources,
+            without=left,
+            serve=serve,
+            label_holder_at=place_of_holder,
+            keep=keep,
+            trained=trained,
+        )
+    folder = place.run(job.label_holder.name, job)
+    result = load_run(folder)
+    predicted = f", and what was predicted in {PREDICTIONS}/ there" if sources else ""
+    show_runs({result.summary["method"]: result}, show)
+    if show is Show.BAR:
+        say_warnings(result)
+        say(
+            out,
+            f"The label holder's results are in {folder}{predicted}; what belongs to the others, "
+            "each one's trained part and the ledger of what left it, is in "
+            f"{place.folder / 'organisations'}.",
+        )
+
+
+def check_site(
+    site: Annotated[Path, typer.Argument(help="The site.yaml of this organisation.")],
+    job: Annotated[
+        Path, typer.Argument(help="Folder of a job that `colonnade deploy --to` wrote.")
+    ],
+) -> None:
+    """Try what a site would bring to a job, before anybody submits it; nothing leaves it.
+
+    It reads site.yaml, policy.yaml and the tables as the site does when the job comes, and says
+    what is wrong in the same words. What a policy says of bytes and epsilon hangs on what the
+    others bring, and is compared when the job runs.
+    """
+    from colonnade.deployment.checking import checked
+    from colonnade.deployment.folders import read_job
+    from colonnade.deployment.site import load_site
+
+    for sentence in checked(read_job(job), load_site(site)):
+        say(out, f"{sentence[:1].upper()}{sentence[1:]}.")
