@@ -444,7 +444,7 @@ def test_columns_are_taken_as_libraries_bring_them(column):
 @pytest.mark.parametrize("unit", ["Y", "M", "h", "s"])
 def test_dates_of_any_unit_are_told_apart_from_numbers(unit):
     dates = np.array(["2020-01-01", "NaT"] * 60, dtype=f"datetime64[{unit}]")
-    with pytest.raises(DataError, match="make numbers of it first"):
+    with pytest.raises(DataError, match="make a number of it first"):
         fitted_with(lambda a: dates)
 
 

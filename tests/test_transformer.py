@@ -365,7 +365,7 @@ def test_values_that_cannot_be_used(train: list[Any], later: list[Any], message:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pl.Series([datetime.date(1980, 1, 1)]), "column 'x' holds Date; make numbers of it"),
+        (pl.Series([datetime.date(1980, 1, 1)]), "column 'x' holds Date; make a number of it"),
         (pl.Series([datetime.datetime(1980, 1, 1)]), "column 'x' holds Datetime"),
         (pl.Series([datetime.timedelta(1)]), "column 'x' holds Duration"),
         (pl.Series([[1, 2]]), "column 'x' holds List(Int64); expected numbers, text"),

@@ -322,6 +322,7 @@ class FeaturesConfig(Section):
     numeric: list[str] | None = Field(None, description="columns that are numbers")
     categorical: list[str] | None = Field(None, description="columns that are categories")
     ignore: list[str] = Field([], description="columns to leave out")
+    dates: list[str] = Field([], description="columns of dates, which become days since 1970")
     scale: Scale = Field("standard", description="of numbers; unit is from 0 to 1")
     missing: Literal["median", "error"] = Field(
         "median", description="what a missing number becomes, with a column that says so"

@@ -156,8 +156,9 @@ def _refuse_other_writings(name: str, values: pl.Series, distinct: pl.Series, pl
         found = distinct.filter(dates)[0]
         raise DataError(
             f"{_where(name, values, found, place)}: {found!r} is a date or time written as text, "
-            "which would be hashed; make numbers of the column first, such as an age in years, or "
-            f"leave it out: {setting('ignore', [name])}"
+            "which would be hashed; make a number of the column first, such as an age in years; or "
+            "name it in dates, which takes days since 1970 of dates such as 2024-01-31, or in "
+            f"ignore: {setting('dates', [name])}"
         )
     written = is_written_number(text)
     plain = text.cast(pl.Float64, strict=False).is_not_null() | text.str.contains(_COMMA)

@@ -16,6 +16,7 @@ import polars as pl
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.delimited import CODE, LONG, Scan
 from colonnade.tables.columns import only, values_of
+from colonnade.tables.dates import as_dates
 from colonnade.tables.names import check_named_once, check_path, check_present, check_texts
 from colonnade.tables.notes import tell
 from colonnade.tables.numerals import settled
@@ -100,7 +101,6 @@ def read_delimited(
                 own[name]: pl.String for name in wanted if name == id or name in codes | long
             },
             infer_schema_length=None,  # all rows: a late fraction makes its column one of floats
-            try_parse_dates=True,
             glob=False,
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -117,7 +117,7 @@ def read_delimited(
     if decimal == ",":
         _refuse_points(path, frame)
     frame = frame.with_columns(
-        (_exact(values) if name in long else settled(values, decimal == ",")).alias(name)
+        (_exact(values) if name in long else _settled(values, decimal == ",")).alias(name)
         for name, values in ((name, values_of(frame, name)) for name in text)
         if name not in codes
     )
@@ -175,6 +175,12 @@ def _scanned(
         )
     codes, long = ({header[at] for at in scan.flagged(flag)} for flag in (CODE, LONG))
     return codes, long
+
+
+def _settled(text: pl.Series, comma: bool) -> pl.Series:
+    """Return numbers, or dates, or the text where it is neither."""
+    numbers = settled(text, comma)
+    return as_dates(numbers) if numbers.dtype == pl.String else numbers
 
 
 def _exact(text: pl.Series) -> pl.Series:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from colonnade.errors import DataError
-from colonnade.tables.remedies import named_in
+from colonnade.tables.remedies import named_in, setting
 
 __all__ = ["check_kind", "is_category", "is_number"]
 
@@ -26,14 +26,20 @@ def check_kind(column: str, dtype: pl.DataType) -> None:
     >>> check_kind("born", pl.Date())
     Traceback (most recent call last):
     ...
-    colonnade.errors.DataError: column 'born' holds Date; make numbers of it first, such as an age in years, or name it in ignore: TableTransformer(ignore=["born"]) in transformers (YAML: features: {ignore: ["born"]})
+    colonnade.errors.DataError: column 'born' holds Date; make a number of it first, such as an age in years, or name it in dates, which takes days since 1970, or in ignore: TableTransformer(dates=["born"]) in transformers (YAML: features: {dates: ["born"]})
     """  # noqa: E501 - a message is one line
     if dtype == pl.Null or is_number(dtype) or is_category(dtype):
         return
+    if dtype == pl.Date or isinstance(dtype, pl.Datetime):
+        raise DataError(
+            f"column {column!r} holds {dtype}; make a number of it first, such as an age in years, "
+            "or name it in dates, which takes days since 1970, or in ignore: "
+            f"{setting('dates', [column])}"
+        )
     if dtype.is_temporal():
         raise DataError(
-            f"column {column!r} holds {dtype}; make numbers of it first, such as an age in years, "
-            f"or {named_in('ignore', column, it='it')}"
+            f"column {column!r} holds {dtype}; make numbers of it first, such as hours, or "
+            f"{named_in('ignore', column, it='it')}"
         )
     raise DataError(
         f"column {column!r} holds {dtype}; expected numbers, text, truth values or categories; "

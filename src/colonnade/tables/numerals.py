@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["MISSING", "settled"]
+__all__ = ["MISSING", "plain_cells", "settled"]
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "Null", "null")
 """What stands for a missing value in a column whose other cells are numbers."""
@@ -43,11 +43,19 @@ def settled(text: pl.Series, comma: bool = False) -> pl.Series:
     return numbers if numbers.null_count() == plain.null_count() else text
 
 
-def _plain(text: pl.Series, comma: bool) -> pl.Series:
-    """Return what is to be read as numbers, null where it stands for a missing one."""
+def plain_cells(text: pl.Series) -> pl.Series:
+    """Return text without spaces around it, null where it stands for a missing value.
+
+    >>> plain_cells(pl.Series([" 7", "NA"])).to_list()
+    ['7', None]
+    """
     stripped = text.str.strip_chars()
     there = stripped.is_in(list(MISSING)).not_()
-    plain = stripped.zip_with(there.fill_null(False), pl.Series([None], dtype=pl.String))
+    return stripped.zip_with(there.fill_null(False), pl.Series([None], dtype=pl.String))
+
+
+def _plain(text: pl.Series, comma: bool) -> pl.Series:
+    plain = plain_cells(text)
     return plain.str.replace(",", ".", literal=True) if comma else plain
 
 

@@ -29,7 +29,7 @@ def check_parameters(given: Any) -> None:
     them checked in ``fit``.
     """
     where: dict[str, str] = {}
-    for parameter in ("numeric", "categorical", "ignore"):
+    for parameter in ("numeric", "categorical", "ignore", "dates"):
         for name in _names(parameter, getattr(given, parameter)):
             if name in where:
                 raise ConfigurationError(
@@ -52,7 +52,7 @@ def check_parameters(given: Any) -> None:
 
 def _names(parameter: str, names: Any) -> Sequence[str]:
     """Return the columns that a parameter names."""
-    if names is None and parameter != "ignore":
+    if names is None and parameter in ("numeric", "categorical"):
         return ()
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise ConfigurationError(f"{parameter} must be a list of columns, not {names!r}")

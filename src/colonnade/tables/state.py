@@ -30,6 +30,7 @@ class _Parameters(msgspec.Struct, forbid_unknown_fields=True):
     hash_buckets: int
     unseen: Unseen
     output: Output
+    dates: list[str] = []  # those of an earlier version have none
 
 
 class _State(msgspec.Struct, forbid_unknown_fields=True):

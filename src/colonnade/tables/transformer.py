@@ -17,6 +17,7 @@ from colonnade.models import Features
 from colonnade.tables.categorical import Choices, Hashed, fit_category
 from colonnade.tables.cells import check_text, check_whole
 from colonnade.tables.columns import values_of
+from colonnade.tables.dates import days
 from colonnade.tables.kinds import check_kind, is_number
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.notes import tell
@@ -53,7 +54,10 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         integers, floats and decimals are numbers; text, truth values, categoricals and enums are
         categories.
     ignore
-        Columns to leave out. Dates must be made into numbers, or left out.
+        Columns to leave out.
+    dates
+        Columns of dates, or of text that is dates as 2024-01-31 is one: they become numbers, the
+        days since 1970. Dates in no list are refused, as an age may say more than a day.
     scale
         "standard"; "unit" for each column from 0 to 1 over the training rows, where others may lie
         beyond; or "none" for numbers as they are.
@@ -102,6 +106,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         numeric: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
+        dates: Sequence[str] = (),
         scale: Scale = "standard",
         missing: Missing = "median",
         one_hot_up_to: int = 16,
@@ -112,6 +117,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         self.numeric = numeric
         self.categorical = categorical
         self.ignore = ignore
+        self.dates = dates
         self.scale = scale
         self.missing = missing
         self.one_hot_up_to = one_hot_up_to
@@ -135,8 +141,9 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             If a parameter cannot be used.
         DataError
             If the table has no rows or no column to use, or a column cannot be used: it is all
-            missing, or holds dates, infinite numbers, text among numbers, or whole numbers beyond
-            2^53; or it is text that seems to be numbers or dates, and not named in ``categorical``.
+            missing, or holds dates and is not named in ``dates``, or infinite numbers, text among
+            numbers, or whole numbers beyond 2^53; or it is text that seems to be numbers or dates,
+            and not named in ``categorical``.
 
         Warns
         -----
@@ -158,7 +165,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         fill = self.missing == "median"
 
         def number(name: str) -> Number:
-            values = table.column(name)
+            values = self._number(name, table.column(name), place)
             if name not in (self.numeric or ()):
                 check_whole(name, values, place)
             return fit_number(values, name, self.scale, fill, place)
@@ -194,7 +201,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         """
         check_parameters(self)
         table = as_table(frame)
-        named = {*(self.numeric or ()), *(self.categorical or ()), *self.ignore}
+        named = {*(self.numeric or ()), *(self.categorical or ()), *self.ignore, *self.dates}
         notes: list[str | None] = []
         for name, dtype in table.schema.items():
             if dtype == pl.String and name not in named:
@@ -250,7 +257,10 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         """
         for column in self._columns():
             whole = self.output == "dict" and not isinstance(column, Number)
-            yield column.name, column.kind, 1 if whole else column.width
+            kind = column.kind
+            if column.name in self.dates:
+                kind = kind.replace("number", "days since 1970", 1)
+            yield column.name, kind, 1 if whole else column.width
         for name in self.ignore:
             yield name, "ignored", 0
 
@@ -372,22 +382,27 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         for j, column in enumerate(self._numbers):
             second = out[:, indicator] if column.had_missing else None
             fill = self.missing == "median"
-            values = values_of(frame, column.name)
+            values = self._number(column.name, values_of(frame, column.name), place)
             absent = column.write(values, out[:, j], second, place, fill)
             tally.filled(column.name, absent)
             indicator += column.had_missing
 
+    def _number(self, name: str, values: pl.Series, place: Place) -> pl.Series:
+        """Return the values of a column of numbers, of dates as days."""
+        return days(name, values, place) if name in self.dates else values
+
     def _by_kind(self, schema: Mapping[str, pl.DataType]) -> tuple[list[str], list[str]]:
         """Return the columns of numbers and those of categories, in the table's order."""
-        numeric, categorical = set(self.numeric or ()), set(self.categorical or ())
+        numeric, categorical = {*(self.numeric or ()), *self.dates}, set(self.categorical or ())
         ignored = set(self.ignore)
-        for named in (self.numeric or (), self.categorical or (), self.ignore):
+        for named in (self.numeric or (), self.categorical or (), self.ignore, self.dates):
             check_present("the table", named, list(schema))
         used = [name for name in schema if name not in ignored]
         if not used:
             raise DataError(f"the table has no column to make features of (has {listed(schema)})")
         for name in used:
-            check_kind(name, schema[name])
+            if name not in self.dates:
+                check_kind(name, schema[name])
             if name not in numeric | categorical:
                 (numeric if _goes_as_number(schema[name]) else categorical).add(name)
         return [n for n in used if n in numeric], [n for n in used if n in categorical]

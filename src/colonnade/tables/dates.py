@@ -1,0 +1,136 @@
+"""Dates: read where they are written as 2024-01-31, and counted in days.
+
+No other writing is read: 03/01/2024 is the third of January to some, and the first of March to
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from colonnade.errors import DataError
+from colonnade.tables.numerals import plain_cells
+from colonnade.tables.place import Place
+
+__all__ = ["as_dates", "days"]
+
+_TRIED = 256  # values; where none of them is a date, all need not be tried
+_BEGINNING = r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TIME = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2})$"
+_PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+
+def as_dates(text: pl.Series) -> pl.Series:
+    """Return dates, or times of dates, if all cells are, names of missing ones aside; else text.
+
+    They are as ISO 8601 writes them, a time behind a T or a space: to the minute, the second or a
+    part of it, and with a zone or without one.
+
+    Parameters
+    ----------
+    text
+        A column as it is written.
+
+    Examples
+    --------
+    >>> as_dates(pl.Series(["2024-01-31", "NA", "1969-12-31"])).to_list()
+    [datetime.date(2024, 1, 31), None, datetime.date(1969, 12, 31)]
+    >>> as_dates(pl.Series(["2024-01-31 10:30", "2024-01-31T10:30:15.5"])).dtype
+    Datetime(time_unit='us', time_zone=None)
+    >>> as_dates(pl.Series(["31.01.2024", "01.02.2024"])).to_list()
+    ['31.01.2024', '01.02.2024']
+    """
+    some = text.head(_TRIED).drop_nulls()
+    if len(some) and not some.str.contains(_BEGINNING).any():
+        return text
+    plain = plain_cells(text)
+    read = _best(plain)
+    whole = read.null_count() == plain.null_count() < len(plain)
+    return read if whole else text
+
+
+def days(name: str, values: pl.Series, place: Place) -> pl.Series:
+    """Return dates as days since the first of January 1970, a time as a part of its day.
+
+    A time with a zone is that of UTC, and one without is taken for it. Text is read as by
+    ``as_dates``.
+
+    Parameters
+    ----------
+    name
+        The column.
+    values
+        Its values.
+    place
+        Tells a row for a message.
+
+    Raises
+    ------
+    DataError
+        If they are no dates.
+
+    Examples
+    --------
+    >>> days("since", pl.Series(["1970-01-03", None]), str).to_list()
+    [2.0, None]
+    >>> days("since", pl.Series(["1970-01-03 06:00"]), str).to_list()
+    [2.25]
+    """
+    dtype = values.dtype
+    if dtype == pl.String:
+        plain = plain_cells(values)
+        read = _best(plain)
+        wrong = read.is_null() & plain.is_not_null()
+        if wrong.any():
+            row = int(wrong.arg_true()[0])
+            raise DataError(
+                f"{place(row)}, column {name!r}: {values[row]!r} is no date as 2024-01-31 is one, "
+                "or with a time 2024-01-31 10:30; write it so, or leave it empty"
+            )
+        return days(name, read, place)
+    if dtype == pl.Date:
+        return values.to_physical().cast(pl.Float64)
+    if isinstance(dtype, pl.Datetime):
+        # Both parts are whole in floating point, so that each unit gives the same bits.
+        ticks, per_day = values.to_physical(), _PER_DAY[dtype.time_unit]
+        return (ticks // per_day).cast(pl.Float64) + (ticks % per_day).cast(pl.Float64) / per_day
+    if dtype == pl.Null:
+        return values.cast(pl.Float64)
+    raise DataError(f"column {name!r} is named in dates, and holds {dtype}; take it out there")
+
+
+def _date(plain: pl.Series) -> pl.Series:
+    return plain.set(~plain.str.contains(_DATE), None).str.to_date("%Y-%m-%d", strict=False)
+
+
+def _time(plain: pl.Series) -> pl.Series:
+    return _with_seconds(plain, f"{_TIME}$").str.to_datetime(
+        "%Y-%m-%dT%H:%M:%S%.f", strict=False, time_unit="us"
+    )
+
+
+def _time_with_zone(plain: pl.Series) -> pl.Series:
+    zoned = plain.str.replace("Z$", "+00:00")
+    zone = zoned.str.extract(_ZONE)
+    return (_with_seconds(zoned, _TIME + _ZONE) + zone).str.to_datetime(
+        "%Y-%m-%dT%H:%M:%S%.f%#z", strict=False, time_unit="us"
+    )
+
+
+def _with_seconds(plain: pl.Series, form: str) -> pl.Series:
+    """Return times of one form with their seconds, which need not have been written."""
+    of_form = plain.set(~plain.str.contains(form), None)
+    seconds = of_form.str.extract(_TIME, 3).fill_null(":00")
+    return of_form.str.extract(_TIME, 1) + "T" + of_form.str.extract(_TIME, 2) + seconds
+
+
+_READERS: tuple[Callable[[pl.Series], pl.Series], ...] = (_date, _time, _time_with_zone)
+
+
+def _best(plain: pl.Series) -> pl.Series:
+    """Return what the reader finds that finds the most."""
+    return min((read(plain) for read in _READERS), key=pl.Series.null_count)
