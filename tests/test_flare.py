@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+import polars as pl
 import psutil
 from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
@@ -97,6 +98,15 @@ def test_files_that_are_missing_are_found_before_anything_is_started(tmp_path):
     config, _, _ = prepared(tmp_path)
     with pytest.raises(DataError, match=r"bank-new\.csv \(bank, new people\)"):
         prove(config, "first", Place(tmp_path / "deployed"), print, new=new)
+    assert not (tmp_path / "deployed").exists()
+
+
+def test_a_table_that_cannot_be_used_is_found_before_anything_is_started(tmp_path):
+    config, _, _ = prepared(tmp_path)
+    shop = pl.read_csv(tmp_path / "shop.csv")
+    shop.with_columns(since=pl.date(2024, 1, 31)).write_csv(tmp_path / "shop.csv")
+    with pytest.raises(DataError, match=r"'shop': column 'since' holds Date; .* name it in dates"):
+        prove(config, "first", Place(tmp_path / "deployed"), print)
     assert not (tmp_path / "deployed").exists()
 
 

@@ -109,7 +109,7 @@ def prove(
     ConfigurationError
         If NVIDIA FLARE is not installed, or the job cannot be.
     DataError
-        If a file is not there.
+        If a file is not there, or its columns, ids or labels cannot be used.
     RoleFailed
         If a job fails; the logs say why.
     """
@@ -126,6 +126,8 @@ def prove(
     if serve and not new:
         raise ConfigurationError("predictions are served of new people: say with --new who")
     _check_sources(config.data, new or {}, place_of_data)
+    config.build_federation()  # a site would find what is wrong with a table minutes later
+    told("all tables can be read, and models be made for them")
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     _hand_over(config, files.values())
     tasks: list[Task] = [] if all(file.is_file() for file in files.values()) else ["align"]
