@@ -28,6 +28,7 @@ from colonnade.config.parse import parse_section
 from colonnade.config.reference import keys_of, reference
 from colonnade.deployment.folders import CLASSES
 from colonnade.deployment.job import job_of
+from colonnade.deployment.kits import prepare_kit
 from colonnade.deployment.policy import PolicyConfig
 from colonnade.deployment.site import SiteConfig, check_site
 from colonnade.networks_told import network_told
@@ -127,14 +128,12 @@ def test_the_project_that_is_shown_has_a_site_for_each_company(three_companies):
     assert [site.name for site in project.get_clients()] == three_companies.everybody
 
 
-def test_the_program_that_is_shown_lets_jobs_in(tmp_path, monkeypatch):
-    [program], [allowed] = shown("deploy.md", "py"), shown("deploy.md", "json")
-    monkeypatch.chdir(tmp_path)
-    Path("local").mkdir()
+def test_a_kit_that_is_prepared_is_as_it_is_shown(tmp_path):
+    [allowed] = shown("deploy.md", "json")
+    (tmp_path / "local").mkdir()
     usual = {"class_allow_list": ["..."], "allow_log_streaming": True}
-    Path("local/resources.json.default").write_text(json.dumps(usual), encoding="utf-8")
-    exec(compile(program, "deploy.md", "exec"), {})
-    settings = json.loads(Path("local/resources.json").read_text(encoding="utf-8"))
+    (tmp_path / "local/resources.json.default").write_text(json.dumps(usual), encoding="utf-8")
+    settings = json.loads(prepare_kit(tmp_path).read_text(encoding="utf-8"))
     assert settings == json.loads(allowed)
     assert settings["class_allow_list"] == ["...", *CLASSES]
 

@@ -13,7 +13,7 @@ from colonnade.cli.audit import audit
 from colonnade.cli.clicks import clicks
 from colonnade.cli.compare import compare
 from colonnade.cli.demo import demo
-from colonnade.cli.deploy import check_site, deploy
+from colonnade.cli.deploy import check_site, deploy, prepare_kit
 from colonnade.cli.export import export
 from colonnade.cli.listing import codecs, datasets, methods, models, parts, schema
 from colonnade.cli.plan import plan
@@ -49,7 +49,20 @@ def _colonnade(
 
 
 for _command in (
-    *(demo, run, compare, plan, align, deploy, check_site, predict, serve, export, audit),
+    *(
+        demo,
+        run,
+        compare,
+        plan,
+        align,
+        deploy,
+        prepare_kit,
+        check_site,
+        predict,
+        serve,
+        export,
+        audit,
+    ),
     *(reproduce, datasets, clicks, codecs, methods, models, parts, schema),
 ):
     app.command()(_command)

@@ -1,4 +1,4 @@
-"""``colonnade deploy``, and ``colonnade check-site``."""
+"""``colonnade deploy``, and what each organisation does at its own site."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from colonnade.cli.told import say_warnings, show_runs
 from colonnade.errors import ConfigurationError
 from colonnade.progress import Show, counted, err, out, say
 
-__all__ = ["Tracked", "check_site", "deploy"]
+__all__ = ["Tracked", "check_site", "deploy", "prepare_kit"]
 
 
 class Tracked(StrEnum):
@@ -199,3 +199,21 @@ def check_site(
 
     for sentence in checked(read_job(job), load_site(site)):
         say(out, f"{sentence[:1].upper()}{sentence[1:]}.")
+
+
+def prepare_kit(
+    kit: Annotated[
+        Path, typer.Argument(help="Folder that `nvflare provision` made for a site or the server.")
+    ],
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Let jobs name Colonnade's two classes and no others.")
+    ] = False,
+) -> None:
+    """Let a site, or the server, run Colonnade's jobs.
+
+    Writes local/resources.json in the kit: jobs may name Colonnade's two classes, the logs of a
+    site stay at the site, and a server keeps in the kit what it would keep in /tmp.
+    """
+    from colonnade.deployment.kits import prepare_kit as prepare
+
+    say(out, f"{prepare(kit, alone)} lets Colonnade's jobs in.")

@@ -29,7 +29,7 @@ from nvflare.lighter.impl.static_file import StaticFileBuilder
 from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 
-from colonnade.deployment.folders import CLASSES
+from colonnade.deployment.kits import prepare_kit
 from colonnade.errors import RoleFailed, Unwritten
 from colonnade.faults import explained
 
@@ -217,7 +217,7 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
     local = Local(provisioned)
     try:
         for name in (SERVER, *names):
-            _allow(provisioned / name / "local", folder)
+            prepare_kit(provisioned / name)
         yield local
     finally:
         local.stop()
@@ -243,20 +243,6 @@ def _provisioned(folder: Path, names: Sequence[str]) -> Path:
     if not where or not Path(where).is_dir():
         raise Unwritten(f"FLARE could not provision a federation in {folder}: {said.getvalue()}")
     return Path(where)
-
-
-def _allow(local: Path, folder: Path) -> None:
-    """Let a site run our jobs, stream no log, and keep all in its folder."""
-    settings = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
-    settings["class_allow_list"] += CLASSES
-    settings["allow_log_streaming"] = False
-    for component in settings["components"]:
-        if component["id"] == "job_manager":
-            component["args"]["uri_root"] = str(folder / "jobs")
-    if "snapshot_persistor" in settings:
-        storage = settings["snapshot_persistor"]["args"]["storage"]
-        storage["args"]["root_dir"] = str(folder / "snapshots")
-    (local / "resources.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
 def free_ports(count: int) -> list[int]:

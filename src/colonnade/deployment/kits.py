@@ -1,0 +1,83 @@
+"""A kit of FLARE's, made ready for Colonnade: what jobs may name, and where a server keeps them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from colonnade.deployment.folders import CLASSES
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.faults import explained
+from colonnade.outputs import replacing
+from colonnade.telling import first_line
+
+__all__ = ["prepare_kit"]
+
+_SETTINGS = Path("local") / "resources.json"
+_USUAL = Path("local") / "resources.json.default"
+_LONGEST = 2**20  # bytes
+_BY_DEFAULT = "/tmp/"
+
+
+def prepare_kit(kit: Path, alone: bool = False) -> Path:
+    """Let a site, or the server, run Colonnade's jobs; return the file of settings.
+
+    Jobs may name Colonnade's two classes, the site's logs stay at the site, and a server keeps jobs
+    and what it needs of them in the kit. Settings that are there stay as they are; those that FLARE
+    wrote are begun with where there are none.
+
+    Parameters
+    ----------
+    kit
+        The folder that `nvflare provision` made for a site or the server.
+    alone
+        Whether jobs may name nothing else.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is no kit.
+    DataError
+        If its settings are damaged.
+    Unwritten
+        If they cannot be written.
+    """
+    there = [kit / name for name in (_SETTINGS, _USUAL) if (kit / name).is_file()]
+    if not there:
+        raise ConfigurationError(
+            f"{kit} is no kit of a site or a server: it has no {_USUAL}; name the folder that "
+            "`nvflare provision` made for one"
+        )
+    try:
+        settings = json.loads(_text(there[0]))
+        others = [each for each in settings["class_allow_list"] if each not in CLASSES]
+        settings["class_allow_list"] = [*([] if alone else others), *CLASSES]
+        settings["allow_log_streaming"] = False
+        _keep_in(kit.absolute(), settings)
+    except (OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise DataError(f"{there[0]} is not as FLARE writes it: {first_line(error)}") from None
+    with explained(kit / _SETTINGS), replacing(kit / _SETTINGS) as partial:
+        partial.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    return kit / _SETTINGS
+
+
+def _text(file: Path) -> str:
+    if file.stat().st_size > _LONGEST:
+        raise ValueError(f"it has more than {_LONGEST:,} bytes")
+    return file.read_text(encoding="utf-8")
+
+
+def _keep_in(kit: Path, settings: dict[str, Any]) -> None:
+    """Let a server keep in its kit what it would keep in /tmp."""
+    for component in settings.get("components", []):
+        if component["id"] == "job_manager":
+            _moved(component["args"], "uri_root", kit / "jobs")
+    if "snapshot_persistor" in settings:
+        storage = settings["snapshot_persistor"]["args"]["storage"]
+        _moved(storage["args"], "root_dir", kit / "snapshots")
+
+
+def _moved(settings: dict[str, Any], name: str, place: Path) -> None:
+    if settings[name].startswith(_BY_DEFAULT):  # else the owner has said where
+        settings[name] = str(place)

@@ -1,0 +1,103 @@
+"""A kit of FLARE's is prepared: our classes alone are added, and what the owner has said stays."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from colonnade import cli
+from colonnade.deployment.folders import CLASSES
+from colonnade.deployment.kits import prepare_kit
+from colonnade.errors import ConfigurationError, DataError
+
+USUAL = {
+    "format_version": 2,
+    "class_allow_list": ["theirs.One"],
+    "allow_log_streaming": True,
+    "snapshot_persistor": {"args": {"storage": {"args": {"root_dir": "/tmp/nvflare/snapshots"}}}},
+    "components": [
+        {"id": "job_scheduler", "args": {"max_jobs": 4}},
+        {"id": "job_manager", "args": {"uri_root": "/tmp/nvflare/jobs-storage"}},
+    ],
+}
+
+
+@pytest.fixture
+def kit(tmp_path):
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local/resources.json.default").write_text(json.dumps(USUAL), encoding="utf-8")
+    return tmp_path
+
+
+def kept(settings):
+    """Return where a server keeps jobs and snapshots."""
+    storage = settings["snapshot_persistor"]["args"]["storage"]
+    return settings["components"][1]["args"]["uri_root"], storage["args"]["root_dir"]
+
+
+def test_a_server_lets_jobs_in_and_keeps_all_in_its_kit(kit):
+    settings = json.loads(prepare_kit(kit).read_text(encoding="utf-8"))
+    assert settings["class_allow_list"] == ["theirs.One", *CLASSES]
+    assert settings["allow_log_streaming"] is False
+    assert kept(settings) == (str(kit / "jobs"), str(kit / "snapshots"))
+    assert settings["components"][0] == USUAL["components"][0]
+
+
+def test_twice_is_as_once_and_what_the_owner_said_stays(kit):
+    file = prepare_kit(kit)
+    once = file.read_bytes()
+    assert prepare_kit(kit).read_bytes() == once
+    own = json.loads(once) | {"own": 7}
+    own["components"][1]["args"]["uri_root"] = "/srv/jobs"
+    file.write_text(json.dumps(own), encoding="utf-8")
+    settings = json.loads(prepare_kit(kit, alone=True).read_text(encoding="utf-8"))
+    assert settings["class_allow_list"] == [*CLASSES]
+    assert settings["own"] == 7
+    assert kept(settings)[0] == "/srv/jobs"
+
+
+def test_what_is_no_kit_is_told(tmp_path):
+    with pytest.raises(ConfigurationError, match="is no kit of a site or a server"):
+        prepare_kit(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "7", "{}", "[" * 10**5, '{"class_allow_list": 7}', "\x00", "1" * 5000),
+        '{"class_allow_list": [], "components": [{}]}',
+        '{"class_allow_list": [], "components": [{"id": "job_manager", "args": {"uri_root": 7}}]}',
+        '{"class_allow_list": [], "snapshot_persistor": []}',
+        " " * 2**20 + "{}",
+    ],
+)
+def test_settings_that_flare_did_not_write_are_told_and_left(kit, text):
+    file = kit / "local/resources.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"resources\.json is not as FLARE writes it: "):
+        prepare_kit(kit)
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_the_command(kit, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["colonnade", "prepare-kit", str(kit)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 0
+    assert "lets Colonnade's jobs in" in capsys.readouterr().out
+    assert (kit / "local/resources.json").is_file()
+
+
+def test_a_real_kit(tmp_path):
+    pytest.importorskip("nvflare")
+    from colonnade.deployment.local import SERVER, local_federation
+
+    with local_federation(tmp_path / "f", ["bank"]) as local:
+        for name in (SERVER, "bank"):
+            settings = json.loads((local.folder / name / "local/resources.json").read_text())
+            assert settings["class_allow_list"][-2:] == [*CLASSES]
+            assert "/tmp/nvflare" not in json.dumps(settings)
+        assert not list(Path(local.folder).rglob("*.writing-*"))
