@@ -484,7 +484,8 @@ def test_pandas_frames() -> None:
     assert found["text"].to_list() == ["a", None, "c"]
     assert found["object"].to_list() == ["a", None, None]
     assert found["category"].to_list() == ["x", None, "y"]
-    assert found["numbers"].to_list() == [1.0, None, 2.0]
+    assert found["numbers"].to_list() == ["1", None, "2"]
+    assert as_series(frame["numbers"]).to_list() == [1.0, None, 2.0]
     assert found["nullable"].to_list() == [1, None, 3]
     assert found["truth"].to_list() == [True, None, False]
     assert found["plain truth"].dtype == pl.Boolean

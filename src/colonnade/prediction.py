@@ -324,8 +324,13 @@ class Predictor:
 
 
 def columns_of(key: str, classes: Sequence[Any] | None) -> list[str]:
-    """Return the columns of ``Prediction.frame``."""
-    return [key, "predicted", *(f"probability of {name}" for name in classes or ())]
+    """Return the columns of ``Prediction.frame``; the first has another name where that is taken.
+
+    >>> columns_of("predicted", ["no", "yes"])
+    ['predicted (id)', 'predicted', 'probability of no', 'probability of yes']
+    """
+    others = ["predicted", *(f"probability of {name}" for name in classes or ())]
+    return [f"{key} (id)" if key in others else key, *others]
 
 
 def _are_features(given: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -22,7 +23,13 @@ from colonnade.cli.reproduce import reproduce
 from colonnade.cli.run import run
 from colonnade.cli.serve import serve
 from colonnade.cli.told import INTERRUPTED, TOLD, UNWRITTEN
-from colonnade.errors import CheckpointError, ColonnadeError, InvalidInput, Unwritten
+from colonnade.errors import (
+    CheckpointError,
+    ColonnadeError,
+    ConfigurationError,
+    InvalidInput,
+    Unwritten,
+)
 from colonnade.faults import refused
 from colonnade.progress import err, out, say
 
@@ -68,6 +75,18 @@ for _command in (
     app.command()(_command)
 
 
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Raise ``ConfigurationError`` where one is no text: it could not be told of, nor written."""
+    for each in arguments:
+        try:
+            each.encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError(
+                f"{each!r} is not UTF-8; give what it names another name, or say in which encoding "
+                "names are (LC_ALL=C.UTF-8)"
+            ) from None
+
+
 def main() -> None:
     """Run the command; one sentence says what is wrong.
 
@@ -75,6 +94,7 @@ def main() -> None:
     refuses with 3; what else is known to go wrong with 1.
     """
     try:
+        _check_arguments(sys.argv[1:])
         try:
             with TOLD:
                 app()

@@ -52,6 +52,7 @@ from colonnade.tables import (
     vertical_tables,
 )
 from colonnade.tables.numeric import Scale
+from colonnade.tables.read import is_text_file
 from colonnade.tables.table import as_table
 from colonnade.tables.together import LABELS, likely_id
 
@@ -390,9 +391,16 @@ class TableConfig(Section):
         return source if "://" in source else str(folder / source)
 
     def read(
-        self, id: str | None, columns: list[str] | None, folder: Path | None
+        self,
+        id: str | None,
+        columns: list[str] | None,
+        folder: Path | None,
+        text: Sequence[str] = (),
     ) -> pl.DataFrame | StoredTable:
-        """Read the table; one of Parquet stays on disk, and is read when it is needed."""
+        """Read the table; one of Parquet stays on disk, and is read when it is needed.
+
+        Of a text file the columns of ``text`` stay as they are written; others have their types.
+        """
         where = self.where(folder)
         as_text = self.separator or self.missing or self.decimal  # is refused where it is read
         if where.endswith(".parquet") and "://" not in where and not as_text:
@@ -407,6 +415,7 @@ class TableConfig(Section):
             separator=self.separator,
             missing=self.missing,
             decimal=self.decimal,
+            text=text if is_text_file(where) else (),
         )
 
 
@@ -415,6 +424,10 @@ class PartyTableConfig(TableConfig):
 
     columns: list[str] | None = Field(None, description="by default all but the id")
     features: FeaturesConfig = FeaturesConfig()
+
+    def read_all(self, id: str | None, folder: Path | None) -> pl.DataFrame | StoredTable:
+        """Read what is to be trained on, categories as they are written."""
+        return self.read(id, self.columns, folder, self.features.categorical or ())
 
     def at(self, source: str) -> PartyTableConfig:
         """Return how a table is read as this one from elsewhere: a path is meant from here.
@@ -496,7 +509,10 @@ class TablesConfig(DataSection):
         return self
 
     def tables_of_new_rows(
-        self, sources: Mapping[str, str | Path], without: Sequence[str] = ()
+        self,
+        sources: Mapping[str, str | Path],
+        text: Mapping[str, Sequence[str]],
+        without: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Read every party's table, of those that are named from elsewhere.
 
@@ -505,6 +521,8 @@ class TablesConfig(DataSection):
         sources
             For a party the file or the URL of its new rows, which is read as its table is: a
             database by the same table or query.
+        text
+            Of a party which columns were text in training, and stay it.
         without
             Parties that have none any more.
 
@@ -523,11 +541,11 @@ class TablesConfig(DataSection):
                     f"there is no party {name!r}; there are {', '.join(parties)}"
                 )
             parties[name] = parties[name].at(str(source))
-        return self._tables(parties)
-
-    def _tables(self, parties: Mapping[str, PartyTableConfig]) -> dict[str, Any]:
         folder = self.place()
-        return {name: party.read(self.id, party.columns, folder) for name, party in parties.items()}
+        return {
+            name: party.read(self.id, party.columns, folder, text.get(name, ()))
+            for name, party in parties.items()
+        }
 
     def place(self) -> Path | None:
         """Return the folder that the tables are in; None where their paths say it all."""
@@ -565,7 +583,8 @@ class TablesConfig(DataSection):
 
     def _load(self) -> VerticalTables:
         people = self._people()
-        tables = self._tables(self.parties)
+        folder = self.place()
+        tables = {name: party.read_all(self.id, folder) for name, party in self.parties.items()}
         if self.id is None and not self.aligned:
             column = likely_id({name: as_table(table) for name, table in tables.items()})
             looks = f"id: {column}, which looks like it" if column else "id: and its column"

@@ -31,7 +31,7 @@ from colonnade.export import Part, blank, load_part
 from colonnade.models import Features
 from colonnade.organisations import Party
 from colonnade.run_folder import RunFolder
-from colonnade.tables import own_tables
+from colonnade.tables import FittedTransformer, own_tables
 from colonnade.tables.new_rows import features_of_people
 from colonnade.tables.notes import tell
 from colonnade.telling import first_line
@@ -214,11 +214,11 @@ def _party(
     assert own is not None
     with _of_the_job(part):
         transformer = transformer_of(table, part)
-    if transformer is None:
+    if not isinstance(transformer, FittedTransformer):
         raise DataError(f"the part of {part.organisation!r} does not say what makes its features")
 
     def features_of(source: TableConfig, people: pl.Series) -> Features:
-        read = source.read(job.rows.id, own.columns, site.folder)
+        read = source.read(job.rows.id, own.columns, site.folder, transformer.text_columns)
         form = job.rows.form()
         features, notes = features_of_people(
             table, read, transformer, people, id=job.rows.id, normalise=form

@@ -230,7 +230,8 @@ def _write(
         **content,
     )
     with explained(path), replacing(path) as partial:
-        partial.write_text(html, encoding="utf-8")
+        # A folder's name may be any bytes.
+        partial.write_text(html, encoding="utf-8", errors="backslashreplace")
 
 
 @cache

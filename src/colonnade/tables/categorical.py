@@ -2,11 +2,13 @@
 
 A category is known by its text: the number 5, the number 5.0 and the text "5" are one category, so
 it does not matter that a file lets a column of numbers be read as text one day. Truth values are
-"true" and "false".
+"true" and "false". The other way it does matter: what was text in training may have been 5.00, and
+numbers do not say so.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables.kinds import check_kind
+from colonnade.tables.kinds import check_kind, is_number
 from colonnade.tables.place import Place, refuse_missing
 from colonnade.tables.remedies import named_in, setting
 
@@ -36,11 +38,14 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choi
         The categories among the training rows, sorted.
     had_missing
         Whether a training value was missing; missing is then a category, the last.
+    of_text
+        Whether training values were text; None where an earlier version did not note it.
     """
 
     name: str
     values: tuple[str, ...]
     had_missing: bool
+    of_text: bool | None = None
 
     @property
     def width(self) -> int:
@@ -67,7 +72,7 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choi
         DataError
             If there is such a one, unless allowed.
         """
-        text = texts(self.name, values)
+        text = texts(self.name, values, self.of_text)
         codes = np.full(len(text), -1, dtype=np.int64)
         if self.values:
             known = text.replace_strict(
@@ -108,11 +113,14 @@ class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashe
         How many columns.
     had_missing
         Whether a training value was missing; missing then has a hash of its own.
+    of_text
+        Whether training values were text; None where an earlier version did not note it.
     """
 
     name: str
     buckets: int
     had_missing: bool
+    of_text: bool | None = None
 
     @property
     def width(self) -> int:
@@ -139,7 +147,7 @@ class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashe
         DataError
             If a value is missing and none was in training, unless allowed.
         """
-        text = texts(self.name, values)
+        text = texts(self.name, values, self.of_text)
         distinct = text.unique().drop_nulls()
         words = np.zeros(len(text), dtype=np.uint64)
         if len(distinct):
@@ -204,11 +212,12 @@ def fit_category(
     Examples
     --------
     >>> fit_category(pl.Series(["b", "a", None, "b"]), "grade", 16, 32, True, str)
-    Choices(name='grade', values=('a', 'b'), had_missing=True)
+    Choices(name='grade', values=('a', 'b'), had_missing=True, of_text=True)
     >>> fit_category(pl.Series(["b", "a", "c", "b"]), "grade", 2, 32, True, str)
-    Hashed(name='grade', buckets=32, had_missing=False)
+    Hashed(name='grade', buckets=32, had_missing=False, of_text=True)
     """
     text = texts(name, values)
+    of_text = not (is_number(values.dtype) or values.dtype == pl.Boolean)
     missing = text.is_null()
     had_missing = bool(missing.any())
     if missing.all():
@@ -220,17 +229,41 @@ def fit_category(
         refuse_missing(name, int(missing.arg_max() or 0), place)
     distinct = text.drop_nulls().unique()
     if len(distinct) > one_hot_up_to:
-        return Hashed(name, buckets, had_missing)
-    return Choices(name, tuple(sorted(distinct)), had_missing)
+        return Hashed(name, buckets, had_missing, of_text)
+    return Choices(name, tuple(sorted(distinct)), had_missing, of_text)
 
 
-def texts(name: str, values: pl.Series) -> pl.Series:
+def check_text_again(name: str, dtype: pl.DataType) -> None:
+    """Raise ``DataError`` where a column that was text in training holds what may be its reading.
+
+    Whole numbers and categories are as they were written.
+
+    >>> check_text_again("code", pl.Float64())
+    Traceback (most recent call last):
+    ...
+    colonnade.errors.DataError: column 'code' was text in training and holds Float64 here, and of 250.0 nobody knows whether 250.00 was written; have it read as text, as by read_table(..., text=["code"])
+    """  # noqa: E501 - a message is one line
+    if dtype.is_float() or dtype.is_decimal() or dtype == pl.Boolean:
+        value = ("True", "TRUE") if dtype == pl.Boolean else ("250.0", "250.00")
+        raise DataError(
+            f"column {name!r} was text in training and holds {dtype} here, and of {value[0]} "
+            f"nobody knows whether {value[1]} was written; have it read as text, as by "
+            f"read_table(..., text=[{json.dumps(name, ensure_ascii=False)}])"
+        )
+
+
+def texts(name: str, values: pl.Series, of_text: bool | None = None) -> pl.Series:
     """Return categories as text, missing ones as null.
+
+    Where they were not text in training (``of_text`` is False), text that is a number or a truth
+    value is that one's.
 
     >>> texts("zip", pl.Series([5.0, None, 0.5])).to_list()
     ['5', None, '0.5']
     >>> texts("member", pl.Series([True, False])).to_list()
     ['true', 'false']
+    >>> texts("zip", pl.Series(["5.0", "0.50", "True", "Rome"]), of_text=False).to_list()
+    ['5', '0.5', 'true', 'Rome']
 
     Raises
     ------
@@ -240,7 +273,7 @@ def texts(name: str, values: pl.Series) -> pl.Series:
     dtype = values.dtype
     check_kind(name, dtype)
     if dtype == pl.String:
-        return values
+        return values if of_text is not False else _as_values(values)
     if dtype.is_float() or dtype.is_decimal():
         if dtype.is_float():
             values = values.fill_nan(None)
@@ -253,6 +286,19 @@ def texts(name: str, values: pl.Series) -> pl.Series:
     return values.cast(pl.String)
 
 
+def _as_values(text: pl.Series) -> pl.Series:
+    """Return text in which numbers with a point and truth values are as ``texts`` has those."""
+    distinct = text.unique().drop_nulls()
+    number = distinct.str.contains(_POINTED)
+    truth = distinct.str.to_lowercase().is_in(["true", "false"])
+    named = dict(
+        zip(distinct.filter(truth), distinct.filter(truth).str.to_lowercase(), strict=True)
+    )
+    named |= {each: _text(float(each)) for each in distinct.filter(number)}
+    return text.replace(named) if named else text
+
+
+_POINTED = r"^-?(?:0|[1-9][0-9]*)\.[0-9]+$"
 _SIGN = np.uint64(2**63)
 
 

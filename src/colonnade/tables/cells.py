@@ -12,7 +12,7 @@ from colonnade.tables.place import Place
 from colonnade.tables.remedies import named_in, setting
 from colonnade.tables.writings import is_date, is_written_number, share_of
 
-__all__ = ["check_text", "check_whole", "is_code"]
+__all__ = ["check_text", "check_whole", "is_code", "rounded_categories"]
 
 _MOSTLY = 0.9  # of the different values that are numbers, in a column that should be one of numbers
 _PARTLY = 0.5  # of them, in a column of which it is told
@@ -138,6 +138,21 @@ def check_whole(name: str, values: pl.Series, place: Place) -> None:
         f"{place(row)}, column {name!r}: {values[row]} is beyond 2^53, where different whole "
         "numbers become the same in floating point; name the column in categorical or ignore, or "
         f"in numeric if that does not matter: {setting('categorical', [name])}"
+    )
+
+
+def rounded_categories(name: str, values: pl.Series) -> str | None:
+    """Return that numbers with a fraction are categories, if some are: 1.10 and 1.1 are one.
+
+    >>> rounded_categories("grade", pl.Series([1.0, None, 2.0])) is None
+    True
+    """
+    numbers = values.cast(pl.Float64)
+    if not (numbers != numbers.floor()).any():
+        return None
+    return (
+        f"column {name!r} holds numbers with a fraction, of which 1.10 and 1.1 are one category; "
+        f"if they are codes, have them read as text: read_table(..., text=[{name!r}])"
     )
 
 

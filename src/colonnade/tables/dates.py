@@ -17,7 +17,7 @@ from colonnade.tables.place import Place
 __all__ = ["as_dates", "days"]
 
 _TRIED = 256  # values; where none of them is a date, all need not be tried
-_BEGINNING = r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_BEGINNING = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIME = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]{1,6})?)?"
 _ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2})$"
@@ -44,7 +44,7 @@ def as_dates(text: pl.Series) -> pl.Series:
     >>> as_dates(pl.Series(["31.01.2024", "01.02.2024"])).to_list()
     ['31.01.2024', '01.02.2024']
     """
-    some = text.head(_TRIED).drop_nulls()
+    some = plain_cells(text.head(_TRIED)).drop_nulls()
     if len(some) and not some.str.contains(_BEGINNING).any():
         return text
     plain = plain_cells(text)

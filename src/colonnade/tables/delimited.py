@@ -6,7 +6,7 @@ import csv
 import gzip
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +19,7 @@ from colonnade.tables.columns import only, values_of
 from colonnade.tables.dates import as_dates
 from colonnade.tables.names import check_named_once, check_path, check_present, check_texts
 from colonnade.tables.notes import tell
-from colonnade.tables.numerals import settled
+from colonnade.tables.numerals import has_points, settled
 
 __all__ = ["read_delimited", "separator_of"]
 
@@ -42,11 +42,13 @@ def read_delimited(
     missing: Sequence[str] = (),
     names: Sequence[str] | None = None,
     decimal: str | None = None,
+    text: Sequence[str] = (),
 ) -> pl.DataFrame:
     r"""Return the table of a text file; types are chosen to hold every row's value.
 
     With ``names`` the first line is a row like any other, and those are the columns. Digits that
-    begin with a zero are text, and so are whole numbers beyond 64 bits.
+    begin with a zero are text, and so are whole numbers beyond 64 bits; and what is in the columns
+    of ``text``, whatever it looks like.
 
     Raises
     ------
@@ -71,11 +73,12 @@ def read_delimited(
         raise ConfigurationError(f"missing must be a list of texts, not {missing!r}")
     check_texts("missing", missing)
     check_texts("names", names or [])
+    check_texts("text", text)
     header = _header(path, separator, names)
     check_named_once(str(path) if names is None else "names", header)
     wanted = list(columns or ([id] if id else []))
     try:
-        check_present(str(path), wanted, header)
+        check_present(str(path), [*wanted, *text], header)
     except DataError as error:
         other = _other_separator(header)
         if other is None:
@@ -98,7 +101,9 @@ def read_delimited(
             separator=separator,
             null_values=list(missing),
             schema_overrides={
-                own[name]: pl.String for name in wanted if name == id or name in codes | long
+                own[name]: pl.String
+                for name in wanted
+                if name == id or name in codes | long or name in text
             },
             infer_schema_length=None,  # all rows: a late fraction makes its column one of floats
             glob=False,
@@ -108,18 +113,26 @@ def read_delimited(
     frame.columns = [header[place] for place in places]
     if frame.is_empty():
         raise DataError(f"{path} has a header and no rows")
+    frame = frame.with_columns(
+        _said(values_of(frame, name), missing).alias(name)
+        for name, dtype in frame.schema.items()
+        if dtype == pl.String
+    )
     if id and (ids := values_of(frame, id)).str.contains(_WHOLE).all():
         # Numbers beyond 64 bits are nulls then, and stay text.
         numbers = ids.cast(pl.Int64, strict=False)
         if numbers.null_count() == ids.null_count():
             frame = frame.with_columns(numbers.alias(id))
-    text = [name for name, dtype in frame.schema.items() if dtype == pl.String and name != id]
+    as_written = {*text, *codes, *([] if id is None else [id])}
+    found = {
+        name: values_of(frame, name)
+        for name, dtype in frame.schema.items()
+        if dtype == pl.String and name not in as_written
+    }
     if decimal == ",":
-        _refuse_points(path, frame)
+        _refuse_points(path, frame, found)
     frame = frame.with_columns(
-        (_exact(values) if name in long else _settled(values, decimal == ",")).alias(name)
-        for name, values in ((name, values_of(frame, name)) for name in text)
-        if name not in codes
+        _settled(values, decimal == ",").alias(name) for name, values in found.items()
     )
     return only(frame, wanted)
 
@@ -183,15 +196,14 @@ def _settled(text: pl.Series, comma: bool) -> pl.Series:
     return as_dates(numbers) if numbers.dtype == pl.String else numbers
 
 
-def _exact(text: pl.Series) -> pl.Series:
-    """Return whole numbers, or the text where they are beyond 64 bits."""
-    numbers = settled(text)
-    return numbers if numbers.dtype.is_integer() else text
+def _said(text: pl.Series, missing: Sequence[str]) -> pl.Series:
+    """Return text, null where it is empty or stands for a missing value, spaces around it aside."""
+    return text.set(text.str.strip_chars().is_in(["", *missing]), None)
 
 
-def _refuse_points(path: Path, frame: pl.DataFrame) -> None:
+def _refuse_points(path: Path, frame: pl.DataFrame, text: Mapping[str, pl.Series]) -> None:
     for name, dtype in frame.schema.items():
-        if dtype.is_float():
+        if dtype.is_float() or (name in text and has_points(text[name])):
             raise DataError(
                 f"column {name!r} of {path} has numbers with a decimal point, and decimal=',' says "
                 "that the file writes a comma; write all columns alike"

@@ -148,6 +148,11 @@ class FittedTransformer:
             return None
 
     @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns of categories that were text in training; of a foreign transformer none."""
+        return self.transformer.text_columns if _is_ours(self.transformer) else ()
+
+    @property
     def cardinalities(self) -> tuple[int, ...]:
         """How many codes each categorical column of the features has; empty for a tensor."""
         return tuple(getattr(self.transformer, "cardinalities_", None) or ())

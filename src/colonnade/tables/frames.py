@@ -2,12 +2,13 @@
 
 pandas is recognised by what it offers and never imported; nothing goes through pyarrow. The index
 of a pandas frame is no column; ``index_of`` returns it where it says more than a count. What pandas
-and numpy use for a missing value (NaN, None, NA, NaT, a mask) becomes polars' null.
+and numpy use for a missing value (NaN, None, NA, NaT, a mask) becomes polars' null. Categories of
+pandas stay categories in a frame, also those of numbers; a series alone is of the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import DataError
+from colonnade.tables.categorical import texts
 from colonnade.tables.columns import only
 from colonnade.tables.decimals import without_decimals
 from colonnade.tables.names import check_named_once, check_present
@@ -28,7 +30,11 @@ __all__ = ["as_frame", "as_series", "index_of"]
 _UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
 
-def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
+def as_frame(
+    data: Any,
+    columns: Sequence[str] | None = None,
+    column: Callable[[Any, str], pl.Series] | None = None,
+) -> pl.DataFrame:
     """Return the table as a polars frame; a polars frame is not copied.
 
     Parameters
@@ -38,6 +44,9 @@ def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
         matrix, whose columns are then called "0", "1", ...
     columns
         The columns to keep, in this order; all by default.
+    column
+        What makes one of what is not of polars; by default ``as_series``, but that categories of
+        pandas stay such.
 
     Raises
     ------
@@ -75,7 +84,8 @@ def as_frame(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
     if columns is not None:
         check_present("the table", columns, list(arrays))
         arrays = {name: arrays[name] for name in columns}
-    series = [as_series(values, name) for name, values in arrays.items()]
+    made = column or _as_column
+    series = [made(values, name) for name, values in arrays.items()]
     if not series:
         raise DataError("the table has no columns")
     for one in series:
@@ -110,7 +120,7 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     elif hasattr(values, "to_numpy"):  # a column of pandas
         own = getattr(values, "name", None)
         name = name or ("" if own is None else str(own))
-        values = values.to_numpy()
+        values = _of_pandas(values)
     elif not isinstance(values, np.ndarray):
         if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
             raise DataError(f"{what} must be an array of values, not a {type(values).__name__}")
@@ -121,6 +131,30 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     if values.ndim != 1:
         raise DataError(f"{what} must have the shape [N], not {list(values.shape)}")
     return _called(name, _from_array(values, what))
+
+
+def _as_column(values: Any, name: str) -> pl.Series:
+    """Return a column, of pandas' categories as categories."""
+    categories = getattr(getattr(values, "dtype", None), "categories", None)
+    if categories is None or not hasattr(values, "cat"):
+        return as_series(values, name)
+    numbers = categories.dtype.kind in "iufb"
+    words = texts(name, pl.Series(categories.to_numpy())) if numbers else map(str, categories)
+    known = pl.Series([*words], dtype=pl.String)
+    codes = pl.Series(values.cat.codes.to_numpy().astype(np.int64))
+    found = known.gather(codes.set(codes < 0, None))
+    return _called(name, found).cast(pl.Categorical)
+
+
+def _of_pandas(values: Any) -> NDArray[Any]:
+    """Return the values of a column of pandas; of whole numbers, missing ones as a mask."""
+    whole = getattr(values.dtype, "numpy_dtype", None)
+    if whole is None or whole.kind not in "iu":
+        return np.asarray(values.to_numpy())
+    absent = np.asarray(values.isna(), dtype=bool)
+    if not absent.any():
+        return np.asarray(values.to_numpy())
+    return np.ma.MaskedArray(values.to_numpy(dtype=whole, na_value=0), absent)  # no float has all
 
 
 def _called(name: str, values: pl.Series) -> pl.Series:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["MISSING", "plain_cells", "settled"]
+__all__ = ["MISSING", "has_points", "plain_cells", "settled"]
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "Null", "null")
 """What stands for a missing value in a column whose other cells are numbers."""
 
 _TRIED = 256  # values; where none of them is a number, all need not be tried
+_CODE = r"^[+-]?0[0-9]+$"
+_LONG = r"^[+-]?[0-9]{16,}$"  # 2^53 has as many digits
 
 
 def settled(text: pl.Series, comma: bool = False) -> pl.Series:
     """Return numbers if all cells are, spaces around them and names of missing ones aside.
 
-    Text that is not all numbers stays as it is: "NA" among the names of countries is one.
+    Text that is not all numbers stays as it is: "NA" among the names of countries is one. So does
+    what numbers would not say as it was written: digits behind a zero, long whole numbers that
+    64 bits do not hold or that are among fractions, and a point where the decimal one is a comma.
 
     Parameters
     ----------
@@ -32,15 +36,18 @@ def settled(text: pl.Series, comma: bool = False) -> pl.Series:
     [1.5, 2.0]
     >>> settled(pl.Series(["FR", "NA"])).to_list()
     ['FR', 'NA']
+    >>> settled(pl.Series([" 007", " 70"])).to_list()
+    [' 007', ' 70']
     """
-    some = text.head(_TRIED).drop_nulls()
-    if len(some) and _numbers(_plain(some, comma)).null_count() == len(some):
+    some = plain_cells(text.head(_TRIED)).drop_nulls()
+    if len(some) and _numbers(some, comma).null_count() == len(some):
         return text
-    plain = _plain(text, comma)
-    if plain.null_count() == len(plain):
+    plain = plain_cells(text)
+    if plain.null_count() == len(plain) or plain.str.contains(_CODE).any():
         return text
-    numbers = _numbers(plain)
-    return numbers if numbers.null_count() == plain.null_count() else text
+    numbers = _numbers(plain, comma)
+    exact = numbers.dtype.is_integer() or not plain.str.contains(_LONG).any()
+    return numbers if exact and numbers.null_count() == plain.null_count() else text
 
 
 def plain_cells(text: pl.Series) -> pl.Series:
@@ -54,11 +61,22 @@ def plain_cells(text: pl.Series) -> pl.Series:
     return stripped.zip_with(there.fill_null(False), pl.Series([None], dtype=pl.String))
 
 
-def _plain(text: pl.Series, comma: bool) -> pl.Series:
+def has_points(text: pl.Series) -> bool:
+    """Return whether all cells are numbers, with points or with commas, and some with points.
+
+    >>> has_points(pl.Series(["1.234", "12,5", "7"])), has_points(pl.Series(["1.234,5", "12,5"]))
+    (True, False)
+    """
     plain = plain_cells(text)
-    return plain.str.replace(",", ".", literal=True) if comma else plain
+    pointed = plain.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+    whole = pointed.null_count() == plain.null_count()
+    return whole and bool(plain.str.contains(".", literal=True).any())
 
 
-def _numbers(text: pl.Series) -> pl.Series:
+def _numbers(text: pl.Series, comma: bool) -> pl.Series:
+    """Return the numbers that cells are, null where one is none."""
+    if comma:
+        text = text.set(text.str.contains(".", literal=True), None)
+        text = text.str.replace(",", ".", literal=True)
     whole = text.cast(pl.Int64, strict=False)
     return whole if whole.null_count() == text.null_count() else text.cast(pl.Float64, strict=False)

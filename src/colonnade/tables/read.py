@@ -25,7 +25,7 @@ from colonnade.tables.stored import StoredTable
 from colonnade.tables.urls import settings_in
 from colonnade.telling import short
 
-__all__ = ["read_table"]
+__all__ = ["is_text_file", "read_table"]
 
 
 def read_table(
@@ -39,6 +39,7 @@ def read_table(
     names: Sequence[str] | None = None,
     separator: str | None = None,
     decimal: str | None = None,
+    text: Sequence[str] = (),
 ) -> pl.DataFrame:
     r"""Return a table of a file or database.
 
@@ -68,6 +69,9 @@ def read_table(
         What a text file has between columns; by default "," for .csv and a tab for .tsv.
     decimal
         What a text file writes for the decimal point: "." by default, or ",".
+    text
+        The columns of a text file that stay as they are written: in a column of codes 250.00 and
+        250.0 are two, and as numbers would be one.
 
     Raises
     ------
@@ -101,10 +105,10 @@ def read_table(
             f"a table is read from a file or the URL of a database, not {source!r}"
         )
     wanted = _wanted(id, columns)
-    is_text = str(source).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
-    if not is_text and (missing or names or separator or decimal):
+    is_text = is_text_file(source)
+    if not is_text and (missing or names or separator or decimal or text):
         raise ConfigurationError(
-            "missing, names, separator and decimal are for text files; leave them out"
+            "missing, names, separator, decimal and text are for text files; leave them out"
         )
     if "://" in str(source):
         return read_database(str(source), id=id, columns=wanted, query=query, table=table)
@@ -129,7 +133,16 @@ def read_table(
             ".tsv.gz or .parquet, or the URL of a database"
         )
     between = separator or separator_of(path.name)
-    return read_delimited(path, between, id, wanted, missing, names, decimal)
+    return read_delimited(path, between, id, wanted, missing, names, decimal, text)
+
+
+def is_text_file(source: str | Path) -> bool:
+    """Return whether a source is read as a text file, by its name.
+
+    >>> is_text_file("people.csv.gz"), is_text_file("people.parquet")
+    (True, False)
+    """
+    return str(source).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
 
 
 def _wanted(id: str | None, columns: Sequence[str] | None) -> list[str] | None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.tables.columns import only, values_of
-from colonnade.tables.frames import as_frame, index_of
+from colonnade.tables.frames import as_frame, as_series, index_of
 from colonnade.tables.names import check_present
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "as_table",
     "keyed",
     "keyed_tables",
+    "label_table",
     "whole",
 ]
 
@@ -212,6 +213,13 @@ def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
             return FrameTable(only(data.frame, columns), data.index)
         return SelectedRows(data, np.arange(data.height), tuple(columns))
     return FrameTable(as_frame(data, columns), index_of(data))
+
+
+def label_table(data: Any) -> Table:
+    """Return a table of labels: categories of pandas are the numbers that they stand for."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        return FrameTable(as_frame(data, column=as_series), index_of(data))
+    return as_table(data)
 
 
 def keyed(table: Table, id: str | None) -> Table:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features
-from colonnade.tables.categorical import Choices, Hashed, fit_category
-from colonnade.tables.cells import check_text, check_whole
+from colonnade.tables.categorical import Choices, Hashed, check_text_again, fit_category
+from colonnade.tables.cells import check_text, check_whole, rounded_categories
 from colonnade.tables.columns import values_of
 from colonnade.tables.dates import days
 from colonnade.tables.kinds import check_kind, is_number
@@ -208,6 +208,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
                 values = table.column(name)
                 notes.append(check_text(name, values, self.one_hot_up_to, _row_of(table)))
                 notes.append(told_apart(f"column {name!r}", values))
+            elif name in (self.categorical or ()) and (dtype.is_float() or dtype.is_decimal()):
+                notes.append(rounded_categories(name, table.column(name)))
         return tuple(note for note in notes if note)
 
     def transform(self, frame: Any) -> Features:
@@ -263,6 +265,16 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             yield column.name, kind, 1 if whole else column.width
         for name in self.ignore:
             yield name, "ignored", 0
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns of categories that were text in training: new rows are to have text there.
+
+        >>> TableTransformer().fit({"code": ["250.00", "V12"], "age": [41, 37]}).text_columns
+        ('code',)
+        """
+        self._check_fitted()
+        return tuple(column.name for column in self._categories if column.of_text)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return ``feature_names_`` as scikit-learn wants them."""
@@ -371,6 +383,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
 
     def _category(self, batch: Batch, column: Choices | Hashed, place: Place) -> pl.Series:
         values = values_of(batch.frame, column.name)
+        if column.of_text:
+            check_text_again(column.name, values.dtype)
         if self.missing == "error" and values.has_nulls():
             refuse_missing(column.name, int(values.is_null().arg_true()[0]), place)
         return values

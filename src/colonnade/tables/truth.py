@@ -17,7 +17,7 @@ from colonnade.tables.columns import values_alone, values_of
 from colonnade.tables.frames import as_frame, as_series, index_of
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present, listed
-from colonnade.tables.table import FrameTable, Table, as_table, whole
+from colonnade.tables.table import FrameTable, Table, as_table, label_table, whole
 from colonnade.tables.together import LABELS, rows_together
 
 __all__ = ["check_index", "truth", "with_ids"]
@@ -36,7 +36,9 @@ def with_ids(labels: Any, id: str | None) -> Any:
     if not hasattr(labels, "columns"):
         named = labels.name if labels.name not in (None, id) else "label"
         return pl.DataFrame([ids, as_series(labels, str(named)).alias(str(named))])
-    return labels if id in labels.columns else as_frame(labels).insert_column(0, ids)
+    return (
+        labels if id in labels.columns else as_frame(labels, column=as_series).insert_column(0, ids)
+    )
 
 
 def check_index(labels: Any, tables: Mapping[str, Any]) -> None:
@@ -126,7 +128,7 @@ def truth(
                     "the labels"
                 )
         return _given(_of_each(_only(labels, id), len(ids)))
-    frame = whole(as_table(labels))
+    frame = whole(label_table(labels))
     check_present("the table of labels", [id], frame.columns)
     known = checked_ids("labels", as_table(frame), id, normalise)
     if known.dtype != ids.dtype:
@@ -156,7 +158,7 @@ def _only(labels: Any, id: str | None) -> pl.Series:
     """Return the one column of labels."""
     if not _is_table(labels):
         return values_alone(as_series(labels))
-    frame = whole(as_table(labels))
+    frame = whole(label_table(labels))
     names = [name for name in frame.columns if name != id]
     if len(names) != 1:
         raise DataError(

@@ -23,7 +23,14 @@ from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
 from colonnade.tables.spellings import told_apart
 from colonnade.tables.splitting import HashSplit, Splitting
-from colonnade.tables.table import FrameTable, SelectedRows, Table, as_table, keyed, keyed_tables
+from colonnade.tables.table import (
+    FrameTable,
+    SelectedRows,
+    Table,
+    keyed,
+    keyed_tables,
+    label_table,
+)
 from colonnade.tables.together import LABELS, rows_together
 
 __all__ = ["OwnTables", "VerticalTables", "own_tables", "vertical_tables"]
@@ -478,7 +485,7 @@ def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table
         values = as_series(labels)
         values = values.alias(column or values.name or "label")
         return FrameTable(pl.DataFrame([values]), index_of(labels)), values.name
-    table = keyed(as_table(labels), id)
+    table = keyed(label_table(labels), id)
     names = list(table.schema)
     check_present("the table of labels", [name for name in (id, column) if name], names)
     others = [name for name in names if name != id]
