@@ -225,3 +225,19 @@ def test_ids_are_written_whatever_their_column_is_called():
         assert frame[f"{key} (id)"].to_list() == ["ann", "bob"]
         assert frame.width == 4
         assert np.isclose(frame["probability of u"][0], 1 / (1 + np.e))
+
+
+@pytest.mark.parametrize(
+    ("cell", "where"),
+    [
+        ('5" pipe', "within a cell"),
+        ('"ab"c', "that ends a cell, and more behind it"),
+        ('"ab" ', "that ends a cell, and more behind it"),
+        ('"q"x"y"', "that ends a cell, and more behind it"),
+        ('"q"x"y\n7,"', "that ends a cell, and more behind it"),
+    ],
+)
+def test_a_quotation_mark_that_is_not_written_twice_is_told(cell, where):
+    with pytest.raises(DataError, match=rf"t\.csv: row 1 \(line 3\) has a quotation mark {where};"):
+        read(f"id,a\n1,x\n2,{cell}\n3,y\n")
+    assert read('id,a\n1,"5"" pipe"\n2,a"b"c\n')["a"].to_list() == ['5" pipe', 'a"b"c']

@@ -1,7 +1,8 @@
 """Separated text as it is written: how many cells each row has, and digits that numbers would lose.
 
 A byte is looked at once. A quote counts where it begins a cell; within quotes separators and line
-ends are text, and two quotes are one.
+ends are text, and two quotes are one. Of others, and of text behind the quote that ends a cell, the
+first is remembered.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _EMPTY, _SIGN, _ZERO, _LED_BY_ZERO, _NUMBER, _OTHER = 0, 1, 2, 3, 4, 5
 # Fields of the state.
 _WHERE, _CELLS, _ROW, _LINE, _KIND, _LENGTH, _WRONG_ROW, _WRONG_LINE, _WRONG_CELLS = range(9)
 _BREAKS, _MOST_BREAKS, _BROKEN_LINE = range(9, 12)  # line ends of this cell, and of the longest one
+_STRAY_ROW, _STRAY_LINE, _BEHIND_ROW, _BEHIND_LINE = range(12, 16)
+_FIELDS = 16
 
 
 @njit(inline="always")
@@ -81,6 +84,12 @@ def _scan(text, separator, state, flags):  # type: ignore[no-untyped-def]
             continue
         elif where == _BEGIN:
             state[_WHERE] = _PLAIN
+        elif where == _CLOSED:
+            state[_WHERE] = _PLAIN
+            if state[_BEHIND_LINE] == 0:
+                state[_BEHIND_ROW], state[_BEHIND_LINE] = state[_ROW], state[_LINE]
+        elif byte == 34 and state[_STRAY_LINE] == 0:
+            state[_STRAY_ROW], state[_STRAY_LINE] = state[_ROW], state[_LINE]
         kind = state[_KIND]
         if kind == _OTHER:
             continue
@@ -125,7 +134,7 @@ class Scan:
 
     def __init__(self, columns: int, separator: str, names: bool) -> None:
         self._separator = np.uint8(ord(separator))
-        self._state = np.zeros(12, dtype=np.int64)
+        self._state = np.zeros(_FIELDS, dtype=np.int64)
         self._state[_ROW] = -1 if names else 0
         self._state[_LINE] = 1
         self._flags = np.zeros(columns, dtype=np.uint8)
@@ -145,6 +154,19 @@ class Scan:
             return None
         row, line, cells = (int(self._state[at]) for at in (_WRONG_ROW, _WRONG_LINE, _WRONG_CELLS))
         return row, line, cells
+
+    @property
+    def stray(self) -> tuple[int, int] | None:
+        """Row and line of the first quote within a cell that does not begin with one."""
+        return self._place(_STRAY_ROW, _STRAY_LINE)
+
+    @property
+    def behind(self) -> tuple[int, int] | None:
+        """Row and line of the first text behind a quote that ends its cell."""
+        return self._place(_BEHIND_ROW, _BEHIND_LINE)
+
+    def _place(self, row: int, line: int) -> tuple[int, int] | None:
+        return (int(self._state[row]), int(self._state[line])) if self._state[line] else None
 
     @property
     def is_open(self) -> bool:

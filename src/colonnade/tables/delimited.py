@@ -88,7 +88,8 @@ def read_delimited(
         ) from error
     if columns is None:
         wanted = [*wanted, *(name for name in header if name not in wanted)]
-    codes, long = _scanned(path, separator, header, names is None)
+    scan = _scanned(path, separator, header, names is None)
+    codes, long = ({header[at] for at in scan.flagged(flag)} for flag in (CODE, LONG))
     # Of a quote within a name polars keeps both characters that a file has for it.
     doubled = [name.replace('"', '""') for name in header]
     own = dict(zip(header, doubled if names is None else _own_names(len(header)), strict=True))
@@ -109,6 +110,8 @@ def read_delimited(
             glob=False,
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        if scan.stray is not None:
+            _refuse_quote(path, scan.stray, "within a cell", error)
         raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
     frame.columns = [header[place] for place in places]
     if frame.is_empty():
@@ -137,15 +140,14 @@ def read_delimited(
     return only(frame, wanted)
 
 
-def _scanned(
-    path: Path, separator: str, header: Sequence[str], named: bool
-) -> tuple[set[str], set[str]]:
-    """Return the columns with codes and with long numbers; refuse a row that is too short or long.
+def _scanned(path: Path, separator: str, header: Sequence[str], named: bool) -> Scan:
+    """Return what was seen of a file, byte by byte; refuse rows that are not as the first line is.
 
     Raises
     ------
     DataError
-        If a row has another number of cells than there are columns.
+        If a row has another number of cells than there are columns, or a cell goes on behind the
+        quote that ends it.
     """
     scan = Scan(len(header), separator, named)
     ends: set[bytes] = set()
@@ -166,6 +168,8 @@ def _scanned(
             f"the lines of {path} end in CR alone, as old Macintosh programs wrote them; save it "
             "with line ends of LF or CR LF"
         )
+    if scan.behind is not None:
+        _refuse_quote(path, scan.behind, "that ends a cell, and more behind it")
     if scan.is_open:
         raise DataError(
             f"{path} ends within quotes, so its last row is not whole: it was cut off, or a "
@@ -186,8 +190,18 @@ def _scanned(
                 "is no long text, a quote is missing or too many there, and those lines are no rows"
             ]
         )
-    codes, long = ({header[at] for at in scan.flagged(flag)} for flag in (CODE, LONG))
-    return codes, long
+    return scan
+
+
+def _refuse_quote(
+    path: Path, place: tuple[int, int], where: str, error: Exception | None = None
+) -> None:
+    row, line = place
+    at = f"row {row} (line {line})" if row >= 0 else f"line {line}"
+    raise DataError(
+        f"{path}: {at} has a quotation mark {where}; put the whole cell between marks, and write "
+        'each one that is in it twice: "5"" pipe"'
+    ) from error
 
 
 def _settled(text: pl.Series, comma: bool) -> pl.Series:
