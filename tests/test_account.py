@@ -30,6 +30,7 @@ from colonnade.privacy import (
     Spending,
 )
 from colonnade.reports import human_epsilon
+from colonnade.stragglers import Wait
 from colonnade.testing.methods import small_federation
 from colonnade.uplinks import Masked, Moment, Perturbed
 from colonnade.uplinks.account import Account, most_told
@@ -270,7 +271,7 @@ class SharpCoins(PoissonBinomial):
 )
 def test_a_mechanism_is_private_by_whichever_bound(uplink):
     layout = Layout(("a", "b"), "holder", {"a": 2, "b": 2}, rows=6, seed=0)
-    spent = uplink.spending(layout, {Purpose.TRAINING: 2})
+    spent = uplink.spending(layout, {Purpose.TRAINING: 2}, Wait())
     assert spent["epsilon"] == Spending({GaussianNoise(4.0): 2}).epsilon(1e-5).losses
     said = uplink.disclosures(layout)
     assert not any("without noise" in f"{each.statement} {each.sees}" for each in said)

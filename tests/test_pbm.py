@@ -17,8 +17,10 @@ from torch import nn
 from colonnade import cli
 from colonnade.config import json_schema, parse_config
 from colonnade.console import plan_tables
-from colonnade.costs import Modelled
+from colonnade.costs import Delayed, Modelled
 from colonnade.defences import GaussianDerivatives
+from colonnade.delays import Constant, Exponential
+from colonnade.deployment.leaving import leaving_in_training
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import Purpose
 from colonnade.errors import (
@@ -42,11 +44,11 @@ from colonnade.planning.stretch import traffic
 from colonnade.predictions_counted import Times
 from colonnade.predictions_told import Predicted
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
-from colonnade.reports import comparison_tables, epsilon_line, write_page
+from colonnade.reports import comparison_tables, epsilon_line, human_epsilon, write_page
 from colonnade.reports.figures import comparison_figures
 from colonnade.run_folder import load_run
 from colonnade.secure import Identity, Secrets
-from colonnade.stragglers import Wait
+from colonnade.stragglers import Deadline, Fastest, Wait
 from colonnade.training import EarlyStopping, Training
 from colonnade.uplinks import Masked
 
@@ -220,6 +222,61 @@ def test_a_budget_ends_training_before_it_would_be_exceeded(evaluate_every):
     assert (costs.rounds, costs.bytes_framed) == (rounds, run.summary["bytes_framed"])
     assert costs.privacy_loss == run.summary["privacy_loss"]
     assert "the budget of privacy affords" in str(costs.warnings)
+
+
+LATE = Simulate(costs=Delayed(Modelled(otherwise=0.001), {"shop": Exponential(mean=0.05)}))
+NEVER = Simulate(costs=Delayed(Modelled(otherwise=0.001), {"shop": Constant(9.0)}))
+
+
+@pytest.mark.parametrize("held_out", [None, PoissonBinomial(4, 0.1)], ids=["alike", "evaluated"])
+@pytest.mark.parametrize("policy", [Wait(), Fastest(2), Fastest(3), Deadline(0.02)], ids=str)
+@pytest.mark.parametrize("driver", [DRIVER, LATE, NEVER], ids=["prompt", "late", "never"])
+def test_a_run_discloses_no_more_than_its_plan_says(driver, policy, held_out):
+    method = replace(pbm_vfl(4, 0.05, held_out=held_out), stragglers=policy)
+    planned = plan(problem(), method, TRAINING, driver)
+    spent = problem().train(method, TRAINING, driver).summary["privacy_loss"]
+    epsilons = [name for name in spent if name.startswith("epsilon")]
+    assert len(epsilons) == 3
+    for name in epsilons:
+        assert planned.privacy_loss[name] >= (1 - 1e-9) * spent[name]
+    said = plan_text(planned)
+    if policy == Wait():
+        assert planned.privacy_loss == spent
+        assert planned.why_most == ()
+        assert "at most" not in said
+    elif held_out is None:
+        late = f"{type(policy).__name__} may leave a party out, and a sum of fewer hides less"
+        assert planned.why_most == (late,)
+        assert planned.as_dict()["privacy_loss_most_because"] == [late]
+        assert f"epsilon is at most this, because {late}" in said
+        assert f"≤ {human_epsilon(planned.privacy_loss['epsilon'])}" in said
+    if driver == NEVER and policy == Fastest(2):  # which is what the plan says of each round
+        assert planned.privacy_loss["epsilon"] == pytest.approx(spent["epsilon"], rel=1e-9)
+
+
+def plan_text(planned):
+    console = Console(width=400)
+    with console.capture() as captured:
+        for table in plan_tables(planned):
+            console.print(table)
+    return " ".join(captured.get().split())
+
+
+def test_a_budget_ends_training_before_it_is_exceeded_whoever_is_late():
+    event = BinomialSum(4, 0.05, 2, WIDTH)
+    afforded = Budget(Spending({event: 6}).epsilon(DELTA).value, DELTA)
+    method = replace(pbm_vfl(4, 0.05, budget=afforded), stragglers=Fastest(2))
+    run = problem().train(method, replace(TRAINING, epochs=20), NEVER)
+    assert (run.summary["rounds"], run.summary["completed"]) == (24, True)
+    assert run.summary["privacy_loss"]["epsilon"] <= afforded.epsilon
+
+
+def test_a_site_compares_its_policy_with_the_most_that_may_be_disclosed():
+    method = replace(pbm_vfl(4, 0.05), stragglers=Fastest(2))
+    agreement = problem().agreement(method, TRAINING.for_rows(100))
+    spent = problem().train(method, TRAINING, NEVER).summary["privacy_loss"]
+    told = leaving_in_training(agreement, "bank").of_embeddings
+    assert told["epsilon"] == pytest.approx(spent["epsilon"], rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from colonnade.privacy import (
 )
 from colonnade.reports import comparison_table
 from colonnade.secure import Secrets
-from colonnade.stragglers import Deadline
+from colonnade.stragglers import Deadline, Wait
 from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
 from colonnade.uplinks import Masked, Moment, Perturbed, Plain
 from toy_course import committed, played, sent
@@ -449,7 +449,7 @@ def test_the_account_of_a_run_tells_of_one_party_and_of_all():
     assert spent["epsilon_of_a_whole_sample"] == pytest.approx(both, rel=1e-9)
     assert (spent["delta"], spent["budget"], spent["uses_of_a_row"]) == (1e-5, None, 1)
     uses = {Purpose.TRAINING: 2, Purpose.EVALUATION: 1}
-    assert NOISY.spending(LAYOUT, uses)["epsilon"] == pytest.approx(both, rel=1e-9)
+    assert NOISY.spending(LAYOUT, uses, Wait())["epsilon"] == pytest.approx(both, rel=1e-9)
 
 
 def test_wait_dp_is_private_in_each_release_and_says_what_all_come_to():

@@ -303,14 +303,15 @@ class Agreement:
     def _affords(self, rounds: int) -> bool:
         """Whether no row of any kind would be sent too often in so many rounds."""
         uses = self.uses(rounds)
-        uplink, exchange = self.method.uplink, self.method.exchange
+        uplink, exchange, late = self.method.uplink, self.method.exchange, self.method.stragglers
         return exchange.affords(self.layout, uses[Purpose.TRAINING]) and all(
-            uplink.affords(self.layout, purpose, most) for purpose, most in uses.items()
+            uplink.affords(self.layout, purpose, most, late) for purpose, most in uses.items()
         )
 
     def _why_no_round(self) -> str:
         """Return whose budget does not suffice for a round, what one costs, and what to do."""
         uplink, exchange, uses = self.method.uplink, self.method.exchange, self.uses(1)
+        late = self.method.stragglers
         if not exchange.affords(self.layout, 1):
             cost = _cost(exchange.spending(self.layout, 1))
             return (
@@ -318,8 +319,9 @@ class Agreement:
                 "budget of the defence, or let it add more noise"
             )
         for purpose, most in uses.items():
-            told = uplink.spending(self.layout, {purpose: most})
-            if not uplink.affords(self.layout, purpose, most) and told.get("epsilon", 0) is None:
+            told = uplink.spending(self.layout, {purpose: most}, late)
+            affords = uplink.affords(self.layout, purpose, most, late)
+            if not affords and told.get("epsilon", 0) is None:
                 if purpose is Purpose.TRAINING:
                     return (
                         "the budget cannot afford one round of training, which shows embeddings "
@@ -331,10 +333,11 @@ class Agreement:
                     "without noise, so that nothing bounds its epsilon: leave `held_out` of the "
                     "uplink out, evaluate no rows, or leave the budget out"
                 )
+        cost = _cost(uplink.spending(self.layout, uses, late))
         return (
-            "the budget cannot afford one round of training with its evaluation"
-            f"{_cost(uplink.spending(self.layout, uses))}; raise it, let the uplink add more noise "
-            "(a smaller beta or fewer trials, a larger multiplier), or take narrower embeddings"
+            f"the budget cannot afford one round of training with its evaluation{cost}; raise it, "
+            "let the uplink add more noise (a smaller beta or fewer trials, a larger multiplier), "
+            "or take narrower embeddings"
         )
 
     def uses(self, rounds: int) -> dict[Purpose, int]:

@@ -124,9 +124,13 @@ def _totals(plan: Plan) -> Table:
     table.add_row("everything, with envelopes", sign + human_bytes(plan.bytes_framed))
     table.add_row("time of an epoch", human_seconds(plan.seconds_epoch))
     table.add_row("time of the run", sign + human_seconds(plan.seconds))
+    most = "≤ " if plan.why_most else ""
     for name, told in epsilon_facts(plan.privacy_loss, plan.privacy_loss_of_labels):
-        table.add_row(name, told if told == "no bound" or name == "delta" else sign + told)
+        exact = told == "no bound" or name.startswith("delta")
+        table.add_row(name, told if exact else most + told)
     table.caption = "network: {network}; compute: {compute}".format(**plan.clock)
+    if plan.why_most:
+        table.caption += f"; epsilon is at most this, because {' and '.join(plan.why_most)}"
     table.caption_justify = "left"
     return table
 

@@ -234,7 +234,7 @@ def _played(
     method, layout = agreement.method, agreement.layout
     once = agreement.uses(1)
     claims = {
-        "embeddings": method.uplink.spending(layout, once),
+        "embeddings": method.uplink.spending(layout, once, method.stragglers),
         "labels": method.exchange.spending(layout, once[Purpose.TRAINING]),
     }
     games = (*method.uplink.games(layout), *method.exchange.games(layout))

@@ -29,7 +29,8 @@ class Leaving:
         How many at most, envelopes included, if nobody is late and nothing has to be repeated; None
         where that hangs on what nobody knows before.
     of_embeddings, of_labels
-        The accounts of privacy, as ``uplinks.account.told``; empty where none is kept.
+        The accounts of privacy, as ``uplinks.account.told``, at most where the method lets a round
+        go on without somebody; empty where none is kept.
     """
 
     kinds: frozenset[str]
@@ -64,7 +65,7 @@ def leaving_in_training(
         uses[purpose] += repeated.get(purpose, 0)
     return Leaving(
         *leaving_by(agreement.flows(), name, times),
-        method.uplink.spending(layout, uses),
+        method.uplink.spending(layout, uses, method.stragglers),
         method.exchange.spending(layout, uses[Purpose.TRAINING]),
     )
 

@@ -31,7 +31,6 @@ from colonnade.roles import ServeLabelHolder, ServeParty
 from colonnade.roles.serve import request_flow
 from colonnade.serving import People, State, Waiting, serving
 from colonnade.telling import first_line
-from colonnade.wire import Purpose
 
 __all__ = ["SERVICES", "ServingTogether"]
 
@@ -103,7 +102,7 @@ class ServingTogether(WithTrainedParts):
     @cached_property
     def _discloses(self) -> bool:
         """Whether the uplink keeps an account of what a request tells of rows."""
-        return bool(self.uplink.spending(self.layout, {Purpose.PREDICTION: 1}))
+        return bool(self.uplink.spending_of_predictions(self.layout, {len(self.layout.parties): 1}))
 
     def _release(self) -> None:
         """Count a request, where it discloses something of rows, and compare it with the policy."""

@@ -34,6 +34,7 @@ from colonnade.planning.memory import MemoryUse, memory_of
 from colonnade.planning.stretch import stretched, traffic
 from colonnade.roles.alone import check_holder_alone, check_party_alone
 from colonnade.runs import Run
+from colonnade.stragglers import Wait
 from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
 
@@ -41,6 +42,7 @@ __all__ = ["Plan", "plan"]
 
 _EPOCHS_DRAWN = 30  # where delays are drawn, and no epoch is as another
 _EPOCHS_PLAYED = 3
+_STOPS = "training may stop early"
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,12 @@ class Plan:
         What should be known of the data, as that they are synthetic.
     privacy_loss
         Epsilon of the row that is released most often, towards whom, as ``summary["privacy_loss"]``
-        will say it; empty where no account is kept.
+        will say it, or at most so much; empty where no account is kept.
     privacy_loss_of_labels
         The same of labels, where derivatives are defended.
+    why_most
+        Why the run may disclose less than ``privacy_loss`` says, in words; empty where it is the
+        run's own.
     """
 
     method: str
@@ -93,6 +98,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     privacy_loss: Mapping[str, Any] = field(default_factory=dict)
     privacy_loss_of_labels: Mapping[str, Any] = field(default_factory=dict)
+    why_most: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -151,6 +157,7 @@ class Plan:
             "traffic": self.traffic.to_dicts(),
             "privacy_loss": dict(self.privacy_loss) or None,
             "privacy_loss_of_labels": dict(self.privacy_loss_of_labels) or None,
+            "privacy_loss_most_because": list(self.why_most),
             "memory_bytes": {
                 name: vars(memory) | {"total": memory.total} for name, memory in self.memory.items()
             },
@@ -250,7 +257,9 @@ def plan(
         sent, seconds = traffic(whole.ledger), whole.summary["seconds_virtual"]
         epoch = seconds / epochs
     layout, uses = agreement.layout, agreement.uses(in_all)
-    loss = method.uplink.spending(layout, uses)
+    loss = method.uplink.spending(layout, uses, method.stragglers)
+    of_everybody = method.uplink.spending(layout, uses, Wait())
+    evaluations = -(-in_all // every)
     of_labels = method.exchange.spending(layout, uses[Purpose.TRAINING])
     return Plan(
         method=method.name,
@@ -258,7 +267,7 @@ def plan(
         epochs=epochs,
         traffic=sent,
         label_holder=federation.label_holder.name,
-        why_bound=_why_bound(flows, training, -(-in_all // every)),
+        why_bound=_why_bound(flows, training, evaluations),
         why_timed=_why_timed(method),
         seconds=seconds,
         seconds_epoch=epoch,
@@ -272,6 +281,9 @@ def plan(
         ),
         privacy_loss=loss,
         privacy_loss_of_labels=of_labels,
+        why_most=_why_most(method, training, evaluations, loss != of_everybody)
+        if loss or of_labels
+        else (),
     )
 
 
@@ -289,9 +301,25 @@ def _why_bound(flows: Sequence[Flow], training: Training, evaluations: int) -> t
     reasons = []
     if not all(flow.format.fixed_size for flow in flows):
         reasons.append("the size of a message depends on the values in it")
+    if _may_stop(training, evaluations):
+        reasons.append(_STOPS)
+    return tuple(reasons)
+
+
+def _may_stop(training: Training, evaluations: int) -> bool:
     rule = training.early_stopping
-    if rule is not None and rule.patience is not None and rule.patience < evaluations:
-        reasons.append("training may stop early")
+    return rule is not None and rule.patience is not None and rule.patience < evaluations
+
+
+def _why_most(
+    method: Method, training: Training, evaluations: int, fewer_tell_more: bool
+) -> tuple[str, ...]:
+    reasons = []
+    if fewer_tell_more:
+        policy = type(method.stragglers).__name__
+        reasons.append(f"{policy} may leave a party out, and a sum of fewer hides less")
+    if _may_stop(training, evaluations):
+        reasons.append(_STOPS)
     return tuple(reasons)
 
 

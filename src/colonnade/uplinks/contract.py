@@ -27,7 +27,7 @@ from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.models import Fusion
 from colonnade.organisations import Party
 from colonnade.privacy import Game
-from colonnade.stragglers import Stragglers
+from colonnade.stragglers import Stragglers, Wait
 from colonnade.streams import StreamKey
 
 __all__ = [
@@ -284,12 +284,17 @@ class Uplink(Protocol):
         """Return what should be known before such a run, a sentence each; mostly nothing."""
         return ()
 
-    def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
+    def affords(self, layout: Layout, purpose: Purpose, uses: int, stragglers: Stragglers) -> bool:
         """Return whether a row may be sent so often for a purpose; where not, training ends."""
         return True
 
-    def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
-        """Return what so many uses of a row for each purpose will cost of privacy, for a plan."""
+    def spending(
+        self, layout: Layout, uses: Mapping[Purpose, int], stragglers: Stragglers
+    ) -> Mapping[str, Any]:
+        """Return what so many uses of a row for each purpose cost of privacy at most, for a plan.
+
+        Whoever the policy may leave out of a round is as if left out each time, if that costs more.
+        """
         return {}
 
     def spending_of_predictions(
@@ -299,7 +304,7 @@ class Uplink(Protocol):
 
         By default as if all parties of the layout had, which is enough where it does not matter.
         """
-        return self.spending(layout, {Purpose.PREDICTION: sum(times.values())})
+        return self.spending(layout, {Purpose.PREDICTION: sum(times.values())}, Wait())
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return games that try whether its mechanisms keep what the account says of them."""

@@ -41,7 +41,7 @@ from colonnade.privacy import (
 )
 from colonnade.secure import MOST_HOLDERS, Sums, bits_for
 from colonnade.stragglers import Stragglers
-from colonnade.uplinks.account import told, told_of_predictions
+from colonnade.uplinks.account import most_told, told, told_of_predictions
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.masked_halves import (
     ANSWER,
@@ -148,10 +148,12 @@ class Masked(Uplink):
                 "late, and in a secure sum nobody has it: leave out who is late, or wait (Wait())"
             )
 
-    def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
-        """Return whether so many uses of a row are within the budget, if all parties are there."""
-        event = self._event(layout, purpose, len(layout.parties))
-        return self._limit.affords(Spending({event: uses}))
+    def affords(self, layout: Layout, purpose: Purpose, uses: int, stragglers: Stragglers) -> bool:
+        """Return whether so many uses of a row are within the budget, whoever may be late."""
+        terms = len(layout.parties)
+        if purpose is Purpose.TRAINING:
+            terms = min(self._terms_of_training(layout, stragglers))
+        return self._limit.affords(Spending({self._event(layout, purpose, terms): uses}))
 
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """Return a game of sums over all parties, for each mechanism that adds noise."""
@@ -162,11 +164,21 @@ class Masked(Uplink):
         }
         return tuple(SumGame(mechanism, len(layout.parties)) for mechanism in tried)
 
-    def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
-        """Return what so many uses of a row will cost, if all parties are there each time."""
+    def spending(
+        self, layout: Layout, uses: Mapping[Purpose, int], stragglers: Stragglers
+    ) -> Mapping[str, Any]:
+        """Return what so many uses of a row cost at most: a sum of fewer hides a party less.
+
+        Of a whole sample a sum of everybody tells most, so each epsilon is the larger of both.
+        """
         everybody = len(layout.parties)
-        rows = [Spending({self._event(layout, p, everybody): count}) for p, count in uses.items()]
-        return told(RowUses.of(rows), self._limit)
+        accounts = []
+        for terms in self._terms_of_training(layout, stragglers):
+            in_sum = {Purpose.TRAINING: terms}
+            events = {p: self._event(layout, p, in_sum.get(p, everybody)) for p in uses}
+            rows = [Spending({events[p]: count}) for p, count in uses.items()]
+            accounts.append(told(RowUses.of(rows), self._limit))
+        return most_told(accounts)
 
     def spending_of_predictions(
         self, layout: Layout, times: Mapping[int, int]
@@ -297,6 +309,12 @@ class Masked(Uplink):
             )
         identities = pinned(self.identities, parties)
         return Sums(parties, threshold, self.bits(len(parties)), identities)
+
+    def _terms_of_training(self, layout: Layout, stragglers: Stragglers) -> tuple[int, ...]:
+        """Return of how many a sum of training is: the fewest that there may be, and the most."""
+        everybody = len(layout.parties)
+        fewest = self._sums(layout).threshold if stragglers.drops else everybody
+        return tuple(sorted({fewest, everybody}))
 
     def _through(self, purpose: Purpose) -> Summand:
         if purpose is Purpose.TRAINING or self.held_out is None:

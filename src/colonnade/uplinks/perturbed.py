@@ -123,12 +123,14 @@ class Perturbed(Uplink):
         """Refuse what the uplink beneath refuses."""
         self.through.check(fusion, stragglers)
 
-    def affords(self, layout: Layout, purpose: Purpose, uses: int) -> bool:
+    def affords(self, layout: Layout, purpose: Purpose, uses: int, stragglers: Stragglers) -> bool:
         """Return whether so many uses of a row are within the budget."""
         return self.limit.affords(Spending({self.event(purpose): uses}))
 
-    def spending(self, layout: Layout, uses: Mapping[Purpose, int]) -> Mapping[str, Any]:
-        """Return what so many uses of a row will cost."""
+    def spending(
+        self, layout: Layout, uses: Mapping[Purpose, int], stragglers: Stragglers
+    ) -> Mapping[str, Any]:
+        """Return what so many uses of a row will cost, whoever is late: its noise is a party's."""
         parties = len(layout.parties)
         rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
         return told(RowUses.of(rows), self.limit, EACH_PARTY)
