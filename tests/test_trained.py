@@ -374,11 +374,102 @@ def test_nobody_predicts_uncounted_where_the_run_was_moved_away(moved):
     assert run.predict(tables).privacy_loss_of_all["uses_of_a_row"] == 2
 
 
+def of_three(**data):
+    """Return a run of sums with noise in which one of three parties may leave."""
+    data = {**TABLES, "parties": {**TABLES["parties"], "club": {"source": "club.csv"}}} | data
+    method = {"name": "pbm_vfl", "trials": 4, "beta": 0.1}
+    return trained({"data": data, "model": {"bound": 1}, "method": method})
+
+
+def told_of(found):
+    """Return how often a row was sent by what is told, all together, and to the ledger."""
+    sent = found.ledger.frame().filter(kind="masked_embedding", sender="bank").height
+    return found.privacy_loss["uses_of_a_row"], found.privacy_loss_of_all["uses_of_a_row"], sent
+
+
+WITHOUT = {"club": "zeros"}
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_what_is_lost_is_measured_on_what_was_predicted_where_that_are_the_same_rows():
+    of_three()
+    measured = load_trained("run").predict_rows("test", without=WITHOUT)
+    assert told_of(measured) == (1, 2, 2)
+    shutil.rmtree("run")
+    of_three()
+    found = load_trained("run").predict_rows("validation", without=WITHOUT)
+    assert told_of(found) == (1, 1, 1)
+    found = load_trained("run").predict_tables(without=WITHOUT)
+    assert len(found.scores) == ROWS
+    assert told_of(found) == (1, 2, 1)
+
+
+def test_what_is_lost_is_the_same_whatever_was_predicted():
+    trained({"data": TABLES, "training": {"epochs": 3}})
+    again, without = load_trained("run"), {"shop": "mean"}
+    lost = again.predict_rows("test", without=without).lost
+    assert lost.without < lost.everybody
+    assert again.predict_rows("validation", without=without).lost == lost
+    pl.read_csv("bank.csv").sample(fraction=1.0, shuffle=True, seed=0).write_csv("bank.csv")
+    found = again.predict_tables(without=without)
+    assert (len(found.scores), found.lost) == (ROWS, lost)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_who_is_predicted_and_measured_is_told_as_sent_twice():
+    of_three()
+    again = load_trained("run")
+    data = again.config.data.load()
+    known, new = data.ids[data.validation].to_list(), [f"newcomer {i}" for i in range(9)]
+    for people, uses in (([*new], 1), ([*new, known[3]], 2)):
+        for name in ("bank", "shop"):
+            table = pl.read_csv(f"{name}.csv").head(len(people))
+            table.with_columns(id=pl.Series(people)).write_csv(f"some-{name}.csv")
+        sources = {name: f"some-{name}.csv" for name in ("bank", "shop")}
+        found = again.predict_tables(sources, without=WITHOUT)
+        spent = again.run.predictor.cost({2: uses})
+        assert (found.privacy_loss["epsilon"], told_of(found)[0]) == (spent["epsilon"], uses)
+        assert len(found.scores) == len(found.ids) == len(people)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_new_rows_that_nobody_names_may_be_those_that_are_measured():
+    columns = {"bank": "income", "shop": "spent", "club": "visits"}
+    parties = {
+        name: {"source": f"{name}.csv", "columns": [column]} for name, column in columns.items()
+    }
+    of_three(id=None, aligned=True, parties=parties)
+    found = load_trained("run").predict_tables(without=WITHOUT)
+    assert told_of(found) == (2, 2, 2)
+
+
 def test_the_command_warns_of_what_a_prediction_discloses(monkeypatch, capsys):
     trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
     code, _, err = command(monkeypatch, capsys, "predict", "run", "--rows", "test")
     assert code == 0
     assert err.startswith("warning: this prediction showed of its rows' embeddings: epsilon")
+
+
+def test_the_command_says_what_each_prediction_discloses_and_once(monkeypatch, capsys):
+    of_three()
+    call, without = ("predict", "run", "--rows", "test"), ("--without", "club=zeros")
+    _, out, err = command(monkeypatch, capsys, *call)
+    assert ("epsilon" in out, err.count("this prediction showed")) == (False, 1)
+    cost = load_trained("run").run.predictor.cost
+    for more, times, parties in (((), {3: 2}, 3), (without, {3: 2, 2: 2}, 2)):
+        code, out, err = command(monkeypatch, capsys, *call, *more)
+        assert (code, "epsilon" in err) == (0, False)
+        once, whole = cost({parties: 1})["epsilon"], cost(times)["epsilon"]
+        assert (
+            f"This prediction showed of its rows' embeddings: epsilon {once:.3g} at delta 1e-05 "
+            f"for each row; a row that was in all {sum(times.values())} predictions of this run "
+            f"is at epsilon {whole:.3g} at delta 1e-05 by them alone."
+        ) in " ".join(out.split())
+    trained(RUNS["classes"], "plain")
+    for _ in range(2):
+        assert "epsilon" not in "".join(
+            command(monkeypatch, capsys, *call[:1], "plain", *call[2:])[1:]
+        )
 
 
 # Parts

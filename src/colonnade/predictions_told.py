@@ -71,12 +71,15 @@ class Predicted:
         part.
     over
         Whether a row that was in all of them is known to be beyond the budget.
+    told
+        Whether what the first one showed was told.
     kept
         Where it is counted for whoever else has the run, where that has a folder.
     """
 
     times: Times = field(default_factory=Times)
     over: bool = False
+    told: bool = False
     kept: PredictionCount | None = None
 
     def count(self, parties: int) -> None:
@@ -110,10 +113,11 @@ class Predicted:
             That of training, ``summary["privacy_loss"]``.
         """
         spent = training or {}
-        if once["epsilon"] is None and spent.get("epsilon") is None:
-            return  # nothing was protected in training either, as the summary says
+        if not _protected(once, spent):
+            return
         budget = _value(spent.get("budget"))
         if self.times.total() == 1:
+            self.told = True
             trained = f", which spent up to {_said(spent)}" if spent else ""
             limit = "" if math.isinf(budget) else f", and the budget of {budget:g} ends that alone"
             _warn(
@@ -128,6 +132,31 @@ class Predicted:
                 f"{_said(whole)} by them alone, and the budget was {budget:g}: do not predict a "
                 "row again"
             )
+
+    def sentence(
+        self, once: Mapping[str, Any] | None, whole: Mapping[str, Any] | None, training: Any
+    ) -> str | None:
+        """Return what a prediction and all of them showed; None where that was told, or nothing is.
+
+        Parameters
+        ----------
+        once, whole, training
+            As of ``tell``; None where no account is kept.
+        """
+        if not once or not whole or not _protected(once, training or {}):
+            return None
+        if self.told and whole == once:
+            return None
+        return (
+            f"This prediction showed of its rows' embeddings: {_said(once)} for each row; a row "
+            f"that was in all {self.times.total()} predictions of this run is at {_said(whole)} by "
+            "them alone."
+        )
+
+
+def _protected(once: Mapping[str, Any], training: Mapping[str, Any]) -> bool:
+    """Return whether something was: where nothing is in training either, its summary says so."""
+    return once["epsilon"] is not None or training.get("epsilon") is not None
 
 
 def _warn(text: str) -> None:

@@ -84,6 +84,11 @@ def predict(
     if not trained.run.summary["completed"]:
         say(out, f"The run was interrupted before round {trained.run.summary['rounds']}.")
     say(out, f"{len(found.scores):,} rows are predicted in {path}; it took {sent / 1e6:.3g} MB.")
+    spent = trained.run.predicted.sentence(
+        found.privacy_loss, found.privacy_loss_of_all, trained.run.summary["privacy_loss"]
+    )
+    if spent is not None:
+        say(out, spent)
     for name, count in left_out.items():
         say(out, f"Left out: {count:,} rows of {name!r}, of people of whom another has none.")
     if found.lost is not None:

@@ -19,7 +19,7 @@ from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
 from colonnade.export import MEAN_FILE, PARTS, Part, blank, read_mean
-from colonnade.fallbacks import NOBODY, Fallbacks, check_fallbacks, lost_by
+from colonnade.fallbacks import NOBODY, Fallbacks, Lost, check_fallbacks, lost_by
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.models import Features, take
@@ -100,7 +100,9 @@ class Trained:
             out, counted in ``left_out``.
         without
             Parties that have left, and what stands for each: see ``Run.predict``. What is lost by
-            it is measured on the run's validation rows (``lost``), which are predicted as well.
+            it is measured on the run's validation rows (``lost``). These are predicted as well if
+            they are not among the rows of the run's own tables that are predicted; who is in both
+            predictions is in ``privacy_loss`` twice.
 
         Raises
         ------
@@ -110,7 +112,8 @@ class Trained:
             If a table cannot be read, or its rows not be predicted.
         """
         new = self.new_people(sources, absent, without)
-        return self._measured(self.predict_people(new, without), without)
+        found = self.predict_people(new, without)
+        return self._measured(found, without, own=new.ids is not None and not sources)
 
     def new_people(
         self,
@@ -168,7 +171,7 @@ class Trained:
         """
         found = self._predict(new.features, without)
         if new.ids is None:
-            return self._of_rows(found, np.arange(len(found.scores)))
+            return replace(found, ids=pl.Series(_ROW, np.arange(len(found.scores))))
         return replace(found, ids=new.ids, left_out=new.left_out)
 
     def predict_rows(self, rows: Rows, without: Fallbacks = NOBODY) -> Prediction:
@@ -192,12 +195,9 @@ class Trained:
         numbers: NDArray[np.int64] = getattr(data, rows)
         if not len(numbers):
             raise ConfigurationError(f"this run has no {rows} rows")
-        found = self._measured(self._predict_of(data, numbers, without), without)
-        if self._key is None:
-            return self._of_rows(found, numbers)
-        assert isinstance(data, VerticalTables)
-        assert data.ids is not None
-        return replace(found, ids=data.ids[numbers])
+        found = self._predict_of(data, numbers, without)
+        found = replace(found, ids=self._ids_of(data, numbers))
+        return self._measured(found, without, own=True)
 
     @property
     def columns(self) -> list[str]:
@@ -225,13 +225,20 @@ class Trained:
         """The column of ids, where rows are found by one."""
         return self.config.data.id if isinstance(self.config.data, TablesConfig) else None
 
-    def _of_rows(self, found: Prediction, numbers: NDArray[np.int64]) -> Prediction:
-        return replace(found, ids=pl.Series(_ROW, numbers))
+    def _ids_of(self, data: VerticalData, numbers: NDArray[np.int64]) -> pl.Series:
+        """Return whose these of the run's own rows are: ids, or their numbers."""
+        if self._key is None:
+            return pl.Series(_ROW, numbers)
+        assert isinstance(data, VerticalTables)
+        assert data.ids is not None
+        return data.ids[numbers]
 
-    def _measured(self, found: Prediction, without: Fallbacks) -> Prediction:
-        """Return a prediction with what was lost by who has left, which took messages of its own.
+    def _measured(self, found: Prediction, without: Fallbacks, own: bool) -> Prediction:
+        """Return a prediction with what was lost by who has left.
 
-        Nothing is measured where the run's own rows are not there any more, which is said.
+        It is measured on the validation rows. They are not sent again where they are among what was
+        predicted of the run's ``own`` rows; else that takes messages of its own. Nothing is
+        measured where these rows are not there any more, which is said.
         """
         if not without:
             return found
@@ -241,23 +248,34 @@ class Trained:
             return _unmeasured(found, without, first_line(error))
         if not len(data.validation):
             return _unmeasured(found, without, "there are no validation rows")
+        among = _places(self._ids_of(data, data.validation), found.ids)
+        if own and len(among) == len(data.validation):
+            return replace(found, lost=self._lost(data, found.scores[among]))
         known = self._predict_of(data, data.validation, without)
+        again = bool(among) or (self._key is None and not own)  # of numbers nobody knows
+        return replace(
+            found,
+            ledger=Ledger([*found.ledger, *known.ledger]),
+            privacy_loss=self._twice(without) if again else found.privacy_loss,
+            privacy_loss_of_all=known.privacy_loss_of_all,
+            lost=self._lost(data, known.scores),
+        )
+
+    def _twice(self, without: Fallbacks) -> Mapping[str, Any] | None:
+        """Return what two predictions disclose of a row that is in both."""
+        predictor = self.run.predictor
+        assert predictor is not None
+        return predictor.cost({predictor.parties(without): 2}) or None
+
+    def _lost(self, data: VerticalData, scores: Tensor) -> Lost:
+        """Return what is lost by scores of the validation rows."""
         classes, training = self.classes, self.config.training.build(len(data.validation))
-        lost = lost_by(
+        return lost_by(
             self.run.summary,
             self.config.objective.build(None if classes is None else len(classes)).metrics(),
-            known.scores,
+            scores,
             data.labels[torch.from_numpy(data.validation)],
             best_counts=training.early_stopping is not None,
-        )
-        ledger = Ledger([*found.ledger, *known.ledger])
-        return replace(
-            known,
-            scores=found.scores,
-            ids=found.ids,
-            left_out=found.left_out,
-            ledger=ledger,
-            lost=lost,
         )
 
     def _predict_of(
@@ -333,6 +351,12 @@ def load_trained(path: str | Path) -> Trained:
     counted = RunFolder(folder).predictions(holder)
     predicted = Predicted(counted.times(), kept=counted)
     return Trained(replace(run, models=models, predictor=predictor, predicted=predicted), config)
+
+
+def _places(ids: pl.Series, among: pl.Series | None) -> list[int]:
+    """Return where these ids are among others, of those that are; whole numbers may be text."""
+    places = {str(id): place for place, id in enumerate(() if among is None else among)}
+    return [places[id] for id in map(str, ids) if id in places]
 
 
 def _unmeasured(found: Prediction, without: Fallbacks, why: str) -> Prediction:
