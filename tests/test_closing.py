@@ -230,6 +230,7 @@ ACCOUNTS = st.builds(
     journal=st.none() | st.tuples(PROGRESS, PROGRESS),
     departed=st.builds(Mark, PROGRESS, st.text()),
     uncounted=st.booleans(),
+    anew=st.lists(st.tuples(PROGRESS, PROGRESS)),
 )
 
 
@@ -254,6 +255,7 @@ def test_every_field_of_an_account_makes_a_difference_to_its_json():
         closed=8,
         journal=(9, 10),
         departed=Mark(11, "x"),
+        anew=[(1, 2)],
         uncounted=True,
         fingerprint="12ab",
         discarded={("d", 13)},

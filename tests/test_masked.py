@@ -15,14 +15,17 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade.channels import Channel, Network
-from colonnade.costs import Modelled
+from colonnade.channels import Channel, Gateway, Network
+from colonnade.costs import Delayed, Modelled
+from colonnade.delays import Exponential
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.effects import Boundary, Commit, Notes, Recall, Send, Work
 from colonnade.errors import BudgetExhausted, CheckpointError, ConfigurationError
 from colonnade.evaluation import HeldOut
+from colonnade.exchanges import Asynchronous
 from colonnade.journals import Journal
 from colonnade.layout import Layout
+from colonnade.local_updates import Proximal, Replayed, Workset
 from colonnade.models import Learner, Mean, Sum
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
 from colonnade.stragglers import Deadline, Fastest, Wait
@@ -159,6 +162,60 @@ def test_what_suffices_is_told_by_those_who_can_upload(policy: Any) -> None:
     planned = cn.plan(bounded(method), method, training, driver)
     assert planned.rounds == run.summary["rounds"]
     assert not planned.exact
+
+
+WORLD = Simulate(
+    Network(
+        Channel(bandwidth=2e6, latency=0.002, jitter=0.002),
+        gateways={"holder": Gateway(5e6), "party_2": Gateway(3e6)},
+    ),
+    Delayed(Modelled(otherwise=0.001), {"party_1": Exponential(mean=0.02)}),
+)
+TIMED = {
+    "the fastest": cn.Method("late", Sum(), replace(EXACT, threshold=2), stragglers=Fastest(2)),
+    "a deadline": cn.Method("late", Sum(), replace(EXACT, threshold=2), stragglers=Deadline(0.01)),
+    "a workset": cn.Method("celu", Sum(), EXACT, Asynchronous(), Workset(3, 5, None)),
+    "proximal": cn.Method("steps", Sum(), EXACT, Asynchronous(), Proximal(2, 8, 0.05)),
+    "replayed": cn.Method(
+        "late", Sum(), replace(EXACT, threshold=2), Asynchronous(), Replayed(6, 8), Deadline(0.02)
+    ),
+}
+
+
+@pytest.mark.parametrize("method", TIMED.values(), ids=TIMED)
+def test_a_simulated_run_that_time_decides_goes_on_as_one_that_nobody_interrupted(
+    tmp_path: Path, method: cn.Method
+) -> None:
+    """Keys are agreed on anew, which takes no time, and who was late is no member still."""
+    training = replace(TRAINING, secrets="seed")
+    assert method.timed
+    whole = bounded(method).train(method, training, WORLD, report=False)
+    for stops in ([2], [5], [3, 4, 8]):
+        out = tmp_path / str(stops)
+        for stop in (*stops, None):
+            run = bounded(method).train(
+                method, training, WORLD, out=out, resume=True, stop_before=stop, report=False
+            )
+        assert run.history.equals(whole.history)
+        for name in ("seconds_virtual", "final", "bytes_up", "bytes_down", "local_updates"):
+            assert run.summary[name] == whole.summary[name]
+        for organisation, models in whole.models.items():
+            for part, model in models.items():
+                again = run.models[organisation][part].state_dict()
+                for key, value in model.state_dict().items():
+                    assert torch.equal(again[key], value)
+        assert run.summary["bytes_setup"] > whole.summary["bytes_setup"]
+
+
+def test_a_checkpoint_that_tells_no_members_is_gone_on_from_with_everybody() -> None:
+    method = cn.Method("exact", Sum(), EXACT)
+    layout = bounded(method).agreement(method, replace(TRAINING, secrets="seed")).layout
+    collector = EXACT.collector(layout, Sum(), Wait())
+    state = collector.state_dict()
+    assert state.pop("members") == [*layout.parties]
+    again = EXACT.collector(layout, Sum(), Wait())
+    again.load_state_dict(state)
+    assert again.state_dict()["members"] == [*layout.parties]
 
 
 @pytest.mark.parametrize("watched", [1, 100])

@@ -63,6 +63,9 @@ class Account:
         Whether messages left that no checkpoint and no file of departures knows of.
     fingerprint
         What a role that goes on from it must share, where the role told.
+    anew
+        Which of its messages set up anew what had been before it went on from a checkpoint: of each
+        time the number of the first, and of the first after them.
     discarded
         What came to the role too late, by (sender, sequence), where it keeps its own checkpoints:
         whoever kept the senders' rows would enter it there.
@@ -81,6 +84,7 @@ class Account:
     departed: Mark = field(default_factory=Mark)
     uncounted: bool = False
     fingerprint: str | None = None
+    anew: list[tuple[int, int]] = field(default_factory=list)
     discarded: set[tuple[str, int]] = field(default_factory=set)
 
     def belong(self, role: Role) -> None:
@@ -120,6 +124,15 @@ class Account:
         self.history.append(stamped)
         return stamped
 
+    def number(self, sequence: int) -> int:
+        """Return the number that a message would have if nothing had been set up anew.
+
+        >>> account = Account(anew=[(10, 13), (40, 43)])
+        >>> [account.number(sequence) for sequence in (9, 13, 39, 43)]
+        [9, 10, 36, 37]
+        """
+        return sequence - sum(after - first for first, after in self.anew if after <= sequence)
+
     def spend(self, purpose: Purpose, kind: str, nanoseconds: int, cpu: int = 0) -> None:
         """Enter time spent."""
         key = (purpose, kind)
@@ -149,6 +162,7 @@ class Account:
             "departed": list(self.departed),
             "uncounted": self.uncounted,
             "fingerprint": self.fingerprint,
+            "anew": [list(each) for each in self.anew],
             "discarded": sorted(map(list, self.discarded)),
         }
 
@@ -174,5 +188,6 @@ class Account:
             departed=Mark(departed) if isinstance(departed, int) else Mark(*departed),
             uncounted=data.get("uncounted", False),
             fingerprint=data.get("fingerprint"),
+            anew=[(first, after) for first, after in data.get("anew", [])],
             discarded={(sender, sequence) for sender, sequence in data.get("discarded", [])},
         )

@@ -56,8 +56,8 @@ class Lane:
         self._gateway = gateway
         self._seed = seed
 
-    def enter(self, size: int, sequence: int, now: int) -> int:
-        """Let message number ``sequence`` of ``size`` bytes go at ``now``; return its arrival."""
+    def enter(self, size: int, number: int, now: int) -> int:
+        """Let message ``number`` of ``size`` bytes go at ``now``; return its arrival."""
         if self._gateway is not None:
             now = max(now, self._ports.get((_OUT, ""), 0))
             now += self._gateway.transmission_nanoseconds(size, leaving=True)
@@ -66,10 +66,10 @@ class Lane:
         sent = free + self._channel.transmission_nanoseconds(size)
         self.queue.append(sent)
         arrival = sent + self._latency
-        return self._shaken(arrival, sequence) if self._channel.jitter else arrival
+        return self._shaken(arrival, number) if self._channel.jitter else arrival
 
-    def _shaken(self, arrival: int, sequence: int) -> int:
-        key = StreamKey(self._seed, self._sender, f"jitter/{self._receiver}", sequence)
+    def _shaken(self, arrival: int, number: int) -> int:
+        key = StreamKey(self._seed, self._sender, f"jitter/{self._receiver}", number)
         share = int(uniform_words(key, 1)[0]) / 2**64
         last = self._ports.get((_LAST, self._receiver), 0)
         arrival = max(arrival + nanoseconds(share * self._channel.jitter), last)
@@ -92,17 +92,18 @@ class Entrance:
         self._account = account
         self._gateway = gateway
 
-    def admit(self, message: Message, now: int) -> int | None:
+    def admit(self, message: Message, number: int, now: int) -> int | None:
         """Return when a message that is there at ``now`` will have passed; None if it has by now.
 
-        That is decided when it comes, and remembered until ``leave``: in a run that goes on from a
-        checkpoint it comes again, and has passed when it had.
+        It is as long as with this number. When it has is decided when it comes, and remembered
+        until ``leave``: in a run that goes on from a checkpoint it comes again, and has passed when
+        it had.
         """
         name = (message.sender, message.sequence)
         due = self._account.entered.get(name)
         if due is None:
             header = encode_header(
-                message.kind, message.purpose, message.round, message.sequence, message.part
+                message.kind, message.purpose, message.round, number, message.part
             )
             size = carried_bytes(header, len(message.body))
             free = max(now, self._account.ports.get((_IN, ""), 0))
@@ -112,5 +113,5 @@ class Entrance:
         return due if due > now else None
 
     def leave(self, message: Message) -> None:
-        """Forget a message that was taken or discarded."""
-        del self._account.entered[message.sender, message.sequence]
+        """Forget a message that was taken or discarded, if it has come through here."""
+        self._account.entered.pop((message.sender, message.sequence), None)

@@ -8,6 +8,10 @@ queue always yields the role whose clock is earliest, and a ``Receive`` is answe
 reaches it, never when a message is sent.
 
 Messages pass through the modelled channels of a ``Network``; work takes what a ``CostModel`` says.
+
+The world that is modelled knows of no restart. What roles that go on from a checkpoint do once more
+to set up, such as to agree on keys anew, takes no time and no channel, so that a run whose course
+hangs on time goes on as the one that nobody interrupted.
 """
 
 from __future__ import annotations
@@ -63,7 +67,7 @@ from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtoco
 from colonnade.flows import Limits
 from colonnade.journals import Journal, open_journals
 from colonnade.ledger import Ledger
-from colonnade.wire import Message, Purpose, carried_bytes
+from colonnade.wire import Message, Purpose, carried_bytes, encode_header
 
 __all__ = ["Simulate"]
 
@@ -174,6 +178,7 @@ class _Actor:
         self.worked: set[str] = set()  # at what, in the last round in which it has worked
         self.answer: Any = None  # of the work that is done when its step comes
         self.blocked: Send | None = None  # waits for room in a full queue
+        self.held: Effect[Any] | None = None  # the first that follows what is set up anew
         self.waiting: Receive | Ready | None = None
         self.attempting: _Attempting | None = None
         self.answering: int | None = None  # the time at which it is to be answered last of all
@@ -214,6 +219,15 @@ def _is_plain(expect: Expect) -> bool:
     return expect.quorum is None and expect.within is None
 
 
+def _sets_up(effect: Effect[Any]) -> bool:
+    """Whether it is for what precedes the first round, or takes place on a role's own disk."""
+    if isinstance(effect, (Send, Work)):
+        return effect.purpose is Purpose.SETUP
+    if isinstance(effect, (Receive, Ready)):
+        return effect.expect.purpose is Purpose.SETUP
+    return isinstance(effect, (Commit, Recall))
+
+
 class _Simulation:
     """One run: the event queue and everything it moves."""
 
@@ -251,6 +265,8 @@ class _Simulation:
             [role.name for role in roles],
             {name: account.journal for name, account in accounts.items()},
         )
+        self.setting_up_anew = resumed is not None
+        self.mail = {} if resumed is None else resumed.mail
         self.actors = [
             _Actor(
                 index,
@@ -267,13 +283,16 @@ class _Simulation:
         for actor in self.actors:
             if (gateway := network.gateways.get(actor.name)) is not None:
                 actor.entrance = Entrance(actor.account, gateway)
-            self._at(actor.account.clock, _STEP, actor)
-            if resumed is not None:
-                for message, arrival in resumed.mail.get(actor.name, []):
-                    self._post(actor, message, arrival, epoch=-1)
 
     def run(self) -> RunRecord:
         try:
+            if self.setting_up_anew:
+                self._set_up_anew()
+            for actor in self.actors:
+                if not actor.finished:
+                    self._at(actor.account.clock, _STEP, actor)
+                for message, arrival in self.mail.get(actor.name, []):
+                    self._post(actor, message, arrival, epoch=-1)
             self._play()
             unfinished = [a for a in self.actors if not a.finished and not a.parked]
             if unfinished:
@@ -300,9 +319,29 @@ class _Simulation:
             seconds_cpu=self.cpu + time.process_time(),
         )
 
-    def _play(self) -> None:
+    def _set_up_anew(self) -> None:
+        """Let roles set up once more, up to the first effect that is for anything else.
+
+        Clocks, channels and gateways are afterwards as they were.
+        """
+        clocks = [actor.account.clock for actor in self.actors]
+        untimed, self.untimed = self.untimed, frozenset(Purpose)
+        for actor in self.actors:
+            self._at(max(clocks), _STEP, actor)
+        self._play(until=max(clocks))
+        self.untimed, self.setting_up_anew = untimed, False
+        self.events.clear()  # what is left of them would look at the clock
+        for actor, clock in zip(self.actors, clocks, strict=True):
+            actor.account.clock = clock
+            if actor.outbox.sequence > actor.account.sequence:
+                actor.account.anew.append((actor.account.sequence, actor.outbox.sequence))
+            if actor.held is None:
+                actor.held = actor.waiting
+            actor.waiting, actor.answering = None, None
+
+    def _play(self, until: int = _LAST) -> None:
         actors = self.actors
-        while self.events:
+        while self.events and self.events[0][0] <= until:
             now, rank, index, serial, message = heapq.heappop(self.events)
             actor = actors[index]
             if message is not None:
@@ -341,12 +380,18 @@ class _Simulation:
             if not self._send(actor, send, now):
                 return
         while True:
-            try:
-                effect = asked(actor.role, actor.coroutine, answer)
-            except StopIteration:
-                actor.finished = True
-                return
+            if actor.held is not None:
+                effect, actor.held = actor.held, None
+            else:
+                try:
+                    effect = asked(actor.role, actor.coroutine, answer)
+                except StopIteration:
+                    actor.finished = True
+                    return
             answer = None
+            if self.setting_up_anew and not _sets_up(effect):
+                actor.held = effect
+                return
             if isinstance(effect, Send):
                 if not self._send(actor, effect, now):
                     return
@@ -480,7 +525,11 @@ class _Simulation:
         actor.departures.note(row, actor.journal.extent)
         arrival = now
         if timed:
-            arrival = lane.enter(carried_bytes(header, len(send.body)), message.sequence, now)
+            number = message.sequence
+            if actor.account.anew:
+                number = actor.account.number(number)
+                header = encode_header(send.kind, send.purpose, send.round, number, send.part)
+            arrival = lane.enter(carried_bytes(header, len(send.body)), number, now)
         self._post(receiver, message, arrival, actor.boundary)
         for round, cut in self.cuts.items():
             if actor.boundary < round <= receiver.boundary:
@@ -510,12 +559,14 @@ class _Simulation:
 
     def _deliver(self, actor: _Actor, message: Message, now: int) -> None:
         entrance = self._entrance(actor, message)
-        if entrance is not None and (due := entrance.admit(message, now)) is not None:
-            key = (message.sender, message.sequence)
-            if key in actor.unread:
-                actor.unread[key] = (message, due, actor.unread[key][2])
-            self._at(due, _DELIVER, actor, message)
-            return
+        if entrance is not None:
+            number = self.by_name[message.sender].account.number(message.sequence)
+            if (due := entrance.admit(message, number, now)) is not None:
+                key = (message.sender, message.sequence)
+                if key in actor.unread:
+                    actor.unread[key] = (message, due, actor.unread[key][2])
+                self._at(due, _DELIVER, actor, message)
+                return
         waiting = actor.waiting
         if waiting is None:
             attempting = actor.attempting

@@ -220,10 +220,15 @@ class MaskedCollector:
         self._fusion = fusion
         self._stragglers = stragglers
         self._parties = terms.layout.parties
+        self._members = self._parties  # of the next sum
         self._account = terms.account()
 
     async def prepare(self, timetable: Timetable) -> None:
-        """Pass on everybody's keys, and the offers for the first sum."""
+        """Pass on everybody's keys, and the offers for the first sum.
+
+        Its members are those of the sum that was next at the checkpoint, so that a run goes on as
+        one that nobody interrupted; or all whose offers come, where too few of these do.
+        """
         notes = await Recall()
         self._account.begin(notes.records, timetable)
         if not timetable.row_sets:
@@ -235,14 +240,21 @@ class MaskedCollector:
         keys = self._sum.meet({message.sender: message.body for message in arrivals})
         for party in self._parties:
             await Send(party, KEYS, KEYS_ROUND, keys, setup)
-        await self._join(self._sufficing(Expect(OFFER, start, self._parties, setup)))
+        offers = self._sufficing(Expect(OFFER, start, self._parties, setup))
+        await self._join(offers, self._members)
 
-    async def _join(self, offers: Expect) -> None:
+    async def _join(self, offers: Expect, wanted: tuple[str, ...]) -> None:
         """Take offers for the next sum, where nobody contributes to this one."""
-        arrivals = await Receive(offers)
-        self._sum.offers({message.sender: message.body for message in arrivals})
+        came = {message.sender: message.body for message in await Receive(offers)}
+        of_these = {party: body for party, body in came.items() if party in wanted}
+        enough = len(of_these) >= self._terms.sums.threshold
+        self._sum.offers(of_these if enough else came)
         await self._ask(offers.earliest, offers.purpose)
+        self._advance()
+
+    def _advance(self) -> None:
         self._sum.advance()
+        self._members = self._sum.members
 
     async def _ask(self, round: int, purpose: Purpose) -> None:
         for party, body in self._sum.requests().items():
@@ -263,7 +275,7 @@ class MaskedCollector:
         """Receive uploads, ask for what takes the masks off, and return the sum."""
         words = len(rows) * self._terms.layout.widths[self._parties[0]]
         if self._terms.lacks(self._sum.members, moment):
-            await self._join(self.expect(moment))
+            await self._join(self.expect(moment), self._parties)
         arrivals = await Receive(self.expect(moment))
         uploads = {message.sender: message.body for message in arrivals}
         contributors = self._sum.uploads(uploads, words)
@@ -308,7 +320,7 @@ class MaskedCollector:
         moment: Moment,
     ) -> Summed:
         total = self._sum.total(answers).reshape(len(rows), -1)
-        self._sum.advance()
+        self._advance()
         estimate = self._terms.mechanism(moment.purpose).estimate(total, len(contributors))
         return Summed(self._fusion, estimate, contributors)
 
@@ -325,9 +337,10 @@ class MaskedCollector:
         return self._account.spent()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was released."""
-        return {"account": self._account.state_dict()}
+        """Return what was released, and who is a member of the next sum."""
+        return {"account": self._account.state_dict(), "members": [*self._members]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         self._account.load_state_dict(state["account"])
+        self._members = tuple(state.get("members", self._parties))  # older checkpoints have none
