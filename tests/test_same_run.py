@@ -24,6 +24,7 @@ import torch
 import yaml
 from torch import nn
 
+from colonnade.checkpoints import CLASS_NAMES
 from colonnade.codecs import TopK
 from colonnade.costs import Modelled
 from colonnade.descriptions import content_of
@@ -632,6 +633,44 @@ def test_a_run_does_not_go_on_with_another_objective(tmp_path, what):
         train(tmp_path, federation(**usual | CHANGED[what]), resume=True)
     assert contents(tmp_path) == before
     assert train(tmp_path, federation(**usual), resume=True).summary["completed"]
+
+
+def classifying(*classes):
+    made = federation()
+    return Federation(
+        made.parties,
+        made.label_holder,
+        made.train_rows,
+        made.test_rows,
+        classes=classes or None,
+    )
+
+
+@pytest.mark.parametrize("other", [("yes", "no"), ("no", "maybe"), ()], ids=str)
+def test_a_run_does_not_go_on_with_other_names_of_its_classes(tmp_path, other):
+    train(tmp_path, classifying("no", "yes"), stop_before=3)
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match="what classes are called was different"):
+        train(tmp_path, classifying(*other), resume=True)
+    assert contents(tmp_path) == before
+    run = train(tmp_path, classifying("no", "yes"), resume=True)
+    assert run.summary["classes"] == ["no", "yes"]
+
+
+def test_a_checkpoint_that_does_not_tell_the_names_of_classes_is_gone_on_from(
+    tmp_path, monkeypatch
+):
+    fingerprint = Federation._fingerprint
+
+    def earlier(self, *given):
+        told = fingerprint(self, *given)
+        del told[CLASS_NAMES]
+        return told
+
+    with monkeypatch.context() as then:
+        then.setattr(Federation, "_fingerprint", earlier)
+        train(tmp_path, classifying("no", "yes"), stop_before=3)
+    assert train(tmp_path, classifying("no", "yes"), resume=True).summary["completed"]
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -29,9 +29,12 @@ import torch
 from colonnade.errors import CheckpointError
 from colonnade.faults import explained
 
-__all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
+__all__ = ["CLASS_NAMES", "Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
 FORMAT = 5
+CLASS_NAMES = "what classes are called"
+"""Of what one of a fingerprint's digests is, which older checkpoints do not tell."""
+
 State = dict[str, Any]
 _SAVED = frozenset(
     getattr(torch, name)
@@ -411,8 +414,9 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _differing(written: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return of what two fingerprints differ."""
-    return [what for what in {**now, **written} if written.get(what) != now.get(what)]
+    """Return of what two fingerprints differ, but for what older checkpoints do not tell."""
+    told = {what: now[what] for what in now if what in written or what != CLASS_NAMES}
+    return [what for what in {**told, **written} if written.get(what) != told.get(what)]
 
 
 def _identity(folder: Path) -> tuple[int, int]:

@@ -34,7 +34,7 @@ from colonnade.agreement import (
     learners_of,
     modules_of,
 )
-from colonnade.checkpoints import Checkpoint
+from colonnade.checkpoints import CLASS_NAMES, Checkpoint
 from colonnade.checks import (
     check_classes,
     check_codes,
@@ -473,9 +473,8 @@ class Federation:
             "metrics": [content_of([metric, metric.function]) for metric in self.metrics],
         }
 
-    @staticmethod
     def _fingerprint(
-        description: Mapping[str, Any], agreement: Agreement, seats: Mapping[str, _Seat]
+        self, description: Mapping[str, Any], agreement: Agreement, seats: Mapping[str, _Seat]
     ) -> dict[str, str]:
         """Return what a checkpoint must share with a run that goes on from it: also the data."""
         told = {
@@ -485,6 +484,7 @@ class Federation:
             "the layout": repr(replace(agreement.layout, seed=0)),  # the seed is the training's
             "the loss": description["objective"],
             "the metrics": description["metrics"],
+            CLASS_NAMES: None if self.classes is None else [*map(str, self.classes)],
         }
         for name, models in description["organisations"].items():
             told[f"a model or optimiser of {name!r}"] = models
