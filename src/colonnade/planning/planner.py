@@ -6,7 +6,8 @@ Sizes of messages that do not depend on values are then exactly those of the run
 the largest possible is sent, and the plan is a bound.
 
 Long runs repeat: an epoch sends what the one before it sent. So of more than three epochs the third
-is played, and counted as often as there are more of its kind.
+is played, and counted as often as there are more of its kind. Numbers in envelopes take a byte more
+as they grow: that is counted in bytes, and in seconds as far as epochs are played.
 
 Where the model of costs uses what work takes on this machine, a few rounds of the real models are
 timed first.
@@ -65,7 +66,8 @@ class Plan:
     why_timed
         What of them hangs on time, in words: they are those at the times of this plan.
     seconds
-        The simulator's clock at the end: modelled network, and modelled or calibrated compute.
+        The simulator's clock at the end: modelled network, and modelled or calibrated compute. Of
+        more than three epochs it lacks what longer numbers in envelopes take, some microseconds.
     seconds_epoch
         Of that, the time of one epoch in the middle.
     clock
