@@ -302,6 +302,17 @@ def test_what_a_crash_repeats_is_spent_twice_but_in_a_simulation(
     assert rest.history["epsilon"][-1] == spent_by_hand(rounds, 3 + repeated)
 
 
+def test_what_left_in_vain_may_have_been_in_a_sum_of_the_fewest() -> None:
+    layout, uplink = bounded(PRIVATE).agreement(PRIVATE, TRAINING).layout, PRIVATE.uplink
+    told = uplink.spending(layout, {Purpose.TRAINING: 3}, Wait(), {Purpose.TRAINING: 2})
+    uses = RowUses(1)
+    for terms in (3, 3, 3, 2, 2):
+        uses.add(BinomialSum(4, 0.1, terms=terms, components=4), [0])
+    assert told["uses_of_a_row"] == 5
+    assert told["epsilon"] == uses.epsilon(1e-5).value
+    assert told["epsilon"] > uplink.spending(layout, {Purpose.TRAINING: 5}, Wait())["epsilon"]
+
+
 def test_a_budget_ends_training_before_it_is_exceeded() -> None:
     epsilons = bounded(PRIVATE).train(PRIVATE, TRAINING).history["epsilon"].to_list()
     afforded = Budget((epsilons[1] + epsilons[2]) / 2, 1e-5)

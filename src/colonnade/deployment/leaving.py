@@ -61,12 +61,11 @@ def leaving_in_training(
         Purpose.EVALUATION: pieces + len(evaluation.final.pieces),
         Purpose.SETUP: 1,
     }
-    for purpose in uses:
-        uses[purpose] += repeated.get(purpose, 0)
+    of_labels = uses[Purpose.TRAINING] + repeated.get(Purpose.TRAINING, 0)
     return Leaving(
         *leaving_by(agreement.flows(), name, times),
-        method.uplink.spending(layout, uses, method.stragglers),
-        method.exchange.spending(layout, uses[Purpose.TRAINING]),
+        method.uplink.spending(layout, uses, method.stragglers, repeated),
+        method.exchange.spending(layout, of_labels),
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from torch import Tensor
@@ -289,11 +290,16 @@ class Uplink(Protocol):
         return True
 
     def spending(
-        self, layout: Layout, uses: Mapping[Purpose, int], stragglers: Stragglers
+        self,
+        layout: Layout,
+        uses: Mapping[Purpose, int],
+        stragglers: Stragglers,
+        in_vain: Mapping[Purpose, int] = MappingProxyType({}),
     ) -> Mapping[str, Any]:
         """Return what so many uses of a row for each purpose cost of privacy at most, for a plan.
 
         Whoever the policy may leave out of a round is as if left out each time, if that costs more.
+        Of uses ``in_vain``, before a crash, nobody knows who was left out.
         """
         return {}
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 from colonnade.disclosures import (
@@ -165,18 +167,28 @@ class Masked(Uplink):
         return tuple(SumGame(mechanism, len(layout.parties)) for mechanism in tried)
 
     def spending(
-        self, layout: Layout, uses: Mapping[Purpose, int], stragglers: Stragglers
+        self,
+        layout: Layout,
+        uses: Mapping[Purpose, int],
+        stragglers: Stragglers,
+        in_vain: Mapping[Purpose, int] = MappingProxyType({}),
     ) -> Mapping[str, Any]:
         """Return what so many uses of a row cost at most: a sum of fewer hides a party less.
 
         Of a whole sample a sum of everybody tells most, so each epsilon is the larger of both.
         """
         everybody = len(layout.parties)
+        fewest = self._sums(layout).threshold if in_vain else everybody
         accounts = []
-        for terms in self._terms_of_training(layout, stragglers):
+        for terms, lost in product(
+            self._terms_of_training(layout, stragglers), {fewest, everybody}
+        ):
             in_sum = {Purpose.TRAINING: terms}
-            events = {p: self._event(layout, p, in_sum.get(p, everybody)) for p in uses}
-            rows = [Spending({events[p]: count}) for p, count in uses.items()]
+            rows = [
+                Spending({self._event(layout, p, in_sum.get(p, everybody)): count})
+                + Spending({self._event(layout, p, lost): in_vain.get(p, 0)})
+                for p, count in uses.items()
+            ]
             accounts.append(told(RowUses.of(rows), self._limit))
         return most_told(accounts)
 

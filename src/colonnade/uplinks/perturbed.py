@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -128,11 +129,18 @@ class Perturbed(Uplink):
         return self.limit.affords(Spending({self.event(purpose): uses}))
 
     def spending(
-        self, layout: Layout, uses: Mapping[Purpose, int], stragglers: Stragglers
+        self,
+        layout: Layout,
+        uses: Mapping[Purpose, int],
+        stragglers: Stragglers,
+        in_vain: Mapping[Purpose, int] = MappingProxyType({}),
     ) -> Mapping[str, Any]:
         """Return what so many uses of a row will cost, whoever is late: its noise is a party's."""
         parties = len(layout.parties)
-        rows = [Spending({self.event(purpose, parties): most}) for purpose, most in uses.items()]
+        rows = [
+            Spending({self.event(purpose, parties): most + in_vain.get(purpose, 0)})
+            for purpose, most in uses.items()
+        ]
         return told(RowUses.of(rows), self.limit, EACH_PARTY)
 
     def spending_of_predictions(
