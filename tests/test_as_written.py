@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.config import load_trained, parse_config
-from colonnade.errors import DataError, DataWarning
+from colonnade.config.data import PartyTableConfig
+from colonnade.errors import ConfigurationError, DataError, DataWarning
+from colonnade.estimators import VerticalClassifier
 from colonnade.prediction import Prediction
-from colonnade.tables import TableTransformer, encode_labels, read_table, vertical_tables
+from colonnade.tables import LastRows, TableTransformer, encode_labels, read_table, vertical_tables
 from colonnade.tables.numerals import settled
 
 
@@ -241,3 +244,49 @@ def test_a_quotation_mark_that_is_not_written_twice_is_told(cell, where):
     with pytest.raises(DataError, match=rf"t\.csv: row 1 \(line 3\) has a quotation mark {where};"):
         read(f"id,a\n1,x\n2,{cell}\n3,y\n")
     assert read('id,a\n1,"5"" pipe"\n2,a"b"c\n')["a"].to_list() == ['5" pipe', 'a"b"c']
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["choices", "hashed"])
+def test_codes_and_numbers_are_never_taken_for_each_other(many):
+    codes = [f"{i:05}" for i in range(100, 130 if many else 110)]
+    transformer = TableTransformer(categorical=["zip"]).learn({"zip": codes})
+    whole = {"zip": [int(each) for each in codes]}
+    with pytest.raises(DataError, match="of 7 nobody knows whether 007 was written"):
+        transformer.transform(whole)
+    with pytest.raises(DataError, match="of 7 nobody knows whether 007 was written"):
+        TableTransformer.from_state(transformer.state()).transform(whole)
+    numbers = TableTransformer(categorical=["zip"]).learn(whole)
+    with pytest.raises(DataError, match=r"held numbers in training, and holds '00[0-9]*' here"):
+        numbers.transform({"zip": codes})
+    written = {"zip": [f" +{each}" if each % 2 else f"{each}.0" for each in whole["zip"]]}
+    assert torch.equal(numbers.transform(written), numbers.transform(whole))
+
+
+def test_rows_that_are_found_by_an_id_have_no_order():
+    table = pl.DataFrame({"id": range(50), "a": range(50)})
+    answers = {"id": [*range(50)], "y": [0, 1] * 25}
+    with pytest.raises(ConfigurationError, match="rows that are found by an id have no order"):
+        vertical_tables({"p": table}, answers, id="id", split=LastRows())
+    data = vertical_tables({"p": table.drop("id")}, answers["y"], aligned=True, split=LastRows())
+    assert data.test.tolist() == [*range(40, 50)]
+
+
+def test_labels_with_ids_may_be_in_any_order():
+    bank = pd.DataFrame({"id": range(60), "a": np.arange(60.0)})
+    y = pd.DataFrame({"id": range(60), "y": [0, 1] * 30}).sort_values("id", ascending=False)
+    model = VerticalClassifier(id="id", epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same = model.fit({"bank": bank}, y).score({"bank": bank}, y)
+        assert same == model.score({"bank": bank}, y.reset_index(drop=True))
+    with pytest.raises(DataError, match="label in row 0 has the index '59', but that row of"):
+        VerticalClassifier(parties={"bank": ["a"]}).fit(bank, y["y"])
+
+
+def test_how_text_is_written_is_no_setting_of_another_kind_of_source():
+    own = PartyTableConfig(source="a.csv", separator=";", decimal=",", missing=["none"])
+    pl.DataFrame({"id": [1], "n": [1.5]}).write_parquet("b.parquet")
+    read = own.at("b.parquet").read("id", None, None)
+    assert read.frame().rows() == [(1, 1.5)]
+    assert own.at("c.csv").missing == ["none"]
+    assert own.at("sqlite:///c.db").decimal is None

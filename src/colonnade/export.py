@@ -243,9 +243,10 @@ def read_mean(file: Path, organisation: str, training: str | None = None) -> Ten
             raise ValueError(f"it is of {told['organisation']!r}")
         if told.get("training") != training:
             raise ValueError("it is of another training")
-        if any(type(value) is not float for value in told["mean"]):
+        values = told["mean"]
+        if not isinstance(values, list) or any(type(each) is not float for each in values):
             raise ValueError("it has a value that is no number")
-        mean = torch.tensor(told["mean"])
+        mean = torch.tensor(values)
         if not len(mean) or not mean.isfinite().all():
             raise ValueError("it has a value that is no finite number")
     except FileNotFoundError:

@@ -444,8 +444,10 @@ class PartyTableConfig(TableConfig):
             )
         is_file = "://" not in source
         place = str(Path(source).absolute()) if is_file else source
-        of_database = {"table": None, "query": None} if is_file else {}
-        return self.model_copy(update={"source": place, **of_database})
+        settings: dict[str, Any] = {"table": None, "query": None} if is_file else {}
+        if not is_text_file(source):
+            settings |= {"separator": None, "missing": [], "decimal": None}
+        return self.model_copy(update={"source": place, **settings})
 
 
 class LabelTableConfig(TableConfig):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.names import check_named_once, check_present, meant
 from colonnade.tables.table import Table, as_table, keyed, keyed_tables, whole
-from colonnade.tables.truth import check_index, with_ids
+from colonnade.tables.truth import check_index, has_ids, with_ids
 
 __all__ = ["Given", "given", "party_tables"]
 
@@ -70,7 +70,7 @@ def given(
     tables = party_tables(X, parties, id)
     beside = [] if id is None else [id]
     if not isinstance(y, str):
-        if not aligned:
+        if not aligned and not has_ids(y, id):
             check_index(y, X if isinstance(X, Mapping) and parties is None else {"X": X})
         return Given(tables, with_ids(y, id), None)
     owners = [name for name, table in tables.items() if y in table.schema]

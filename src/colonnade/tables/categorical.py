@@ -2,13 +2,14 @@
 
 A category is known by its text: the number 5, the number 5.0 and the text "5" are one category, so
 it does not matter that a file lets a column of numbers be read as text one day. Truth values are
-"true" and "false". The other way it does matter: what was text in training may have been 5.00, and
-numbers do not say so.
+"true" and "false". The other way it does matter: what was text in training may have been 5.00 or
+007, and numbers do not say so.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 from functools import lru_cache
 from hashlib import blake2b
@@ -40,12 +41,15 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choi
         Whether a training value was missing; missing is then a category, the last.
     of_text
         Whether training values were text; None where an earlier version did not note it.
+    numerals
+        Whether some of that text is a numeral as which no whole number is written, such as 007.
     """
 
     name: str
     values: tuple[str, ...]
     had_missing: bool
     of_text: bool | None = None
+    numerals: bool = False
 
     @property
     def width(self) -> int:
@@ -115,12 +119,15 @@ class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashe
         Whether a training value was missing; missing then has a hash of its own.
     of_text
         Whether training values were text; None where an earlier version did not note it.
+    numerals
+        Whether some of that text is a numeral as which no whole number is written, such as 007.
     """
 
     name: str
     buckets: int
     had_missing: bool
     of_text: bool | None = None
+    numerals: bool = False
 
     @property
     def width(self) -> int:
@@ -212,9 +219,9 @@ def fit_category(
     Examples
     --------
     >>> fit_category(pl.Series(["b", "a", None, "b"]), "grade", 16, 32, True, str)
-    Choices(name='grade', values=('a', 'b'), had_missing=True, of_text=True)
+    Choices(name='grade', values=('a', 'b'), had_missing=True, of_text=True, numerals=False)
     >>> fit_category(pl.Series(["b", "a", "c", "b"]), "grade", 2, 32, True, str)
-    Hashed(name='grade', buckets=32, had_missing=False, of_text=True)
+    Hashed(name='grade', buckets=32, had_missing=False, of_text=True, numerals=False)
     """
     text = texts(name, values)
     of_text = not (is_number(values.dtype) or values.dtype == pl.Boolean)
@@ -228,23 +235,34 @@ def fit_category(
     if had_missing and not fill:
         refuse_missing(name, int(missing.arg_max() or 0), place)
     distinct = text.drop_nulls().unique()
+    numerals = of_text and bool((distinct.str.contains(_NUMERAL) & ~_is_whole(distinct)).any())
     if len(distinct) > one_hot_up_to:
-        return Hashed(name, buckets, had_missing, of_text)
-    return Choices(name, tuple(sorted(distinct)), had_missing, of_text)
+        return Hashed(name, buckets, had_missing, of_text, numerals)
+    return Choices(name, tuple(sorted(distinct)), had_missing, of_text, numerals)
 
 
-def check_text_again(name: str, dtype: pl.DataType) -> None:
+def check_text_again(name: str, dtype: pl.DataType, numerals: bool = False) -> None:
     """Raise ``DataError`` where a column that was text in training holds what may be its reading.
 
-    Whole numbers and categories are as they were written.
+    Whole numbers are as they were written, unless there were numerals such as 007.
 
+    >>> check_text_again("code", pl.Int64())
     >>> check_text_again("code", pl.Float64())
     Traceback (most recent call last):
     ...
     colonnade.errors.DataError: column 'code' was text in training and holds Float64 here, and of 250.0 nobody knows whether 250.00 was written; have it read as text, as by read_table(..., text=["code"])
     """  # noqa: E501 - a message is one line
-    if dtype.is_float() or dtype.is_decimal() or dtype == pl.Boolean:
-        value = ("True", "TRUE") if dtype == pl.Boolean else ("250.0", "250.00")
+    if (
+        dtype.is_float()
+        or dtype.is_decimal()
+        or dtype == pl.Boolean
+        or (numerals and dtype.is_integer())
+    ):
+        value = ("250.0", "250.00")
+        if dtype == pl.Boolean:
+            value = ("True", "TRUE")
+        elif dtype.is_integer():
+            value = ("7", "007")
         raise DataError(
             f"column {name!r} was text in training and holds {dtype} here, and of {value[0]} "
             f"nobody knows whether {value[1]} was written; have it read as text, as by "
@@ -256,7 +274,7 @@ def texts(name: str, values: pl.Series, of_text: bool | None = None) -> pl.Serie
     """Return categories as text, missing ones as null.
 
     Where they were not text in training (``of_text`` is False), text that is a number or a truth
-    value is that one's.
+    value is that one's, and 007 is refused.
 
     >>> texts("zip", pl.Series([5.0, None, 0.5])).to_list()
     ['5', None, '0.5']
@@ -268,12 +286,12 @@ def texts(name: str, values: pl.Series, of_text: bool | None = None) -> pl.Serie
     Raises
     ------
     DataError
-        If the column holds something else than categories or numbers.
+        If the column holds something else than categories or numbers, or what may be either.
     """
     dtype = values.dtype
     check_kind(name, dtype)
     if dtype == pl.String:
-        return values if of_text is not False else _as_values(values)
+        return values if of_text is not False else _as_values(name, values)
     if dtype.is_float() or dtype.is_decimal():
         if dtype.is_float():
             values = values.fill_nan(None)
@@ -286,19 +304,32 @@ def texts(name: str, values: pl.Series, of_text: bool | None = None) -> pl.Serie
     return values.cast(pl.String)
 
 
-def _as_values(text: pl.Series) -> pl.Series:
-    """Return text in which numbers with a point and truth values are as ``texts`` has those."""
-    distinct = text.unique().drop_nulls()
-    number = distinct.str.contains(_POINTED)
-    truth = distinct.str.to_lowercase().is_in(["true", "false"])
-    named = dict(
-        zip(distinct.filter(truth), distinct.filter(truth).str.to_lowercase(), strict=True)
-    )
-    named |= {each: _text(float(each)) for each in distinct.filter(number)}
+def _as_values(name: str, text: pl.Series) -> pl.Series:
+    """Return text in which numbers and truth values are as ``texts`` has those."""
+    named = {}
+    for each in text.unique().drop_nulls():
+        plain = each.strip()
+        if re.fullmatch(_CODE, plain):
+            raise DataError(
+                f"column {name!r} held numbers in training, and holds {each!r} here, which begins "
+                "with a zero as no number does; make numbers of the column, or have it read as "
+                "text for training too"
+            )
+        if plain.lower() in ("true", "false"):
+            named[each] = plain.lower()
+        elif re.fullmatch(_NUMERAL, plain):
+            whole = re.fullmatch("[+-]?[0-9]+", plain)
+            named[each] = plain.removeprefix("+") if whole else _text(float(plain))
     return text.replace(named) if named else text
 
 
-_POINTED = r"^-?(?:0|[1-9][0-9]*)\.[0-9]+$"
+def _is_whole(text: pl.Series) -> pl.Series:
+    """Return which texts are whole numbers as those are written."""
+    return text.str.contains(r"^(?:0|-?[1-9][0-9]*)$")
+
+
+_CODE = "[+-]?0[0-9]+"
+_NUMERAL = r"^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?\s*$"
 _SIGN = np.uint64(2**63)
 
 

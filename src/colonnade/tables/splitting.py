@@ -164,6 +164,9 @@ class RowSplit:
 class LastRows:
     """The last rows are for test, and those before them for validation: for rows in time's order.
 
+    Rows that are found by an id have no order, so it is for streamed rows and those that are
+    aligned already.
+
     Parameters
     ----------
     validation, test

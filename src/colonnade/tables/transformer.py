@@ -384,7 +384,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
     def _category(self, batch: Batch, column: Choices | Hashed, place: Place) -> pl.Series:
         values = values_of(batch.frame, column.name)
         if column.of_text:
-            check_text_again(column.name, values.dtype)
+            check_text_again(column.name, values.dtype, column.numerals)
         if self.missing == "error" and values.has_nulls():
             refuse_missing(column.name, int(values.is_null().arg_true()[0]), place)
         return values

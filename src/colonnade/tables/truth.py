@@ -20,7 +20,7 @@ from colonnade.tables.names import check_present, listed
 from colonnade.tables.table import FrameTable, Table, as_table, label_table, whole
 from colonnade.tables.together import LABELS, rows_together
 
-__all__ = ["check_index", "truth", "with_ids"]
+__all__ = ["check_index", "has_ids", "truth", "with_ids"]
 
 
 def with_ids(labels: Any, id: str | None) -> Any:
@@ -39,6 +39,13 @@ def with_ids(labels: Any, id: str | None) -> Any:
     return (
         labels if id in labels.columns else as_frame(labels, column=as_series).insert_column(0, ids)
     )
+
+
+def has_ids(labels: Any, id: str | None) -> bool:
+    """Return whether labels of pandas come with ids, so that their order says nothing."""
+    if id is None or not _is_pandas(labels):
+        return False
+    return labels.index.name == id or id in getattr(labels, "columns", ())
 
 
 def check_index(labels: Any, tables: Mapping[str, Any]) -> None:
@@ -68,9 +75,9 @@ def check_index(labels: Any, tables: Mapping[str, Any]) -> None:
         name, index = next(iter(others.items()))
         row = next(row for row in range(len(own)) if own[row] != index[row])
         raise DataError(
-            f"the label in row {row} has the index {own[row]!r}, but that row of {name!r} has "
-            f"{index[row]!r}; order the labels as the table (y.loc[X.index]), or give y.to_numpy() "
-            "where row i is the same person already"
+            f"the label in row {row} has the index {str(own[row])!r}, but that row of {name!r} has "
+            f"{str(index[row])!r}; order the labels as the table (y.loc[X.index]), or give "
+            "y.to_numpy() where row i is the same person already"
         )
 
 

@@ -22,7 +22,7 @@ from colonnade.tables.names import check_present, listed
 from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
 from colonnade.tables.spellings import told_apart
-from colonnade.tables.splitting import HashSplit, Splitting
+from colonnade.tables.splitting import HashSplit, LastRows, Parts, Splitting
 from colonnade.tables.table import (
     FrameTable,
     SelectedRows,
@@ -269,7 +269,7 @@ def vertical_tables(
     found = _found(everyone, id, normalise, aligned, people)
     encoded = _encoded(answers, column, found, task)
     people = pl.Series(range(len(found.rows[LABELS]))) if found.ids is None else found.ids
-    train, validation, test = (split or HashSplit()).rows(people)
+    train, validation, test = _divided(split, people, id)
     if encoded.classes is not None:
         _check_classes(encoded.values, encoded.classes, train)
     made = _features(given, id, found.rows, train, transformers)
@@ -370,7 +370,7 @@ def own_tables(
     _check_columns(given, id, column)
     everyone = given if answers is None else {LABELS: answers, **given}
     found = _found(everyone, id, normalise, aligned=False, people=people)
-    train, validation, test = (split or HashSplit()).rows(people)
+    train, validation, test = _divided(split, people, id)
     values, classes = None, None
     if answers is not None and column is not None:
         encoded = _encoded(answers, column, found, task)
@@ -472,6 +472,22 @@ def _found(
     if people is not None:
         found = only(found, people)
     return _Found(found.ids.alias(id), found.rows, found.left_out, found.absent, found.notes)
+
+
+def _divided(split: Splitting | None, people: pl.Series, id: str | None) -> Parts:
+    """Return which people are for what.
+
+    Raises
+    ------
+    ConfigurationError
+        If that hangs on an order of rows, and they have none.
+    """
+    if isinstance(split, LastRows) and id is not None:
+        raise ConfigurationError(
+            "LastRows takes the last rows, and rows that are found by an id have no order; give "
+            "the tables in one order, with aligned=True and no id, or the ids for test by IdSplit"
+        )
+    return (split or HashSplit()).rows(people)
 
 
 def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table, str]:
