@@ -51,6 +51,11 @@ class Transformer(Protocol):
         """Return the features of each row."""
         ...
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that were text in training: new rows are read with text there."""
+        ...
+
     def state(self) -> dict[str, Any] | None:
         """Return what it learned, as JSON values; None where it cannot say."""
         ...

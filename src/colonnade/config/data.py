@@ -425,7 +425,7 @@ class PartyTableConfig(TableConfig):
     columns: list[str] | None = Field(None, description="by default all but the id")
     features: FeaturesConfig = FeaturesConfig()
 
-    def read_all(self, id: str | None, folder: Path | None) -> pl.DataFrame | StoredTable:
+    def read_for_training(self, id: str | None, folder: Path | None) -> pl.DataFrame | StoredTable:
         """Read what is to be trained on, categories as they are written."""
         return self.read(id, self.columns, folder, self.features.categorical or ())
 
@@ -586,7 +586,9 @@ class TablesConfig(DataSection):
     def _load(self) -> VerticalTables:
         people = self._people()
         folder = self.place()
-        tables = {name: party.read_all(self.id, folder) for name, party in self.parties.items()}
+        tables = {
+            name: party.read_for_training(self.id, folder) for name, party in self.parties.items()
+        }
         if self.id is None and not self.aligned:
             column = likely_id({name: as_table(table) for name, table in tables.items()})
             looks = f"id: {column}, which looks like it" if column else "id: and its column"

@@ -138,11 +138,7 @@ class Trained:
                 f"the part of {lacking[0]!r} does not say how a table becomes features, though "
                 "this run was trained on tables: it was changed"
             )
-        text = {
-            party: own.text_columns
-            for party in data.parties
-            if isinstance(own := transformers.get(self._owner(party)), FittedTransformer)
-        }
+        text = {party: transformers[self._owner(party)].text_columns for party in data.parties}
         tables = keyed_tables(data.tables_of_new_rows(sources or {}, text, [*without]), data.id)
         ids, features, notes = features_of_new_rows(
             tables,

@@ -237,7 +237,7 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     kept = kept_of(job, site, site.alignment, job.trainers)
     tables = {} if part is None or site.table is None else {part: site.table}
     own = own_tables(
-        {name: each.read_all(job.rows.id, site.folder) for name, each in tables.items()},
+        {name: each.read_for_training(job.rows.id, site.folder) for name, each in tables.items()},
         None if site.labels is None else answers_at(job, site.labels, site.folder),
         kept.ids,
         id=job.rows.id,

@@ -31,7 +31,7 @@ from colonnade.export import Part, blank, load_part
 from colonnade.models import Features
 from colonnade.organisations import Party
 from colonnade.run_folder import RunFolder
-from colonnade.tables import FittedTransformer, own_tables
+from colonnade.tables import own_tables
 from colonnade.tables.new_rows import features_of_people
 from colonnade.tables.notes import tell
 from colonnade.telling import first_line
@@ -214,7 +214,7 @@ def _party(
     assert own is not None
     with _of_the_job(part):
         transformer = transformer_of(table, part)
-    if not isinstance(transformer, FittedTransformer):
+    if transformer is None:
         raise DataError(f"the part of {part.organisation!r} does not say what makes its features")
 
     def features_of(source: TableConfig, people: pl.Series) -> Features:

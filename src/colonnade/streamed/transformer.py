@@ -52,6 +52,11 @@ class RowEncoder:
         """How many codes each column of categories has."""
         return self.form.parties[self.party].cardinalities
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """None: it reads cells itself."""
+        return ()
+
     def transform(self, frame: Any) -> dict[str, Tensor]:
         """Return the features of each row.
 

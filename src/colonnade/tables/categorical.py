@@ -1,19 +1,10 @@
-"""Columns of categories: one column for each, or hashed into a fixed number of columns.
-
-A category is known by its text: the number 5, the number 5.0 and the text "5" are one category, so
-it does not matter that a file lets a column of numbers be read as text one day. Truth values are
-"true" and "false". The other way it does matter: what was text in training may have been 5.00 or
-007, and numbers do not say so.
-"""
+"""Columns of categories: one column for each, or hashed into a fixed number of columns."""
 
 from __future__ import annotations
 
-import json
-import re
 import struct
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,11 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.tables.kinds import check_kind, is_number
 from colonnade.tables.place import Place, refuse_missing
 from colonnade.tables.remedies import named_in, setting
+from colonnade.tables.written import Written, texts
 
-__all__ = ["Category", "Choices", "Hashed", "fit_category", "texts"]
+__all__ = ["Category", "Choices", "Hashed", "fit_category"]
 
 
 class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choices"):
@@ -39,17 +30,14 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choi
         The categories among the training rows, sorted.
     had_missing
         Whether a training value was missing; missing is then a category, the last.
-    of_text
-        Whether training values were text; None where an earlier version did not note it.
-    numerals
-        Whether some of that text is a numeral as which no whole number is written, such as 007.
+    written
+        How training values were; None where an earlier version did not note it.
     """
 
     name: str
     values: tuple[str, ...]
     had_missing: bool
-    of_text: bool | None = None
-    numerals: bool = False
+    written: Written | None = None
 
     @property
     def width(self) -> int:
@@ -76,7 +64,7 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choi
         DataError
             If there is such a one, unless allowed.
         """
-        text = texts(self.name, values, self.of_text)
+        text = _texts(self, values)
         codes = np.full(len(text), -1, dtype=np.int64)
         if self.values:
             known = text.replace_strict(
@@ -117,17 +105,14 @@ class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashe
         How many columns.
     had_missing
         Whether a training value was missing; missing then has a hash of its own.
-    of_text
-        Whether training values were text; None where an earlier version did not note it.
-    numerals
-        Whether some of that text is a numeral as which no whole number is written, such as 007.
+    written
+        How training values were; None where an earlier version did not note it.
     """
 
     name: str
     buckets: int
     had_missing: bool
-    of_text: bool | None = None
-    numerals: bool = False
+    written: Written | None = None
 
     @property
     def width(self) -> int:
@@ -154,7 +139,7 @@ class Hashed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hashe
         DataError
             If a value is missing and none was in training, unless allowed.
         """
-        text = texts(self.name, values, self.of_text)
+        text = _texts(self, values)
         distinct = text.unique().drop_nulls()
         words = np.zeros(len(text), dtype=np.uint64)
         if len(distinct):
@@ -218,13 +203,12 @@ def fit_category(
 
     Examples
     --------
-    >>> fit_category(pl.Series(["b", "a", None, "b"]), "grade", 16, 32, True, str)
-    Choices(name='grade', values=('a', 'b'), had_missing=True, of_text=True, numerals=False)
-    >>> fit_category(pl.Series(["b", "a", "c", "b"]), "grade", 2, 32, True, str)
-    Hashed(name='grade', buckets=32, had_missing=False, of_text=True, numerals=False)
+    >>> fit_category(pl.Series(["b", "a", None, "b"]), "grade", 16, 32, True, str).labels
+    ('grade=a', 'grade=b', 'grade is missing')
+    >>> fit_category(pl.Series(["b", "a", "c", "b"]), "grade", 2, 32, True, str).kind
+    'categories, hashed into 32'
     """
-    text = texts(name, values)
-    of_text = not (is_number(values.dtype) or values.dtype == pl.Boolean)
+    text, written = texts(name, values), Written.of(values)
     missing = text.is_null()
     had_missing = bool(missing.any())
     if missing.all():
@@ -235,108 +219,18 @@ def fit_category(
     if had_missing and not fill:
         refuse_missing(name, int(missing.arg_max() or 0), place)
     distinct = text.drop_nulls().unique()
-    numerals = of_text and bool((distinct.str.contains(_NUMERAL) & ~_is_whole(distinct)).any())
     if len(distinct) > one_hot_up_to:
-        return Hashed(name, buckets, had_missing, of_text, numerals)
-    return Choices(name, tuple(sorted(distinct)), had_missing, of_text, numerals)
+        return Hashed(name, buckets, had_missing, written)
+    return Choices(name, tuple(sorted(distinct)), had_missing, written)
 
 
-def check_text_again(name: str, dtype: pl.DataType, numerals: bool = False) -> None:
-    """Raise ``DataError`` where a column that was text in training holds what may be its reading.
-
-    Whole numbers are as they were written, unless there were numerals such as 007.
-
-    >>> check_text_again("code", pl.Int64())
-    >>> check_text_again("code", pl.Float64())
-    Traceback (most recent call last):
-    ...
-    colonnade.errors.DataError: column 'code' was text in training and holds Float64 here, and of 250.0 nobody knows whether 250.00 was written; have it read as text, as by read_table(..., text=["code"])
-    """  # noqa: E501 - a message is one line
-    if (
-        dtype.is_float()
-        or dtype.is_decimal()
-        or dtype == pl.Boolean
-        or (numerals and dtype.is_integer())
-    ):
-        value = ("250.0", "250.00")
-        if dtype == pl.Boolean:
-            value = ("True", "TRUE")
-        elif dtype.is_integer():
-            value = ("7", "007")
-        raise DataError(
-            f"column {name!r} was text in training and holds {dtype} here, and of {value[0]} "
-            f"nobody knows whether {value[1]} was written; have it read as text, as by "
-            f"read_table(..., text=[{json.dumps(name, ensure_ascii=False)}])"
-        )
+def _texts(column: Category, values: pl.Series) -> pl.Series:
+    if column.written is None:
+        return texts(column.name, values)
+    return column.written.texts(column.name, values)
 
 
-def texts(name: str, values: pl.Series, of_text: bool | None = None) -> pl.Series:
-    """Return categories as text, missing ones as null.
-
-    Where they were not text in training (``of_text`` is False), text that is a number or a truth
-    value is that one's, and 007 is refused.
-
-    >>> texts("zip", pl.Series([5.0, None, 0.5])).to_list()
-    ['5', None, '0.5']
-    >>> texts("member", pl.Series([True, False])).to_list()
-    ['true', 'false']
-    >>> texts("zip", pl.Series(["5.0", "0.50", "True", "Rome"]), of_text=False).to_list()
-    ['5', '0.5', 'true', 'Rome']
-
-    Raises
-    ------
-    DataError
-        If the column holds something else than categories or numbers, or what may be either.
-    """
-    dtype = values.dtype
-    check_kind(name, dtype)
-    if dtype == pl.String:
-        return values if of_text is not False else _as_values(name, values)
-    if dtype.is_float() or dtype.is_decimal():
-        if dtype.is_float():
-            values = values.fill_nan(None)
-        distinct = values.unique().drop_nulls()
-        if distinct.is_empty():
-            return values.cast(pl.String)
-        return values.replace_strict(
-            distinct, [_text(value) for value in distinct], return_dtype=pl.String
-        )
-    return values.cast(pl.String)
-
-
-def _as_values(name: str, text: pl.Series) -> pl.Series:
-    """Return text in which numbers and truth values are as ``texts`` has those."""
-    named = {}
-    for each in text.unique().drop_nulls():
-        plain = each.strip()
-        if re.fullmatch(_CODE, plain):
-            raise DataError(
-                f"column {name!r} held numbers in training, and holds {each!r} here, which begins "
-                "with a zero as no number does; make numbers of the column, or have it read as "
-                "text for training too"
-            )
-        if plain.lower() in ("true", "false"):
-            named[each] = plain.lower()
-        elif re.fullmatch(_NUMERAL, plain):
-            whole = re.fullmatch("[+-]?[0-9]+", plain)
-            named[each] = plain.removeprefix("+") if whole else _text(float(plain))
-    return text.replace(named) if named else text
-
-
-def _is_whole(text: pl.Series) -> pl.Series:
-    """Return which texts are whole numbers as those are written."""
-    return text.str.contains(r"^(?:0|-?[1-9][0-9]*)$")
-
-
-_CODE = "[+-]?0[0-9]+"
-_NUMERAL = r"^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?\s*$"
 _SIGN = np.uint64(2**63)
-
-
-def _text(value: Any) -> str:
-    """Return the text of a number, without a point where it is whole."""
-    as_float = float(value)
-    return str(int(value)) if as_float.is_integer() else repr(as_float)
 
 
 @lru_cache(maxsize=2**16)  # categories repeat; and a cache must not grow with the table

@@ -7,9 +7,9 @@ import json
 import polars as pl
 
 from colonnade.errors import DataError
-from colonnade.tables.numerals import MISSING
+from colonnade.tables.numerals import CODE, MISSING
 from colonnade.tables.place import Place
-from colonnade.tables.remedies import named_in, setting
+from colonnade.tables.remedies import as_text, named_in, setting
 from colonnade.tables.writings import is_date, is_written_number, share_of
 
 __all__ = ["check_text", "check_whole", "is_code", "rounded_categories"]
@@ -17,7 +17,6 @@ __all__ = ["check_text", "check_whole", "is_code", "rounded_categories"]
 _MOSTLY = 0.9  # of the different values that are numbers, in a column that should be one of numbers
 _PARTLY = 0.5  # of them, in a column of which it is told
 _CODES = 0.05  # of the numbers that have a zero in front, in a column of codes of any length
-_CODE = r"^[+-]?0[0-9]+$"  # a number would lose the zero
 _COMMA = r"^[+-]?[0-9]+,[0-9]+$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})+$"
 _EXACT = 2**53
@@ -30,7 +29,7 @@ def is_code(text: pl.Series) -> pl.Series:
     >>> is_code(pl.Series(["007", "0.7", "0", "70"])).to_list()
     [True, False, False, False]
     """
-    return text.str.contains(_CODE)
+    return text.str.contains(CODE)
 
 
 def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | None:
@@ -152,7 +151,7 @@ def rounded_categories(name: str, values: pl.Series) -> str | None:
         return None
     return (
         f"column {name!r} holds numbers with a fraction, of which 1.10 and 1.1 are one category; "
-        f"if they are codes, have them read as text: read_table(..., text=[{name!r}])"
+        f"if it is one of codes, {as_text(name)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Dates: read where they are written as 2024-01-31, and counted in days.
+"""Columns of dates: read where they are written as 2024-01-31, and counted in days.
 
 No other writing is read: 03/01/2024 is the third of January to some, and the first of March to
 others.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.numerals import plain_cells
+from colonnade.tables.numeric import Number, Scale, fit_number, numbers
 from colonnade.tables.place import Place
 
-__all__ = ["as_dates", "days"]
+__all__ = ["Day", "as_dates", "days", "fit_day"]
 
 _TRIED = 256  # values; where none of them is a date, all need not be tried
 _BEGINNING = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -22,6 +26,31 @@ _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIME = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2})(:[0-5][0-9](?:\.[0-9]{1,6})?)?"
 _ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2})$"
 _PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+
+class Day(Number, frozen=True, forbid_unknown_fields=True, tag="day"):
+    """What training told about a column of dates: that of their days since 1970, as of numbers."""
+
+    @property
+    def kind(self) -> str:
+        """What it was read as, in words."""
+        if not self.had_missing:
+            return "days since 1970"
+        return f"days since 1970; missing ones are filled in with {self.median:.6g}"
+
+    def read(self, values: pl.Series, place: Place) -> NDArray[np.float64]:
+        """Return the days of dates, missing ones as nan; see ``days``."""
+        return numbers(self.name, days(self.name, values, place), place)
+
+
+def fit_day(values: pl.Series, name: str, scale: Scale, fill: bool, place: Place) -> Day:
+    """Return what training values tell about their column; see ``fit_number``.
+
+    >>> fit_day(pl.Series(["1970-01-03", "1970-01-05"]), "since", "none", True, str).kind
+    'days since 1970'
+    """
+    fitted = fit_number(days(name, values, place), name, scale, fill, place)
+    return Day(**msgspec.structs.asdict(fitted))
 
 
 def as_dates(text: pl.Series) -> pl.Series:

@@ -19,14 +19,13 @@ from colonnade.tables.columns import only, values_of
 from colonnade.tables.dates import as_dates
 from colonnade.tables.names import check_named_once, check_path, check_present, check_texts
 from colonnade.tables.notes import tell
-from colonnade.tables.numerals import has_points, settled
+from colonnade.tables.numerals import WHOLE, has_points, settled
 
 __all__ = ["read_delimited", "separator_of"]
 
 _PIECE = 2**22  # bytes looked at together
 _LONGEST = 2**24  # characters of all names
 _MANY = 10  # line ends in one cell
-_WHOLE = r"^(0|-?[1-9][0-9]*)$"  # as int64 writes it: what it reads is what was written
 
 
 def separator_of(name: str) -> str:
@@ -121,7 +120,7 @@ def read_delimited(
         for name, dtype in frame.schema.items()
         if dtype == pl.String
     )
-    if id and (ids := values_of(frame, id)).str.contains(_WHOLE).all():
+    if id and (ids := values_of(frame, id)).str.contains(WHOLE).all():
         # Numbers beyond 64 bits are nulls then, and stay text.
         numbers = ids.cast(pl.Int64, strict=False)
         if numbers.null_count() == ids.null_count():

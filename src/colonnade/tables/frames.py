@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import DataError
-from colonnade.tables.categorical import texts
 from colonnade.tables.columns import only
 from colonnade.tables.decimals import without_decimals
 from colonnade.tables.names import check_named_once, check_present
+from colonnade.tables.written import texts
 from colonnade.telling import first_line
 
 __all__ = ["as_frame", "as_series", "index_of"]

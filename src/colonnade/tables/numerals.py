@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["MISSING", "has_points", "plain_cells", "settled"]
+__all__ = ["CODE", "MISSING", "WHOLE", "has_points", "plain_cells", "settled"]
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "Null", "null")
 """What stands for a missing value in a column whose other cells are numbers."""
 
 _TRIED = 256  # values; where none of them is a number, all need not be tried
-_CODE = r"^[+-]?0[0-9]+$"
+CODE = r"^[+-]?0[0-9]+$"
+"""Digits with a zero in front, which a number would lose."""
+
+WHOLE = r"^(?:0|-?[1-9][0-9]*)$"
+"""A whole number as it is written: what it is read as is what was written."""
+
 _LONG = r"^[+-]?[0-9]{16,}$"  # 2^53 has as many digits
 
 
@@ -43,7 +48,7 @@ def settled(text: pl.Series, comma: bool = False) -> pl.Series:
     if len(some) and _numbers(some, comma).null_count() == len(some):
         return text
     plain = plain_cells(text)
-    if plain.null_count() == len(plain) or plain.str.contains(_CODE).any():
+    if plain.null_count() == len(plain) or plain.str.contains(CODE).any():
         return text
     numbers = _numbers(plain, comma)
     exact = numbers.dtype.is_integer() or not plain.str.contains(_LONG).any()

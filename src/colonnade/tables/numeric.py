@@ -57,6 +57,10 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
             return "number"
         return f"number; missing ones are filled in with {self.median:.6g}"
 
+    def read(self, values: pl.Series, place: Place) -> NDArray[np.float64]:
+        """Return values as float64, missing ones as nan; see ``numbers``."""
+        return numbers(self.name, values, place)
+
     def write(
         self,
         values: pl.Series,
@@ -73,7 +77,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
             If a value is no number, infinite, or too large for float32 once scaled, or missing
             and not to be filled in.
         """
-        x = numbers(self.name, values, place)
+        x = self.read(values, place)
         missing = np.isnan(x)
         if absent := int(missing.sum()):
             if not fill:

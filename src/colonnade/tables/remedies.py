@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["named_in", "setting"]
+__all__ = ["as_text", "named_in", "setting"]
 
 
 def named_in(parameter: str, column: str, it: str = "the column") -> str:
@@ -15,6 +15,20 @@ def named_in(parameter: str, column: str, it: str = "the column") -> str:
 {ignore: ["name"]})'
     """
     return f"name {it} in {parameter}: {setting(parameter, [column])}"
+
+
+def as_text(column: str) -> str:
+    """Return the advice how values of a column become text.
+
+    >>> as_text("code")
+    'make text of it, by a cast where it comes from (of a text file by read_table(..., \
+text=["code"]))'
+    """
+    named = json.dumps(column, ensure_ascii=False)
+    return (
+        "make text of it, by a cast where it comes from (of a text file by read_table(..., "
+        f"text=[{named}]))"
+    )
 
 
 def setting(parameter: str, value: str | list[str]) -> str:

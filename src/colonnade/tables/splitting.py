@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -37,7 +37,11 @@ class Splitting(Protocol):
     """Divides people into training, validation and test."""
 
     def rows(self, ids: pl.Series) -> Parts:
-        """Return the rows of each part."""
+        """Return the rows of each part.
+
+        One that goes by the order of rows says so, ``by_order = True``: rows that are found by an
+        id have none.
+        """
         ...
 
 
@@ -190,6 +194,7 @@ class LastRows:
     validation: float = 0.0
     test: float = 0.2
     others: Splitting | None = None
+    by_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_shares(self.validation, self.test)

@@ -10,13 +10,14 @@ import msgspec
 
 from colonnade.errors import DataError, InvalidInput
 from colonnade.tables.categorical import Choices, Hashed
+from colonnade.tables.dates import Day
 from colonnade.tables.names import check_named_once
 from colonnade.tables.numeric import Number, Scale
 from colonnade.tables.parameters import Missing, Output, Unseen, check_parameters
 
 __all__ = ["Column", "packed", "unpacked"]
 
-Column: TypeAlias = Number | Choices | Hashed
+Column: TypeAlias = Number | Day | Choices | Hashed
 """What training told about a column."""
 
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features
-from colonnade.tables.categorical import Choices, Hashed, check_text_again, fit_category
+from colonnade.tables.categorical import Choices, Hashed, fit_category
 from colonnade.tables.cells import check_text, check_whole, rounded_categories
 from colonnade.tables.columns import values_of
-from colonnade.tables.dates import days
+from colonnade.tables.dates import fit_day
 from colonnade.tables.kinds import check_kind, is_number
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.notes import tell
@@ -55,9 +55,6 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         categories.
     ignore
         Columns to leave out.
-    dates
-        Columns of dates, or of text that is dates as 2024-01-31 is one: they become numbers, the
-        days since 1970. Dates in no list are refused, as an age may say more than a day.
     scale
         "standard"; "unit" for each column from 0 to 1 over the training rows, where others may lie
         beyond; or "none" for numbers as they are.
@@ -76,6 +73,9 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         float32 ``[N, n]``, and "categorical", int64 ``[N, c]``, the number of each category or
         hash; 0 stands for unseen and the others start at 1, unless ``unseen="error"``. What has no
         column is not in the dictionary.
+    dates
+        Columns of dates, or of text that is dates as 2024-01-31 is one: they become numbers, the
+        days since 1970. Dates in no list are refused, as an age may say more than a day.
 
     Attributes
     ----------
@@ -106,24 +106,24 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         numeric: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
-        dates: Sequence[str] = (),
         scale: Scale = "standard",
         missing: Missing = "median",
         one_hot_up_to: int = 16,
         hash_buckets: int = 32,
         unseen: Unseen = "warn",
         output: Output = "tensor",
+        dates: Sequence[str] = (),
     ) -> None:
         self.numeric = numeric
         self.categorical = categorical
         self.ignore = ignore
-        self.dates = dates
         self.scale = scale
         self.missing = missing
         self.one_hot_up_to = one_hot_up_to
         self.hash_buckets = hash_buckets
         self.unseen = unseen
         self.output = output
+        self.dates = dates
 
     def fit(self, frame: Any, y: Any = None) -> Self:
         """Learn medians, scales and categories from training rows.
@@ -165,7 +165,9 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         fill = self.missing == "median"
 
         def number(name: str) -> Number:
-            values = self._number(name, table.column(name), place)
+            values = table.column(name)
+            if name in self.dates:
+                return fit_day(values, name, self.scale, fill, place)
             if name not in (self.numeric or ()):
                 check_whole(name, values, place)
             return fit_number(values, name, self.scale, fill, place)
@@ -259,10 +261,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         """
         for column in self._columns():
             whole = self.output == "dict" and not isinstance(column, Number)
-            kind = column.kind
-            if column.name in self.dates:
-                kind = kind.replace("number", "days since 1970", 1)
-            yield column.name, kind, 1 if whole else column.width
+            yield column.name, column.kind, 1 if whole else column.width
         for name in self.ignore:
             yield name, "ignored", 0
 
@@ -274,7 +273,9 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         ('code',)
         """
         self._check_fitted()
-        return tuple(column.name for column in self._categories if column.of_text)
+        return tuple(
+            column.name for column in self._categories if column.written and column.written.as_text
+        )
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return ``feature_names_`` as scikit-learn wants them."""
@@ -383,8 +384,6 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
 
     def _category(self, batch: Batch, column: Choices | Hashed, place: Place) -> pl.Series:
         values = values_of(batch.frame, column.name)
-        if column.of_text:
-            check_text_again(column.name, values.dtype, column.numerals)
         if self.missing == "error" and values.has_nulls():
             refuse_missing(column.name, int(values.is_null().arg_true()[0]), place)
         return values
@@ -396,14 +395,10 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         for j, column in enumerate(self._numbers):
             second = out[:, indicator] if column.had_missing else None
             fill = self.missing == "median"
-            values = self._number(column.name, values_of(frame, column.name), place)
+            values = values_of(frame, column.name)
             absent = column.write(values, out[:, j], second, place, fill)
             tally.filled(column.name, absent)
             indicator += column.had_missing
-
-    def _number(self, name: str, values: pl.Series, place: Place) -> pl.Series:
-        """Return the values of a column of numbers, of dates as days."""
-        return days(name, values, place) if name in self.dates else values
 
     def _by_kind(self, schema: Mapping[str, pl.DataType]) -> tuple[list[str], list[str]]:
         """Return the columns of numbers and those of categories, in the table's order."""

@@ -22,7 +22,7 @@ from colonnade.tables.names import check_present, listed
 from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
 from colonnade.tables.spellings import told_apart
-from colonnade.tables.splitting import HashSplit, LastRows, Parts, Splitting
+from colonnade.tables.splitting import HashSplit, Parts, Splitting
 from colonnade.tables.table import (
     FrameTable,
     SelectedRows,
@@ -482,10 +482,11 @@ def _divided(split: Splitting | None, people: pl.Series, id: str | None) -> Part
     ConfigurationError
         If that hangs on an order of rows, and they have none.
     """
-    if isinstance(split, LastRows) and id is not None:
+    if id is not None and getattr(split, "by_order", False):
         raise ConfigurationError(
-            "LastRows takes the last rows, and rows that are found by an id have no order; give "
-            "the tables in one order, with aligned=True and no id, or the ids for test by IdSplit"
+            f"{type(split).__name__} goes by the order of rows, and rows that are found by an id "
+            "have none; give the tables in one order, with aligned=True and no id, or say by "
+            "IdSplit which ids are for test"
         )
     return (split or HashSplit()).rows(people)
 
