@@ -19,7 +19,7 @@ from torch import nn
 
 from colonnade import cli
 from colonnade.config import load_trained, parse_config
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError, DataError, PrivacyWarning
 from colonnade.export import Part, blank, export_part, form_of, load_part
 from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
@@ -432,15 +432,60 @@ def test_who_is_predicted_and_measured_is_told_as_sent_twice():
         assert len(found.scores) == len(found.ids) == len(people)
 
 
-@pytest.mark.filterwarnings("ignore:this prediction showed")
-def test_new_rows_that_nobody_names_may_be_those_that_are_measured():
+def of_three_aligned():
+    """Return ``of_three`` whose rows are in one order, and have no ids."""
     columns = {"bank": "income", "shop": "spent", "club": "visits"}
     parties = {
         name: {"source": f"{name}.csv", "columns": [column]} for name, column in columns.items()
     }
-    of_three(id=None, aligned=True, parties=parties)
-    found = load_trained("run").predict_tables(without=WITHOUT)
+    return of_three(id=None, aligned=True, parties=parties)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_new_rows_that_nobody_names_may_be_those_that_are_measured():
+    of_three_aligned()
+    shutil.copy("bank.csv", "new-bank.csv")
+    found = load_trained("run").predict_tables({"bank": "new-bank.csv"}, without=WITHOUT)
     assert told_of(found) == (2, 2, 2)
+
+
+@pytest.mark.filterwarnings("ignore:this prediction showed")
+def test_the_runs_own_rows_are_sent_once_by_number_too():
+    of_three_aligned()
+    again = load_trained("run")
+    found = again.predict_tables(without=WITHOUT)
+    assert told_of(found) == (1, 1, 1)
+    measured = again.predict_rows("test", without=WITHOUT)
+    assert found.lost.rows == measured.lost.rows
+
+
+def test_the_command_says_what_its_first_prediction_sent_twice(monkeypatch, capsys):
+    of_three_aligned()
+    shutil.copy("bank.csv", "new-bank.csv")
+    cost = load_trained("run").run.predictor.cost
+    once, twice = (f"epsilon {cost({2: uses})['epsilon']:.3g} " for uses in (1, 2))
+    call = ("predict", "run", "--table", "bank=new-bank.csv", "--without", "club=zeros")
+    code, out, err = command(monkeypatch, capsys, *call)
+    said = " ".join((out + err).split())
+    assert (code, once in said) == (0, False)
+    assert f"this prediction showed of its rows' embeddings: {twice}" in said
+
+
+def test_the_command_says_what_rows_that_were_measured_cost_besides(monkeypatch, capsys):
+    of_three()
+    cost = load_trained("run").run.predictor.cost
+    once, twice = (f"epsilon {cost({2: uses})['epsilon']:.3g} " for uses in (1, 2))
+    call = ("predict", "run", "--rows", "test", "--without", "club=zeros")
+    _, out, err = command(monkeypatch, capsys, *call)
+    assert f"this prediction showed of its rows' embeddings: {once}" in " ".join(err.split())
+    assert f"a row that was in all 2 predictions of this run is at {twice}" in " ".join(out.split())
+
+
+def test_what_was_counted_and_failed_does_not_make_the_next_prediction_silent():
+    run = trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
+    run.predicted.count(2)
+    with pytest.warns(PrivacyWarning, match="this prediction showed"):
+        run.predict(features(run, RUNS["classes"]))
 
 
 def test_the_command_warns_of_what_a_prediction_discloses(monkeypatch, capsys):

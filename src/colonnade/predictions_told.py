@@ -72,15 +72,18 @@ class Predicted:
     over
         Whether a row that was in all of them is known to be beyond the budget.
     told
-        Whether what the first one showed was told.
+        The account that was told of the first one.
+    untold
+        How many were counted here, and none of them told yet.
     kept
         Where it is counted for whoever else has the run, where that has a folder.
     """
 
     times: Times = field(default_factory=Times)
     over: bool = False
-    told: bool = False
+    told: Mapping[str, Any] | None = None
     kept: PredictionCount | None = None
+    untold: int = 0
 
     def count(self, parties: int) -> None:
         """Count a prediction that is about to be made.
@@ -101,6 +104,7 @@ class Predicted:
             self.times[parties] += 1
         else:
             self.times = self.kept.add(parties, self.times)
+        self.untold += 1
 
     def tell(self, once: Mapping[str, Any], whole: Mapping[str, Any], training: Any) -> None:
         """Warn at the first prediction, and where all of them together pass the budget.
@@ -108,16 +112,18 @@ class Predicted:
         Parameters
         ----------
         once, whole
-            The account of this prediction, and of a row that was in all of them.
+            The account of this prediction, of all that it sent, and of a row that was in all of
+            them.
         training
             That of training, ``summary["privacy_loss"]``.
         """
+        first, self.untold = self.times.total() == self.untold, 0
         spent = training or {}
         if not _protected(once, spent):
             return
         budget = _value(spent.get("budget"))
-        if self.times.total() == 1:
-            self.told = True
+        if first:
+            self.told = once
             trained = f", which spent up to {_said(spent)}" if spent else ""
             limit = "" if math.isinf(budget) else f", and the budget of {budget:g} ends that alone"
             _warn(
@@ -145,7 +151,7 @@ class Predicted:
         """
         if not once or not whole or not _protected(once, training or {}):
             return None
-        if self.told and whole == once:
+        if whole == once == self.told:
             return None
         return (
             f"This prediction showed of its rows' embeddings: {_said(once)} for each row; a row "
@@ -160,7 +166,7 @@ def _protected(once: Mapping[str, Any], training: Mapping[str, Any]) -> bool:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, PrivacyWarning, stacklevel=4)
+    warnings.warn(text, PrivacyWarning, stacklevel=5)
 
 
 def _value(epsilon: float | None) -> float:

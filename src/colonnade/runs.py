@@ -129,6 +129,22 @@ class Run:
         PrivacyWarning
             If embeddings travelled with noise: what that cost of privacy. No budget holds for it.
         """
+        return self.told(
+            self.predict_untold(tables, driver, rows_per_message=rows_per_message, without=without)
+        )
+
+    def predict_untold(
+        self,
+        tables: Mapping[str, Any],
+        driver: Driver | None = None,
+        rows_per_message: int = ROWS_TOGETHER,
+        *,
+        without: Fallbacks = NOBODY,
+    ) -> Prediction:
+        """Predict new rows as ``predict`` does, and leave it to ``told`` to warn of what that cost.
+
+        So more than one sending is told of together. Arguments and errors are those of ``predict``.
+        """
         if self.predictor is None:
             raise ConfigurationError(
                 f"the run in {self.folder} was read without its models: predict with the run that "
@@ -137,8 +153,22 @@ class Run:
         parties = self.predictor.parties(without)
         discloses = bool(self.predictor.cost({parties: 1}))
         begin = partial(self.predicted.count, parties) if discloses else None
-        found = self.predictor(tables, driver, rows_per_message, without=without, begin=begin)
-        if found.privacy_loss is None:
+        return self.predictor(tables, driver, rows_per_message, without=without, begin=begin)
+
+    def told(self, found: Prediction) -> Prediction:
+        """Warn of what a prediction disclosed, and return it with what all of the run's did.
+
+        Parameters
+        ----------
+        found
+            From ``predict_untold``; its ``privacy_loss`` is of all that was sent for it.
+
+        Warns
+        -----
+        PrivacyWarning
+            As ``predict``.
+        """
+        if found.privacy_loss is None or self.predictor is None:
             return found
         whole = self.predictor.cost(self.predicted.times)
         self.predicted.tell(found.privacy_loss, whole, self.summary["privacy_loss"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -112,8 +112,11 @@ class Trained:
             If a table cannot be read, or its rows not be predicted.
         """
         new = self.new_people(sources, absent, without)
-        found = self.predict_people(new, without)
-        return self._measured(found, without, own=new.ids is not None and not sources)
+        found = self._people(new, without)
+        if without and (data := self._measurable(without)) is not None:
+            places = None if sources else self._places(data, found)
+            found = self._measured(found, without, data, places)
+        return self.run.told(found)
 
     def new_people(
         self,
@@ -165,10 +168,7 @@ class Trained:
         without
             As there.
         """
-        found = self._predict(new.features, without)
-        if new.ids is None:
-            return replace(found, ids=pl.Series(_ROW, np.arange(len(found.scores))))
-        return replace(found, ids=new.ids, left_out=new.left_out)
+        return self.run.told(self._people(new, without))
 
     def predict_rows(self, rows: Rows, without: Fallbacks = NOBODY) -> Prediction:
         """Predict rows that the run was trained or tested on, read again from where they are.
@@ -193,7 +193,9 @@ class Trained:
             raise ConfigurationError(f"this run has no {rows} rows")
         found = self._predict_of(data, numbers, without)
         found = replace(found, ids=self._ids_of(data, numbers))
-        return self._measured(found, without, own=True)
+        if without and (known := self._measurable(without, data)) is not None:
+            found = self._measured(found, without, known, self._places(known, found))
+        return self.run.told(found)
 
     @property
     def columns(self) -> list[str]:
@@ -229,31 +231,64 @@ class Trained:
         assert data.ids is not None
         return data.ids[numbers]
 
-    def _measured(self, found: Prediction, without: Fallbacks, own: bool) -> Prediction:
-        """Return a prediction with what was lost by who has left.
+    def _measurable(
+        self, without: Fallbacks, data: VerticalData | None = None
+    ) -> VerticalData | None:
+        """Return the run's data, on whose validation rows is measured what is lost.
 
-        It is measured on the validation rows. They are not sent again where they are among what was
-        predicted of the run's ``own`` rows; else that takes messages of its own. Nothing is
-        measured where these rows are not there any more, which is said.
+        None where these rows are not there any more, which is said.
         """
-        if not without:
-            return found
+        why = "there are no validation rows"
         try:
-            data = self.config.data.load()
+            data = self.config.data.load() if data is None else data
+            if len(data.validation):
+                return data
         except (ColonnadeError, OSError) as error:
-            return _unmeasured(found, without, first_line(error))
-        if not len(data.validation):
-            return _unmeasured(found, without, "there are no validation rows")
-        among = _places(self._ids_of(data, data.validation), found.ids)
-        if own and len(among) == len(data.validation):
-            return replace(found, lost=self._lost(data, found.scores[among]))
+            why = first_line(error)
+        tell([f"what is lost without {', '.join(without)} is not measured: {why}"])
+        return None
+
+    def _places(self, data: VerticalData, found: Prediction) -> list[int]:
+        """Return where in a prediction validation rows lie, of those that are in it, by their ids.
+
+        Rows without ids are numbered, and the run's own tables have the numbers of its data.
+        """
+        ids = map(str, self._ids_of(data, data.validation))  # whole numbers may be text
+        places = {str(id): place for place, id in enumerate(() if found.ids is None else found.ids)}
+        return [places[id] for id in ids if id in places]
+
+    def _measured(
+        self,
+        found: Prediction,
+        without: Fallbacks,
+        data: VerticalData,
+        places: Sequence[int] | None,
+    ) -> Prediction:
+        """Return a prediction with what was lost by who has left, on the validation rows.
+
+        Parameters
+        ----------
+        found
+            The prediction.
+        without
+            Who has left.
+        data
+            From ``_measurable``.
+        places
+            Where in the prediction the run's own validation rows lie, which are not sent again if
+            all do; None of one of other tables.
+        """
+        if places is not None and len(places) == len(data.validation):
+            return replace(found, lost=self._lost(data, found.scores[list(places)]))
         known = self._predict_of(data, data.validation, without)
-        again = bool(among) or (self._key is None and not own)  # of numbers nobody knows
+        if places is None:  # who they are other tables say by an id alone
+            again = self._key is None or bool(self._places(data, found))
+        else:
+            again = bool(places)
         return replace(
             found,
             ledger=Ledger([*found.ledger, *known.ledger]),
             privacy_loss=self._twice(without) if again else found.privacy_loss,
-            privacy_loss_of_all=known.privacy_loss_of_all,
             lost=self._lost(data, known.scores),
         )
 
@@ -274,6 +309,13 @@ class Trained:
             best_counts=training.early_stopping is not None,
         )
 
+    def _people(self, new: NewPeople, without: Fallbacks) -> Prediction:
+        """Predict people whose tables were read, and leave it to ``told`` to warn of it."""
+        found = self._predict(new.features, without)
+        if new.ids is None:
+            return replace(found, ids=pl.Series(_ROW, np.arange(len(found.scores))))
+        return replace(found, ids=new.ids, left_out=new.left_out)
+
     def _predict_of(
         self, data: VerticalData, numbers: NDArray[np.int64], without: Fallbacks
     ) -> Prediction:
@@ -282,7 +324,7 @@ class Trained:
         return self._predict({n: c for n, c in features.items() if n not in without}, without)
 
     def _predict(self, features: Mapping[str, Features], without: Fallbacks) -> Prediction:
-        return self.run.predict(
+        return self.run.predict_untold(
             {self._owner(name): columns for name, columns in features.items()},
             self.config.build_driver(),
             without=without,
@@ -347,17 +389,6 @@ def load_trained(path: str | Path) -> Trained:
     counted = RunFolder(folder).predictions(holder)
     predicted = Predicted(counted.times(), kept=counted)
     return Trained(replace(run, models=models, predictor=predictor, predicted=predicted), config)
-
-
-def _places(ids: pl.Series, among: pl.Series | None) -> list[int]:
-    """Return where these ids are among others, of those that are; whole numbers may be text."""
-    places = {str(id): place for place, id in enumerate(() if among is None else among)}
-    return [places[id] for id in map(str, ids) if id in places]
-
-
-def _unmeasured(found: Prediction, without: Fallbacks, why: str) -> Prediction:
-    tell([f"what is lost without {', '.join(without)} is not measured: {why}"])
-    return found
 
 
 def _means(folder: Path, parts: Mapping[str, Part]) -> dict[str, Tensor]:
