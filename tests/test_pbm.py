@@ -254,6 +254,21 @@ def test_a_run_discloses_no_more_than_its_plan_says(driver, policy, held_out):
         assert planned.privacy_loss["epsilon"] == pytest.approx(spent["epsilon"], rel=1e-9)
 
 
+def test_an_epsilon_of_labels_is_at_most_what_is_planned_for_reasons_of_its_own():
+    method = replace(pbm_vfl(4, 0.05, defence=GaussianDerivatives(1.0, 2.0)), stragglers=Fastest(2))
+    for patience in (None, 1):
+        training = replace(TRAINING, early_stopping=EarlyStopping(patience=patience))
+        planned = plan(problem(validation=True), method, training)
+        of_labels = human_epsilon(planned.privacy_loss_of_labels["epsilon"])
+        told = plan_text(planned)
+        assert len(planned.why_most) == 1 + (patience is not None)
+        assert planned.why_most_of_labels == planned.why_most[1:]
+        assert f"≤ {human_epsilon(planned.privacy_loss['epsilon'])}" in told
+        assert (f"≤ {of_labels}" in told) == (patience is not None)
+        assert planned.as_dict()["privacy_loss_of_labels_most_because"] == [*planned.why_most[1:]]
+        assert ("epsilon of labels is at most this, because" in told) == (patience is not None)
+
+
 def plan_text(planned):
     console = Console(width=400)
     with console.capture() as captured:

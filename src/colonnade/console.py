@@ -124,13 +124,20 @@ def _totals(plan: Plan) -> Table:
     table.add_row("everything, with envelopes", sign + human_bytes(plan.bytes_framed))
     table.add_row("time of an epoch", human_seconds(plan.seconds_epoch))
     table.add_row("time of the run", sign + human_seconds(plan.seconds))
-    most = "≤ " if plan.why_most else ""
-    for name, told in epsilon_facts(plan.privacy_loss, plan.privacy_loss_of_labels):
-        exact = told == "no bound" or name.startswith("delta")
-        table.add_row(name, told if exact else most + told)
     table.caption = "network: {network}; compute: {compute}".format(**plan.clock)
-    if plan.why_most:
-        table.caption += f"; epsilon is at most this, because {' and '.join(plan.why_most)}"
+    for what, facts, why in (
+        ("epsilon", epsilon_facts(plan.privacy_loss), plan.why_most),
+        (
+            "epsilon of labels",
+            epsilon_facts(None, plan.privacy_loss_of_labels),
+            plan.why_most_of_labels,
+        ),
+    ):
+        for name, told in facts:
+            exact = told == "no bound" or name.startswith("delta")
+            table.add_row(name, told if exact or not why else f"≤ {told}")
+        if why:
+            table.caption += f"; {what} is at most this, because {' and '.join(why)}"
     table.caption_justify = "left"
     return table
 

@@ -84,6 +84,8 @@ class Plan:
     why_most
         Why the run may disclose less than ``privacy_loss`` says, in words; empty where it is the
         run's own.
+    why_most_of_labels
+        The same of ``privacy_loss_of_labels``, which does not hang on who is in a sum.
     """
 
     method: str
@@ -101,6 +103,7 @@ class Plan:
     privacy_loss: Mapping[str, Any] = field(default_factory=dict)
     privacy_loss_of_labels: Mapping[str, Any] = field(default_factory=dict)
     why_most: tuple[str, ...] = ()
+    why_most_of_labels: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -160,6 +163,7 @@ class Plan:
             "privacy_loss": dict(self.privacy_loss) or None,
             "privacy_loss_of_labels": dict(self.privacy_loss_of_labels) or None,
             "privacy_loss_most_because": list(self.why_most),
+            "privacy_loss_of_labels_most_because": list(self.why_most_of_labels),
             "memory_bytes": {
                 name: vars(memory) | {"total": memory.total} for name, memory in self.memory.items()
             },
@@ -262,6 +266,7 @@ def plan(
     loss = method.uplink.spending(layout, uses, method.stragglers)
     of_everybody = method.uplink.spending(layout, uses, Wait())
     evaluations = -(-in_all // every)
+    ends_early = (_STOPS,) if _may_stop(training, evaluations) else ()
     of_labels = method.exchange.spending(layout, uses[Purpose.TRAINING])
     return Plan(
         method=method.name,
@@ -283,9 +288,8 @@ def plan(
         ),
         privacy_loss=loss,
         privacy_loss_of_labels=of_labels,
-        why_most=_why_most(method, training, evaluations, loss != of_everybody)
-        if loss or of_labels
-        else (),
+        why_most=(*_of_fewer(method, loss != of_everybody), *ends_early) if loss else (),
+        why_most_of_labels=ends_early if of_labels else (),
     )
 
 
@@ -313,16 +317,11 @@ def _may_stop(training: Training, evaluations: int) -> bool:
     return rule is not None and rule.patience is not None and rule.patience < evaluations
 
 
-def _why_most(
-    method: Method, training: Training, evaluations: int, fewer_tell_more: bool
-) -> tuple[str, ...]:
-    reasons = []
-    if fewer_tell_more:
-        policy = type(method.stragglers).__name__
-        reasons.append(f"{policy} may leave a party out, and a sum of fewer hides less")
-    if _may_stop(training, evaluations):
-        reasons.append(_STOPS)
-    return tuple(reasons)
+def _of_fewer(method: Method, tell_more: bool) -> tuple[str, ...]:
+    if not tell_more:
+        return ()
+    policy = type(method.stragglers).__name__
+    return (f"{policy} may leave a party out, and a sum of fewer hides less",)
 
 
 def _why_timed(method: Method) -> tuple[str, ...]:
