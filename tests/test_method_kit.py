@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from colonnade.stragglers import Deadline, Fastest
 from colonnade.testing.methods import (
     METHOD_CHECKS,
     MethodSubject,
+    accounts_for_what_left_in_vain,
     has_the_steps_that_it_declares,
     is_planned,
     names_who_sent_a_spoilt_body,
@@ -36,7 +38,7 @@ from colonnade.testing.methods import (
     says_how_few_rows_a_step_has,
     takes_the_steps_that_it_accepts,
 )
-from colonnade.uplinks import Plain
+from colonnade.uplinks import Plain, Uplink
 from toy_exchange import KIND, Common, CommonParty
 from toy_masked import Masked, MaskedUploader
 
@@ -121,6 +123,13 @@ class NoisyUploader(MaskedUploader):
         key = moment.key(self.layout.seed, self.party.name, f"noise/{moment.purpose.label}")
         generator = torch.Generator().manual_seed(int(key.words()[0]) >> 1)
         return super().masked(embedding + torch.randn(embedding.shape, generator=generator), moment)
+
+
+class Forgiving(Uplink):
+    """Says that what left in vain makes all the rest cost less."""
+
+    def spending(self, layout, uses, stragglers, in_vain=MappingProxyType({})):
+        return {"epsilon": float(sum(uses.values()) - sum(in_vain.values()))}
 
 
 SUBJECTS = {
@@ -237,6 +246,12 @@ def test_a_method_conforms(subject, check):
 def test_noise_that_is_not_declared_is_caught():
     with pytest.raises(AssertionError, match=r"predicts at .*, and reports"):
         predicts_as_it_evaluates(replace(SUBJECTS["noisy"], noise=0.0))
+
+
+def test_an_account_that_forgets_what_left_in_vain_is_caught():
+    forgiving = type("ForgivingPlain", (Forgiving, Plain), {})
+    with pytest.raises(AssertionError, match="with uses in vain besides epsilon is"):
+        accounts_for_what_left_in_vain(MethodSubject(Method("f", Sum(), forgiving())))
 
 
 def test_a_plan_is_compared_with_a_run_in_the_same_time():

@@ -175,11 +175,18 @@ class Exchange(Protocol):
         return {}
 
     def affords(self, layout: Layout, uses: int) -> bool:
-        """Return whether a row may be trained on so often; where not, training ends."""
+        """Return whether a row may be trained on so often; where not, training ends.
+
+        Of uses in vain, before a crash, it knows nothing; see ``Uplink.affords``.
+        """
         return True
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
-        """Return what so many uses of a row will cost of its label's privacy, for a plan."""
+        """Return what so many uses of a row will cost of its label's privacy.
+
+        A derivative tells the same of a label whoever was left out of its round. So the policy of
+        stragglers does not matter, and uses in vain are counted in ``uses``.
+        """
         return {}
 
     def games(self, layout: Layout) -> tuple[Game, ...]:

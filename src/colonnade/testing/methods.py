@@ -268,6 +268,24 @@ def is_planned(subject: MethodSubject) -> None:
         assert all(memory.total > 0 for memory in planned.memory.values())
 
 
+def accounts_for_what_left_in_vain(subject: MethodSubject) -> None:
+    """Assert that an uplink says what uses of a row cost, and no less with some in vain besides."""
+    agreement = subject.made(subject.method).agreement(subject.method, TRAINING)
+    uplink, late = subject.method.uplink, subject.method.stragglers
+    uses = agreement.uses(agreement.batches.rounds)
+    for purpose, most in uses.items():
+        affords = uplink.affords(agreement.layout, purpose, most, late)
+        assert affords, f"it does not afford {most} uses of a row, which the run has"
+    planned = uplink.spending(agreement.layout, uses, late)
+    told = uplink.spending(agreement.layout, uses, late, dict.fromkeys(uses, 2))
+    assert told.keys() == planned.keys()
+    for name in (name for name in planned if name.startswith("epsilon")):
+        less, more = planned[name], told[name]
+        assert more is None or (less is not None and more >= less), (
+            f"with uses in vain besides {name} is {more}, and without {less}"
+        )
+
+
 def has_the_same_bits_under_every_driver(subject: MethodSubject) -> None:
     """Assert that simulator, processes and replay send and learn the same, to the bit.
 
@@ -504,6 +522,7 @@ METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
     says_who_learns_what,
     lists_every_flow,
     is_planned,
+    accounts_for_what_left_in_vain,
     has_the_same_bits_under_every_driver,
     takes_the_steps_that_it_accepts,
     has_the_steps_that_it_declares,

@@ -286,7 +286,13 @@ class Uplink(Protocol):
         return ()
 
     def affords(self, layout: Layout, purpose: Purpose, uses: int, stragglers: Stragglers) -> bool:
-        """Return whether a row may be sent so often for a purpose; where not, training ends."""
+        """Return whether a row may be sent so often for a purpose; where not, training ends.
+
+        Whoever the policy may leave out of a round is as if left out, as in ``spending``. From this
+        follows how many rounds a run has, which all organisations must know before the first, also
+        of one that goes on: so it knows nothing of uses in vain. Those count in the account of the
+        half that keeps one, which ends a run before it would pass its budget.
+        """
         return True
 
     def spending(
@@ -296,10 +302,22 @@ class Uplink(Protocol):
         stragglers: Stragglers,
         in_vain: Mapping[Purpose, int] = MappingProxyType({}),
     ) -> Mapping[str, Any]:
-        """Return what so many uses of a row for each purpose cost of privacy at most, for a plan.
+        """Return what so many uses of a row for each purpose cost of privacy at most.
 
-        Whoever the policy may leave out of a round is as if left out each time, if that costs more.
-        Of uses ``in_vain``, before a crash, nobody knows who was left out.
+        Plans and policies of sites compare it; see ``uplinks.account.told`` for what it tells.
+
+        Parameters
+        ----------
+        layout
+            Who takes part.
+        uses
+            How often the row that is used most is released, by purpose.
+        stragglers
+            Whoever the policy may leave out of a round is as if left out each time, if that costs
+            more.
+        in_vain
+            How often besides, before a crash, by purposes that are in ``uses``: nobody knows who
+            was left out then. A plan has none.
         """
         return {}
 
