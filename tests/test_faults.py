@@ -254,7 +254,7 @@ def test_whatever_else_the_system_refuses_is_one_sentence(command, monkeypatch):
     def full(text):
         raise OSError(errno.EIO, os.strerror(errno.EIO), "/srv/out")
 
-    monkeypatch.setattr(cli, "_list_parts", lambda *_: full(""))
+    monkeypatch.setattr("colonnade.config.listing.listed", lambda *_: full(""))
     code, err = command("codecs")
     assert (code, err) == (3, "error: /srv/out cannot be read or written: Input/output error")
 
@@ -292,8 +292,10 @@ def test_what_was_being_read_is_not_told_as_written(command, monkeypatch):
     def refuse(*_):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "people.csv")
 
-    monkeypatch.setattr(cli, "_parsed", refuse)
+    monkeypatch.setattr("colonnade.config.load_config", refuse)
     code, err = command("plan", "run.yaml")
     assert (code, err) == (3, "error: people.csv cannot be read or written: Permission denied")
-    monkeypatch.setattr(cli, "_parsed", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+    monkeypatch.setattr(
+        "colonnade.config.load_config", lambda *_: (_ for _ in ()).throw(OSError("gone"))
+    )
     assert command("plan", "run.yaml") == (3, "error: the system refuses to read or write: gone")

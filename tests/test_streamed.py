@@ -756,8 +756,9 @@ def test_classes_in_yaml_may_be_true_and_false():
 
 def test_classes_in_yaml_are_as_the_file_writes_them():
     Path("b.csv").write_text("y,x\n" + "no,1\nyes,2\nNA,3\n" * 50)
-    text = "{files: [b.csv], label: y, parties: {a: {numeric: [x]}}, classes: [yes, no, NA]}"
-    data = StreamedConfig(**read_yaml(text), store="b").load()
+    text = "{label: y, parties: {a: {numeric: [x]}}, classes: [yes, no, NA]}"
+    files = [str(Path("b.csv").absolute())]
+    data = StreamedConfig(**read_yaml(text), files=files, store="b").load()
     assert data.labels.tolist() == [1, 0, 2] * 50
 
 
