@@ -7,9 +7,10 @@ place in the text, so all is counted on the graph, as it grows and before any va
 takes its time for each node, so a text that is too long for a configuration is not begun with, and
 one with too many values is left at the first of them.
 
-What is written without quotes is a number, or true or false, only where it cannot be meant
+What is written without quotes is a number, or true or false, only where it is hardly meant
 otherwise. To YAML 1.1, which PyYAML reads, ``no`` is false, ``007`` is 7, ``1:30`` is 90, and
-2024-01-31 is a day; here they are texts, as editors, which read YAML 1.2, show them.
+2024-01-31 is a day; here they are texts, as editors, which read YAML 1.2, show them. So is 1e5,
+which fields for numbers read as one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _WITHOUT_QUOTES = {
     "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
     "int": ("[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)", "-+0123456789"),
     "float": (
-        r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|[-+]?\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
+        r"[-+]?(?:0|[1-9][0-9_]*)\.[0-9_]*(?:[eE][-+][0-9]+)?|[-+]?\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
         "-+0123456789.",
     ),

@@ -1,4 +1,4 @@
-"""The command ``colonnade``: each of its commands is in a file of its own."""
+"""The command ``colonnade``: a file for each of its commands; those that list parts are in one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import typer
 from colonnade import __version__
 from colonnade.cli.align import align
 from colonnade.cli.audit import audit
+from colonnade.cli.check_site import check_site
 from colonnade.cli.clicks import clicks
 from colonnade.cli.compare import compare
 from colonnade.cli.demo import demo
-from colonnade.cli.deploy import check_site, deploy, prepare_kit
+from colonnade.cli.deploy import deploy
 from colonnade.cli.export import export
 from colonnade.cli.listing import codecs, datasets, methods, models, parts, schema
 from colonnade.cli.plan import plan
 from colonnade.cli.predict import predict
+from colonnade.cli.prepare_kit import prepare_kit
 from colonnade.cli.reproduce import reproduce
 from colonnade.cli.run import run
 from colonnade.cli.serve import serve

@@ -1,4 +1,4 @@
-"""``colonnade deploy``, and what each organisation does at its own site."""
+"""``colonnade deploy``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from colonnade.cli.told import say_warnings, show_runs
 from colonnade.errors import ConfigurationError
 from colonnade.progress import Show, counted, err, out, say
 
-__all__ = ["Tracked", "check_site", "deploy", "prepare_kit"]
+__all__ = ["Tracked", "deploy"]
 
 
 class Tracked(StrEnum):
@@ -179,41 +179,3 @@ def deploy(
             "each one's trained part and the ledger of what left it, is in "
             f"{place.folder / 'organisations'}.",
         )
-
-
-def check_site(
-    site: Annotated[Path, typer.Argument(help="The site.yaml of this organisation.")],
-    job: Annotated[
-        Path, typer.Argument(help="Folder of a job that `colonnade deploy --to` wrote.")
-    ],
-) -> None:
-    """Try what a site would bring to a job, before anybody submits it; nothing leaves it.
-
-    It reads site.yaml, policy.yaml and the tables as the site does when the job comes, and says
-    what is wrong in the same words. What a policy says of bytes and epsilon hangs on what the
-    others bring, and is compared when the job runs.
-    """
-    from colonnade.deployment.checking import checked
-    from colonnade.deployment.folders import read_job
-    from colonnade.deployment.site import load_site
-
-    for sentence in checked(read_job(job), load_site(site)):
-        say(out, f"{sentence[:1].upper()}{sentence[1:]}.")
-
-
-def prepare_kit(
-    kit: Annotated[
-        Path, typer.Argument(help="Folder that `nvflare provision` made for a site or the server.")
-    ],
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Let jobs name Colonnade's two classes and no others.")
-    ] = False,
-) -> None:
-    """Let a site, or the server, run Colonnade's jobs.
-
-    Writes local/resources.json in the kit: jobs may name Colonnade's two classes, the logs of a
-    site stay at the site, and a server keeps in the kit what it would keep in /tmp.
-    """
-    from colonnade.deployment.kits import prepare_kit as prepare
-
-    say(out, f"{prepare(kit, alone)} lets Colonnade's jobs in.")

@@ -24,8 +24,8 @@ def prepare_kit(kit: Path, alone: bool = False) -> Path:
     """Let a site, or the server, run Colonnade's jobs; return the file of settings.
 
     Jobs may name Colonnade's two classes, the site's logs stay at the site, and a server keeps jobs
-    and what it needs of them in the kit. Settings that are there stay as they are; those that FLARE
-    wrote are begun with where there are none.
+    and what it needs of them in the kit. What is said there of anything else stays; settings that
+    FLARE wrote are begun with where there are none.
 
     Parameters
     ----------

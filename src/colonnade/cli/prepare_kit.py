@@ -1,0 +1,30 @@
+"""``colonnade prepare-kit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.progress import out, say
+
+__all__ = ["prepare_kit"]
+
+
+def prepare_kit(
+    kit: Annotated[
+        Path, typer.Argument(help="Folder that `nvflare provision` made for a site or the server.")
+    ],
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Let jobs name Colonnade's two classes and no others.")
+    ] = False,
+) -> None:
+    """Let a site, or the server, run Colonnade's jobs.
+
+    Writes local/resources.json in the kit: jobs may name Colonnade's two classes, the logs of a
+    site stay at the site, and a server keeps in the kit what it would keep in /tmp.
+    """
+    from colonnade.deployment.kits import prepare_kit as prepare
+
+    say(out, f"{prepare(kit, alone)} lets Colonnade's jobs in.")
