@@ -296,3 +296,21 @@ def test_how_text_is_written_is_no_setting_of_another_kind_of_source():
     assert read.frame().rows() == [(1, 1.5)]
     assert own.at("c.csv").missing == ["none"]
     assert own.at("sqlite:///c.db").decimal is None
+
+
+@pytest.mark.parametrize("seen", [range(38), [i / 2 for i in range(38)], [True, False]])
+def test_categories_of_numbers_are_known_again_however_they_come(seen):
+    frame = pd.DataFrame({"code": pd.Categorical([*seen])})
+    transformer = TableTransformer().fit(frame)
+    expected = transformer.transform(frame)
+    assert transformer.text_columns == ()
+    for later in ([*seen], np.array([*seen], dtype=float) if len(seen) > 2 else [*seen]):
+        assert torch.equal(transformer.transform({"code": later}), expected)
+    written = [f"{each:.1f}" if len(seen) > 2 else str(each) for each in seen]
+    assert torch.equal(transformer.transform({"code": written}), expected)
+
+
+def test_decimal_commas_are_told_where_training_had_numbers():
+    transformer = TableTransformer(categorical=["code"]).learn({"code": range(40)})
+    with pytest.raises(DataError, match="seems to be one with a decimal comma; read the table"):
+        transformer.transform({"code": ["5,0", "7,0"]})

@@ -285,7 +285,7 @@ class IdSplit:
         if len(unknown):
             raise DataError(
                 f"{len(unknown)} ids for {name} are not among the {len(ids)} people whom all "
-                f"tables know: {listed(unknown.to_list())}"
+                f"tables know: {listed(unknown.to_list())}; those are written like {ids[0]!r}"
             )
         found: NDArray[np.bool_] = ids.is_in(wanted.implode()).to_numpy()
         return found

@@ -21,6 +21,7 @@ from colonnade.tables.remedies import as_text
 
 __all__ = ["Written", "texts"]
 
+_COMMA = r"[+-]?[0-9]+,[0-9]+"
 _NUMERAL = r"^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?\s*$"
 
 
@@ -48,6 +49,8 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if is_number(values.dtype) or values.dtype == pl.Boolean:
             return cls(as_text=False)
         distinct = values.cast(pl.String).unique().drop_nulls()
+        if values.dtype != pl.String and all(map(_is_value, distinct)):
+            return cls(as_text=False)  # categories that are numbers, as pandas has them
         numerals = distinct.filter(distinct.str.contains(_NUMERAL) & ~distinct.str.contains(WHOLE))
         return cls(True, any(float(each).is_integer() for each in numerals))
 
@@ -131,12 +134,25 @@ def _as_values(name: str, text: pl.Series) -> pl.Series:
                 "with a zero as no number does; make numbers of the column, or have it be text in "
                 "training too"
             )
+        if re.fullmatch(_COMMA, plain):
+            raise DataError(
+                f"column {name!r} held numbers in training, and holds {each!r} here, which seems "
+                "to be one with a decimal comma; read the table with decimal=',' "
+                "(YAML: decimal: ',')"
+            )
         if plain.lower() in ("true", "false"):
             named[each] = plain.lower()
         elif re.fullmatch(_NUMERAL, plain):
             whole = re.fullmatch("[+-]?[0-9]+", plain)
             named[each] = plain.removeprefix("+") if whole else _text(float(plain))
     return text.replace(named) if named else text
+
+
+def _is_value(text: str) -> bool:
+    """Return whether a text is that of a number or a truth value, as ``texts`` has it."""
+    if text in ("true", "false") or re.fullmatch(WHOLE, text):
+        return True
+    return bool(re.fullmatch(_NUMERAL, text)) and _text(float(text)) == text
 
 
 def _text(value: Any) -> str:
