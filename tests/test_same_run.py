@@ -24,7 +24,6 @@ import torch
 import yaml
 from torch import nn
 
-from colonnade.checkpoints import CLASS_NAMES
 from colonnade.codecs import TopK
 from colonnade.costs import Modelled
 from colonnade.descriptions import content_of
@@ -657,20 +656,28 @@ def test_a_run_does_not_go_on_with_other_names_of_its_classes(tmp_path, other):
     assert run.summary["classes"] == ["no", "yes"]
 
 
-def test_a_checkpoint_that_does_not_tell_the_names_of_classes_is_gone_on_from(
-    tmp_path, monkeypatch
-):
+@pytest.mark.parametrize("what", ["what classes are called", "the metrics"])
+def test_what_an_earlier_checkpoint_does_not_tell_is_not_compared(tmp_path, monkeypatch, what):
     fingerprint = Federation._fingerprint
 
     def earlier(self, *given):
         told = fingerprint(self, *given)
-        del told[CLASS_NAMES]
+        del told[what]
         return told
 
     with monkeypatch.context() as then:
         then.setattr(Federation, "_fingerprint", earlier)
         train(tmp_path, classifying("no", "yes"), stop_before=3)
     assert train(tmp_path, classifying("no", "yes"), resume=True).summary["completed"]
+
+
+def test_a_run_does_not_go_on_with_one_organisation_more(tmp_path):
+    train(tmp_path, federation(width=6), stop_before=3)
+    made = federation(width=9)
+    more = Party("club", made.parties[0].features, nn.Linear(2, 3))
+    made = Federation([*made.parties, more], made.label_holder, made.train_rows, made.test_rows)
+    with pytest.raises(CheckpointError, match="the layout and"):
+        train(tmp_path, made, resume=True)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

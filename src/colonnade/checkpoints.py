@@ -29,11 +29,9 @@ import torch
 from colonnade.errors import CheckpointError
 from colonnade.faults import explained
 
-__all__ = ["CLASS_NAMES", "Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
+__all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
 FORMAT = 5
-CLASS_NAMES = "what classes are called"
-"""Of what one of a fingerprint's digests is, which older checkpoints do not tell."""
 
 State = dict[str, Any]
 _SAVED = frozenset(
@@ -244,7 +242,9 @@ class CheckpointStore:
         Where they lie; made by ``make``, or when the first is written.
     fingerprint
         What tells the run from others: digests, by what they are of, as a refusal says it. A
-        checkpoint of another run is refused.
+        checkpoint of another run is refused. One of an earlier version may lack a digest, which is
+        then not compared: so a thing of which there is one for each organisation has to change
+        another digest as well when there are more of it.
     keep
         How many to keep, the newest ones.
     timing
@@ -414,9 +414,8 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _differing(written: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return of what two fingerprints differ, but for what older checkpoints do not tell."""
-    told = {what: now[what] for what in now if what in written or what != CLASS_NAMES}
-    return [what for what in {**told, **written} if written.get(what) != told.get(what)]
+    """Return of what two fingerprints differ, but for what an older checkpoint does not tell."""
+    return [what for what, digest in written.items() if now.get(what) != digest]
 
 
 def _identity(folder: Path) -> tuple[int, int]:

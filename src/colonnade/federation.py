@@ -34,7 +34,7 @@ from colonnade.agreement import (
     learners_of,
     modules_of,
 )
-from colonnade.checkpoints import CLASS_NAMES, Checkpoint
+from colonnade.checkpoints import Checkpoint
 from colonnade.checks import (
     check_classes,
     check_codes,
@@ -476,7 +476,11 @@ class Federation:
     def _fingerprint(
         self, description: Mapping[str, Any], agreement: Agreement, seats: Mapping[str, _Seat]
     ) -> dict[str, str]:
-        """Return what a checkpoint must share with a run that goes on from it: also the data."""
+        """Return what a checkpoint must share with a run that goes on from it: also the data.
+
+        What a checkpoint of an earlier version does not tell is not compared. That there are more
+        organisations the layout tells, which all have told.
+        """
         told = {
             "the method": description["method"],
             "the training": description["training"],
@@ -484,7 +488,7 @@ class Federation:
             "the layout": repr(replace(agreement.layout, seed=0)),  # the seed is the training's
             "the loss": description["objective"],
             "the metrics": description["metrics"],
-            CLASS_NAMES: None if self.classes is None else [*map(str, self.classes)],
+            "what classes are called": None if self.classes is None else [*map(str, self.classes)],
         }
         for name, models in description["organisations"].items():
             told[f"a model or optimiser of {name!r}"] = models
