@@ -12,6 +12,7 @@ import torch
 from colonnade import local_updates
 from colonnade.codecs import Entropy, Float, LargeRows, Scalar, TopK
 from colonnade.config.registry import GROUPS
+from colonnade.effects import Work
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
 from colonnade.links import Direct, ErrorFeedback, LearnedEntropy
@@ -36,6 +37,7 @@ from colonnade.testing.methods import (
     names_who_sent_a_spoilt_body,
     predicts_as_it_evaluates,
     says_how_few_rows_a_step_has,
+    sets_up_before_anything_else,
     takes_the_steps_that_it_accepts,
 )
 from colonnade.uplinks import Plain, Uplink
@@ -130,6 +132,20 @@ class Forgiving(Uplink):
 
     def spending(self, layout, uses, stragglers, in_vain=MappingProxyType({})):
         return {"epsilon": float(sum(uses.values()) - sum(in_vain.values()))}
+
+
+@dataclass(frozen=True)
+class Hasty(Masked):
+    """Sets up by work that is said to be of training."""
+
+    def uploader(self, layout, party):
+        return HastyUploader(layout, party)
+
+
+class HastyUploader(MaskedUploader):
+    async def prepare(self, timetable):
+        await Work("keys", lambda: None, 0)
+        await super().prepare(timetable)
 
 
 SUBJECTS = {
@@ -252,6 +268,12 @@ def test_an_account_that_forgets_what_left_in_vain_is_caught():
     forgiving = type("ForgivingPlain", (Forgiving, Plain), {})
     with pytest.raises(AssertionError, match="with uses in vain besides epsilon is"):
         accounts_for_what_left_in_vain(MethodSubject(Method("f", Sum(), forgiving())))
+
+
+def test_what_sets_up_by_anything_else_is_caught():
+    hasty = MethodSubject(Method("h", Sum(), Hasty()))
+    with pytest.raises(AssertionError, match=r"prepare of 'party_0' awaits Work\(kind='keys'"):
+        sets_up_before_anything_else(hasty)
 
 
 def test_a_plan_is_compared_with_a_run_in_the_same_time():

@@ -55,6 +55,7 @@ __all__ = [
     "Send",
     "Since",
     "Work",
+    "sets_up",
 ]
 
 T = TypeVar("T")
@@ -420,3 +421,15 @@ class Role(Protocol):
     def peers(self) -> Sequence[str]:
         """Names of the roles that this one exchanges messages with."""
         ...
+
+
+def sets_up(effect: Effect[Any]) -> bool:
+    """Return whether an effect is for what precedes a role's first round.
+
+    It is a message or work of the purpose ``SETUP``, or takes place on a role's own disk.
+    """
+    if isinstance(effect, (Send, Work)):
+        return effect.purpose is Purpose.SETUP
+    if isinstance(effect, (Receive, Ready)):
+        return effect.expect.purpose is Purpose.SETUP
+    return isinstance(effect, (Commit, Recall))

@@ -62,6 +62,7 @@ from colonnade.effects import (
     Role,
     Send,
     Work,
+    sets_up,
 )
 from colonnade.errors import Aborted, ConfigurationError, Deadlock, LocalProtocolError
 from colonnade.flows import Limits
@@ -217,15 +218,6 @@ def _is_plain(expect: Expect) -> bool:
     cannot change the answer.
     """
     return expect.quorum is None and expect.within is None
-
-
-def _sets_up(effect: Effect[Any]) -> bool:
-    """Whether it is for what precedes the first round, or takes place on a role's own disk."""
-    if isinstance(effect, (Send, Work)):
-        return effect.purpose is Purpose.SETUP
-    if isinstance(effect, (Receive, Ready)):
-        return effect.expect.purpose is Purpose.SETUP
-    return isinstance(effect, (Commit, Recall))
 
 
 class _Simulation:
@@ -389,7 +381,7 @@ class _Simulation:
                     actor.finished = True
                     return
             answer = None
-            if self.setting_up_anew and not _sets_up(effect):
+            if self.setting_up_anew and not sets_up(effect):
                 actor.held = effect
                 return
             if isinstance(effect, Send):

@@ -34,7 +34,7 @@ from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
 from colonnade.drivers import Assignment, Driver, Elsewhere, Processes, Replay, RunRecord, Simulate
 from colonnade.drivers.around import Around, Before
-from colonnade.effects import Boundary, Effect, Ready, Role, Send, Work
+from colonnade.effects import Boundary, Effect, Ready, Role, Send, Work, sets_up
 from colonnade.errors import PrivacyWarning, RemoteProtocolError
 from colonnade.evaluation import HeldOut
 from colonnade.federation import Federation
@@ -443,8 +443,27 @@ def predicts_as_it_evaluates(subject: MethodSubject) -> None:
     _assert_predicts(subject, subject.train())
 
 
+def sets_up_before_anything_else(subject: MethodSubject) -> None:
+    """Assert that ``prepare`` of either half awaits nothing but effects that set up.
+
+    Else a simulated run that goes on would not have the times of one that nobody interrupted.
+    """
+    *_, roles = _halves(subject)
+    prepared = [_Preparing(role) for role in roles]
+    Simulate().run(prepared, Assignment(seed=TRAINING.seed))
+    for role in prepared:
+        assert not role.others, f"prepare of {role.name!r} awaits {role.others[0]!r}"
+
+
 def collects_values_that_can_be_kept(subject: MethodSubject) -> None:
     """Assert that a collected batch fuses again and again to the same, also when recalled."""
+    holder, roles = _halves(subject)
+    Simulate().run(roles, Assignment(seed=TRAINING.seed))
+    assert holder.checked
+
+
+def _halves(subject: MethodSubject) -> tuple[_KeepingHolder, Sequence[Role]]:
+    """Return roles that try the halves of the uplink, the label holder's apart and among them."""
     federation = subject.federation(subject.method, True)
     agreement = federation.agreement(subject.method, TRAINING)
     layout, method = agreement.layout, subject.method
@@ -455,8 +474,7 @@ def collects_values_that_can_be_kept(subject: MethodSubject) -> None:
         _SendingParty(layout, party, method.uplink.uploader(layout, party))
         for party in federation.parties
     ]
-    Simulate().run([*parties, holder], Assignment(seed=TRAINING.seed))
-    assert holder.checked
+    return holder, [*parties, holder]
 
 
 def names_who_sent_a_spoilt_body(subject: MethodSubject) -> None:
@@ -531,6 +549,7 @@ METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
     lives_with_the_late,
     agrees_with_another,
     predicts_as_it_evaluates,
+    sets_up_before_anything_else,
     collects_values_that_can_be_kept,
     names_who_sent_a_spoilt_body,
 )
@@ -586,6 +605,21 @@ class _Spoilt(Before):
         if (effect.kind, effect.purpose) == (how.kind, how.purpose):
             self._done = True
             effect = replace(effect, body=how.spoil(effect.body))
+        return (yield effect)
+
+
+class _Preparing(Before):
+    """A role of whose effects before its first boundary those are noted that do not set up."""
+
+    def __init__(self, role: Role) -> None:
+        super().__init__(role)
+        self.others: list[Effect[Any]] = []
+        self._begun = False
+
+    def _met(self, effect: Effect[Any]) -> Generator[Effect[Any], Any, Any]:
+        self._begun = self._begun or isinstance(effect, Boundary)
+        if not self._begun and not sets_up(effect):
+            self.others.append(effect)
         return (yield effect)
 
 

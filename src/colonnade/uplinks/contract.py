@@ -183,6 +183,11 @@ class Uploader(Protocol):
 
         Called whenever a role starts or goes on; what was done already is part of the state. Where
         no rows travel any more nothing is sent: what has left is taken up from the journal alone.
+
+        It awaits nothing but ``Send``, ``Receive``, ``Ready`` and ``Work`` of the purpose
+        ``SETUP``, ``Commit`` and ``Recall`` (``effects.sets_up``). A simulated run that goes on
+        lets these take no time, so that it has the times of one that nobody interrupted; what
+        follows another effect takes the time that it takes.
         """
         ...
 
@@ -222,7 +227,7 @@ class Collector(Protocol):
     """The label holder's half."""
 
     async def prepare(self, timetable: Timetable) -> None:
-        """Do the label holder's part of what must be done before."""
+        """Do the label holder's part of what must be done before, by effects that set up."""
         ...
 
     def expect(self, moment: Moment) -> Expect:
