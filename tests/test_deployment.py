@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import random
 import re
 import shutil
 import socket
@@ -22,22 +21,19 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from colonnade.alignment import read_alignment
 from colonnade.config import load_trained, parse_config
-from colonnade.config.aligning import aligning, carry_out
-from colonnade.deployment import host, meeting
+from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.checking import checked
-from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
 from colonnade.deployment.kept_here import Kept
 from colonnade.deployment.predicting import PredictingTogether
-from colonnade.deployment.site import NewPeopleConfig, SiteConfig, load_site, own_part
+from colonnade.deployment.site import NewPeopleConfig, SiteConfig, own_part
 from colonnade.deployment.told_elsewhere import told_elsewhere
 from colonnade.deployment.training import TrainingTogether
-from colonnade.drivers import Replay, control, couriered, player
+from colonnade.drivers import Replay, couriered, player
 from colonnade.drivers.account import Account
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.drivers.keeping import Keeper
@@ -45,19 +41,19 @@ from colonnade.drivers.player import Player
 from colonnade.effects import Notes
 from colonnade.errors import (
     CheckpointError,
-    ColonnadeError,
     ConfigurationError,
     DataError,
     DataWarning,
     RemoteProtocolError,
 )
 from colonnade.export import load_part
-from colonnade.ledger import Entry, Ledger
+from colonnade.ledger import Ledger
 from colonnade.predictions_counted import PredictionCount
 from colonnade.privacy import BinomialSum, Spending
 from colonnade.run_folder import load_run
 from colonnade.serving import ServeConfig
 from colonnade.wire import Purpose
+from toy_sites import Mesh, configuration, failing, play, prepared, same_as, written
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -67,134 +63,6 @@ def in_one_process(monkeypatch):
     """Words that nobody hears any more are not waited for as long as between computers."""
     for module in (couriered, host):
         monkeypatch.setattr(module, "_LINGER", 0.3)
-
-
-class Mesh:
-    """Carries datagrams between threads, and loses, repeats and delays some of them."""
-
-    def __init__(self, badly=0.0):
-        self.ends = {}
-        self.random = random.Random(5)
-        self.badly = badly
-        self.late = []
-        self.lock = threading.Lock()
-
-    def post(self, own):
-        def post(peer, datagram):
-            end = self.ends.get(peer)
-            if end is None:
-                return
-            with self.lock:
-                fate, late = self.random.random(), self.late
-                if fate < self.badly:
-                    late.append((end, own, datagram))
-                    return
-                twice = fate < 2 * self.badly
-                waiting, self.late = (late, []) if twice else ([], late)
-            end.receive(own, datagram)
-            if twice:
-                end.receive(own, datagram)
-            for other, sender, held in waiting:
-                other.receive(sender, held)
-
-        return post
-
-
-def tables(folder: Path, rows: int = 120) -> dict[str, Path]:
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(rows, 6)).round(3)
-    y = np.where(x[:, 0] + x[:, 3] > 0, "bought", "left")
-    ids = [f"person-{number}" for number in range(1000, 1000 + rows)]
-    parts = {
-        "bank": pl.DataFrame({"id": ids, "a": x[:, 0], "b": x[:, 1], "c": x[:, 2]})[5:],
-        "shop": pl.DataFrame({"id": ids, "d": x[:, 3], "e": x[:, 4]}).reverse(),
-        "clinic": pl.DataFrame({"id": ids, "g": x[:, 0] * x[:, 3], "h": x[:, 2]}),
-        "labels": pl.DataFrame({"id": ids, "f": x[:, 5], "y": y})[:-7],
-    }
-    return {name: written(folder / f"{name}.csv", frame) for name, frame in parts.items()}
-
-
-def written(path, frame):
-    frame.write_csv(path)
-    return path
-
-
-def configuration(folder, method="svfl", **training):
-    return {
-        "data": {
-            "id": "id",
-            "folder": str(folder),
-            "parties": {
-                "bank": {"source": "bank.csv"},
-                "shop": {"source": "shop.csv"},
-            },
-            "labels": {"source": "labels.csv", "column": "y"},
-        },
-        "label_holder": {"name": "insurer"},
-        "model": {"bottom": {"widths": [4]}, "top": {"widths": []}},
-        "method": method,
-        "training": {"epochs": 2, "batch_size": 16, "secrets": "seed", **training},
-    }
-
-
-def federation(tmp_path, config):
-    """Write what each site has: its tables, its alignment, its site.yaml."""
-    meeting, organisations = aligning(config)
-    folders = {name: tmp_path / name for name in meeting.everybody}
-    for folder in folders.values():
-        folder.mkdir(exist_ok=True)
-    carry_out(config, meeting, organisations, tmp_path / "all", lambda *_: None)
-    for name, folder in folders.items():
-        (folder / "aligned").mkdir(exist_ok=True)
-        (folder / "aligned" / f"{name}.json").write_bytes(
-            (tmp_path / "all" / f"{name}.json").read_bytes()
-        )
-        own = f"table: {{source: {tmp_path}/{name}.csv}}\n"
-        if name == "insurer":
-            own = f"labels: {{source: {tmp_path}/labels.csv, column: y}}\n"
-        (folder / "site.yaml").write_text(f"organisation: {name}\nid: id\n{own}")
-    return {name: load_site(folder / "site.yaml") for name, folder in folders.items()}
-
-
-def play(job, sites, mesh, server=None):
-    """Let all sites and the server play, each in threads of its own; return who failed how."""
-    server = mesh.ends[GATEKEEPER] = server or Host(job, mesh.post(GATEKEEPER))
-    guests = {name: Guest(job, site, mesh.post(name), "threads") for name, site in sites.items()}
-    mesh.ends |= guests
-    failed = {}
-
-    def attend(name, function):
-        try:
-            function()
-            if name != GATEKEEPER:  # whoever runs the sites sees that one has ended, and how
-                server.finish(name)
-        except ColonnadeError as error:
-            failed[name] = error
-            if name != GATEKEEPER:
-                server.lose(name, str(error))
-
-    threads = [
-        threading.Thread(target=attend, args=(name, guest.attend)) for name, guest in guests.items()
-    ]
-    for thread in threads:
-        thread.start()
-    attend(GATEKEEPER, server.preside)
-    for thread in threads:
-        thread.join()
-    return failed
-
-
-def prepared(tmp_path, method="svfl", parties=("bank", "shop"), model=None, **training):
-    """Return a configuration, its job, and the sites of its organisations, which have aligned."""
-    tables(tmp_path)
-    said = configuration(tmp_path, method, **training)
-    said["model"] = model or said["model"]
-    said["data"]["parties"] = {name: {"source": f"{name}.csv"} for name in parties}
-    config = parse_config(said)
-    sites = federation(tmp_path, config)
-    aligned = config.as_dict()
-    aligned["data"]["alignment"] = str(tmp_path / "all")
-    return parse_config(aligned), job_of(config, "first"), sites
 
 
 METHODS = {
@@ -220,6 +88,7 @@ def test_a_run_is_the_simulators(tmp_path, method):
     expected = same_as(config, sites)
     run = load_run(sites["insurer"].runs / "first")
     assert run.ledger.without_time() == expected.ledger.without_time()
+    assert not any("tells that it sent" in warning for warning in run.summary["warnings"])
     for key in ("metric", "best", "rounds", "bytes_up", "bytes_down", "privacy_loss"):
         assert run.summary[key] == expected.summary[key]
 
@@ -266,37 +135,6 @@ def test_what_is_lost_repeated_or_late_changes_nothing(tmp_path):
     config, job, sites = prepared(tmp_path)
     assert play(job, sites, Mesh(badly=0.02)) == {}
     same_as(config, sites)
-
-
-def failing(mesh, name, after):
-    """Let the machine of ``name`` fail when it has sent so many datagrams."""
-    usual, sent = mesh.post, iter(range(after))
-
-    def post(own):
-        carry = usual(own)
-
-        def counted(peer, datagram):
-            if own == name and next(sent, None) is None:
-                mesh.ends[name].end("its machine failed")
-            else:
-                carry(peer, datagram)
-
-        return counted
-
-    mesh.post = post
-    return mesh
-
-
-def same_as(config, sites, run="first", driver=None):
-    federation = config.build_federation()
-    training = config.training.build(len(federation.validation_rows))
-    expected = federation.train(config.method.build(), training, driver)
-    for name, modules in expected.models.items():
-        part = load_part(sites[name].runs / run / "parts" / name)
-        for which, module in modules.items():
-            for key, value in module.state_dict().items():
-                assert torch.equal(part.tensors[which][key], value)
-    return expected
 
 
 def put_back(runs, backup):
@@ -416,6 +254,7 @@ def test_a_run_that_a_failure_ended_goes_on_to_the_same_bits(tmp_path, name, aft
     expected = same_as(config, sites)
     run = load_run(sites["insurer"].runs / "first")
     assert run.ledger.without_time() == expected.ledger.without_time()
+    assert not any("tells that it sent" in warning for warning in run.summary["warnings"])
     left = [path for site in sites.values() for path in site.runs.rglob("*.jsonl")]
     assert sum(len(path.read_bytes().splitlines()) for path in left) == len(run.ledger)
 
@@ -861,38 +700,6 @@ def test_sites_that_could_not_train_together_are_refused(tmp_path, monkeypatch, 
     assert f"the sites have {why}" in str(failed[GATEKEEPER])
 
 
-def heard_of(server, name, message):
-    """Let a server hear of a site, once all play, what that does not say."""
-    heed = server._heed
-
-    def heeded(gatekeeper):
-        if gatekeeper.everybody_is_there and message is not None:
-            server._deliver(name, meeting.encode(message))
-            server._heed = heed
-        heed(gatekeeper)
-
-    server._heed = heeded
-    return server
-
-
-def test_no_site_says_what_another_has_sent(tmp_path):
-    _, job, sites = prepared(tmp_path)
-    mesh = Mesh()
-    entry = Entry("shop", "insurer", "embedding", Purpose.TRAINING, 0, 0, 10, 20, None)
-    server = heard_of(Host(job, mesh.post(GATEKEEPER)), "bank", control.Recorded([entry]))
-    failed = play(job, sites, mesh, server)
-    assert "'bank' tells what 'shop' has sent" in str(failed[GATEKEEPER])
-
-
-def test_no_site_reports_in_the_name_of_another(tmp_path):
-    _, job, sites = prepared(tmp_path)
-    mesh, told = Mesh(), []
-    forged = control.Reported({"organisation": "insurer", "validation_auc": 1.0, "round": 0})
-    server = Host(job, mesh.post(GATEKEEPER), on_report=told.append)
-    assert play(job, sites, mesh, heard_of(server, "bank", forged)) == {}
-    assert [each["organisation"] for each in told if each.get("validation_auc") == 1.0] == ["bank"]
-
-
 def test_a_history_is_of_those_whose_account_it_is_in(tmp_path, monkeypatch):
     _, job, sites = prepared(tmp_path)
     report = Account.report
@@ -992,7 +799,7 @@ def test_a_site_does_not_go_on_with_a_journal_from_a_backup(tmp_path):
 def test_what_came_of_a_long_run_is_told_in_pieces(tmp_path, monkeypatch):
     """However much that is, no message to the label holder is long."""
     config, job, sites = prepared(tmp_path, epochs=6)
-    monkeypatch.setattr(host, "_TOGETHER", 16)
+    monkeypatch.setattr(what_came, "_TOGETHER", 16)
     monkeypatch.setattr(couriered, "_LONGEST", 4000)
     monkeypatch.setattr(player, "_TOLD", 16)
     assert play(job, sites, Mesh()) == {}
@@ -1014,28 +821,6 @@ def test_no_place_of_a_site_is_told(tmp_path):
 
 
 # Who lies, or is slow
-
-
-def test_nobody_but_the_label_holder_is_told_what_came_of_all(tmp_path):
-    _, job, sites = prepared(tmp_path)
-    told = []
-    mesh = Mesh()
-    server = Host(job, mesh.post(GATEKEEPER))
-    server._tell = lambda name, message, tell=server._tell: (
-        told.append((name, type(message))),
-        tell(name, message),
-    )
-    note = server._note
-
-    def noted(name, message):
-        note(name, message)
-        if name == "bank" and isinstance(message, control.Played):
-            server._deliver("bank", meeting.encode(meeting.Concluding()))
-
-    server._note = noted
-    failed = play(job, sites, mesh, server)
-    assert "'bank' told Concluding out of turn" in str(failed[GATEKEEPER])
-    assert ("bank", meeting.End) not in told
 
 
 @pytest.mark.parametrize("ends", ["another failed", "the engine ends it"])
@@ -1266,8 +1051,7 @@ def test_a_service_keeps_nothing_of_its_requests_in_memory(tmp_path, monkeypatch
         assert one.decisions == []
         assert one.task.sent is None
     (server,) = made[Host]
-    assert len(server._ledger) == 0
-    assert not any(server._decisions.values())
+    assert list(server._came.pieces()) == []
     left = Ledger.read_csv(sites["bank"].runs / "first" / "services" / "1" / "ledger.csv")
     assert len(left) == 5
 

@@ -20,8 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
+import msgspec
 import polars as pl
 
 from colonnade.wire import Purpose
@@ -29,23 +30,31 @@ from colonnade.wire import Purpose
 __all__ = ["Entry", "Ledger"]
 
 
+_Name = Annotated[str, msgspec.Meta(max_length=200)]
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+_Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_Clock = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+
+
 class Entry(NamedTuple):
     """One message: both ends, what it was, its size, and when it was sent.
+
+    What an organisation tells of its own is within the bounds that the types say.
 
     ``nanoseconds`` counts from the start of the run on the driver's clock; None under a driver
     that has no clock. ``discarded`` says that the receiver had closed its round, and never took it;
     ``lost`` that the run was killed before a checkpoint knew of it.
     """
 
-    sender: str
-    receiver: str
-    kind: str
+    sender: _Name
+    receiver: _Name
+    kind: _Name
     purpose: Purpose
-    round: int
-    sequence: int
-    body_bytes: int
-    framed_bytes: int
-    nanoseconds: int | None
+    round: _Number
+    sequence: _Number
+    body_bytes: _Bytes
+    framed_bytes: _Bytes
+    nanoseconds: _Clock | None
     discarded: bool = False
     lost: bool = False
 

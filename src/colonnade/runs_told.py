@@ -154,6 +154,7 @@ def run_told(
             *circumstances.warnings,
             *agreement.notes(),
             *_uncounted(record),
+            *(f"{what}; the ledger is what senders tell" for what in record.contradictions),
             *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
         ],
         details={

@@ -20,6 +20,7 @@ from colonnade.deployment.serving import ServingTogether
 from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
+from colonnade.deployment.what_came import contradictions
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
@@ -32,8 +33,11 @@ from colonnade.errors import Aborted, CheckpointError, RemoteProtocolError
 from colonnade.faults import explained
 from colonnade.ledger import Ledger
 from colonnade.outputs import replacing
+from colonnade.telling import first_line, plain
 
 __all__ = ["Guest"]
+
+_MOST_TOLD = 8192  # characters of why a run was ended
 
 _Kind = TypeVar("_Kind", meeting.Everybody, meeting.Go, meeting.End)
 
@@ -132,11 +136,11 @@ class Guest:
             go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
             role = engagement.cast()
-            ledger = self._play(role, engagement, folders, checkpoint, go.gate)
+            ledger, own = self._play(role, engagement, folders, checkpoint, go.gate)
             record = None
             if self.job.recorded and self.name == self.job.label_holder.name:
                 self._say(meeting.Concluding())
-                record = self._what_came()
+                record = self._what_came(own)
             engagement.conclude(role, ledger, record)
         self._say(meeting.Done())
 
@@ -165,8 +169,8 @@ class Guest:
         folders: Folders,
         checkpoint: Checkpoint | None,
         gate: int,
-    ) -> Ledger:
-        """Play the role to its end; return what it has sent."""
+    ) -> tuple[Ledger, Account]:
+        """Play the role to its end; return what it has sent, and what was kept of it besides."""
         everybody, limits = self.job.everybody, engagement.limits
         keeper, account, mail = None, Account(), []
         if folders.store is not None:
@@ -208,7 +212,7 @@ class Guest:
                     ledger.write_csv(partial)
         self._transport.release()
         self._player = None
-        return ledger
+        return ledger, account
 
     def _metered(self, ledger: Ledger) -> Transport:
         """Return the transport, limited by the policy, of who has sent this in the run before."""
@@ -217,7 +221,7 @@ class Guest:
             return self._transport
         return Metered(self._transport, self.name, most, ledger.framed_bytes())
 
-    def _what_came(self) -> RunRecord:
+    def _what_came(self, own: Account) -> RunRecord:
         """Return what came of the whole run, which the gatekeeper tells in pieces."""
         everybody = self.job.everybody
         ledger, discarded = Ledger(), list[Discarded]()
@@ -234,7 +238,12 @@ class Guest:
         parts = {}
         for name in everybody:
             finished, round, account = end.parts[name]
-            kept = Account.from_json(account)
+            try:
+                kept = own if name == self.name else Account.told(account)
+            except (TypeError, ValueError) as error:
+                raise RemoteProtocolError(
+                    f"the server told of {name!r} what makes no sense: {first_line(error)}"
+                ) from None
             parts[name] = Part(round, finished, kept, decisions[name], None)
         return RunRecord.assembled(
             parts,
@@ -243,6 +252,7 @@ class Guest:
             seconds_virtual=None,
             seconds_wall=end.seconds_wall,
             seconds_cpu=end.seconds_cpu,
+            contradictions=contradictions(ledger, {**end.received, self.name: own.received}),
         )
 
     # Words to and from the gatekeeper
@@ -261,7 +271,7 @@ def _told_in(heard: bytes | Exception) -> meeting.FromServer:
         raise heard
     message = meeting.from_server(heard)
     if isinstance(message, control.Abort):
-        raise Aborted(message.reason)
+        raise Aborted(plain(message.reason[:_MOST_TOLD]))
     return message
 
 

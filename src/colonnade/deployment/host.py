@@ -15,19 +15,18 @@ from typing import Any, TypeVar
 
 from colonnade.deployment import meeting
 from colonnade.deployment.job import JobConfig
+from colonnade.deployment.told_elsewhere import spoken_by
+from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import Assignment, control
-from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Courier, Post
-from colonnade.drivers.driver import Discarded, refuse_disagreement
+from colonnade.drivers.driver import refuse_disagreement
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
-from colonnade.drivers.player import batched
 from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
-from colonnade.ledger import Ledger
+from colonnade.telling import first_line, short
 
 __all__ = ["Host"]
 
 _LONGEST = 2**28  # bytes of what a site tells
-_TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _LOOK = 0.2  # seconds after which the host looks around, heard anything or not
 _LINGER = 5.0  # seconds in which the last words may be acknowledged
 
@@ -80,11 +79,9 @@ class Host:
         for name in job.everybody:
             self._courier.admit(name, _LONGEST)
         self._courier.start()
-        self._ledger = Ledger()
-        self._discarded: list[Discarded] = []
-        self._decisions: dict[str, control.Decisions] = {name: [] for name in job.everybody}
-        self._played: dict[str, control.Played] = {}
-        self._cpu: dict[str, float] = {}
+        self._came = WhatCame(job.everybody, job.recorded)
+        self._rows = 0  # of each site's table
+        self._asked = False  # by the label holder what came of all
         self._before = 0.0  # seconds that the run took until what it goes on from
         self._begun = time.monotonic()
         self._done: set[str] = set()
@@ -126,6 +123,7 @@ class Host:
     def _meet(self) -> Gatekeeper:
         brought = self._of_everybody(meeting.Brings)
         self._refuse_strangers(brought)
+        self._rows = brought[self.job.label_holder.name].rows
         names, holder = self.job.everybody, self.job.label_holder.name
         widths = {n: width for n in names if (width := brought[n].width) is not None}
         terms = {n: known for n in names if (known := brought[n].terms) is not None}
@@ -172,7 +170,7 @@ class Host:
         for field, what in _SAME.items():
             found = {name: getattr(each, field) for name, each in brought.items()}
             if len(set(found.values())) > 1:
-                told = ", ".join(f"{name!r} has {value}" for name, value in found.items())
+                told = ", ".join(f"{n!r} has {short(str(value))}" for n, value in found.items())
                 raise ConfigurationError(f"the sites have different {what} ({told})")
 
     # While they play
@@ -187,58 +185,25 @@ class Host:
     def _heed(self, gatekeeper: Gatekeeper) -> None:
         heard = self._wait_for(_LOOK)
         if heard is not None:
-            name, message = heard
+            name, message, size = heard
             match message:
                 case meeting.Concluding():
                     if name != self.job.label_holder.name or not gatekeeper.everybody_has_played:
                         raise _out_of_turn(name, message)  # it alone sees metrics
-                    self._tell_what_came(name)
+                    self._asked = True
                 case meeting.Done():
                     self._done.add(name)
                 case meeting.Brings() | meeting.Top() | meeting.Held():
                     raise _out_of_turn(name, message)
                 case _:
                     with _making_sense(name):
-                        self._note(name, message)
+                        self._came.note(name, message, size)
                         gatekeeper.heed(name, message)
+        if self._asked and self._came.everybody_has_left:
+            self._asked = False
+            self._tell_what_came(self.job.label_holder.name)
         if gatekeeper.everybody_is_there and not gatekeeper.everybody_has_left:
             gatekeeper.look_after()
-
-    def _note(self, name: str, message: control.FromPlayer) -> None:
-        """Keep for the run's account what a player tells."""
-        match message:
-            case control.Recorded(entries, decisions):
-                self._enter(name, entries)
-                self._ledger.settle()
-                self._decide(name, decisions)
-            case control.Saved():
-                self._enter(name, message.entries)
-                self._discard(name, message.discarded)
-            case control.Played():
-                self._enter(name, message.entries)
-                Account.from_json(message.account)  # the label holder reads it
-                self._decide(name, message.decisions)
-                self._played[name] = message
-            case control.Left(_, discarded, cpu_seconds):
-                self._discard(name, discarded)
-                self._cpu[name] = cpu_seconds
-
-    def _enter(self, name: str, entries: list[Any]) -> None:
-        for entry in entries:
-            if entry.sender != name:
-                raise RemoteProtocolError(f"{name!r} tells what {entry.sender!r} has sent")
-        if self.job.recorded:
-            self._ledger.extend(entries)
-
-    def _decide(self, name: str, decisions: control.Decisions) -> None:
-        if self.job.recorded:
-            self._decisions[name] += decisions
-
-    def _discard(self, receiver: str, messages: list[tuple[str, int]]) -> None:
-        if self.job.recorded:
-            for sender, sequence in messages:
-                self._ledger.discard(sender, sequence)
-                self._discarded.append((receiver, sender, sequence))
 
     def _begin(self) -> control.Begin:
         self._begun = time.monotonic()
@@ -246,16 +211,14 @@ class Host:
 
     def _tell_what_came(self, name: str) -> None:
         """Tell the label holder what came of the whole run, in pieces of which each has an end."""
-        for entries in batched(self._ledger, _TOGETHER):
-            self._tell(name, meeting.Came(entries))
-        for discarded in batched(sorted(self._discarded), _TOGETHER):
-            self._tell(name, meeting.Came(discarded=discarded))
-        for role, decisions in self._decisions.items():
-            for some in batched(decisions, _TOGETHER):
-                self._tell(name, meeting.Came(decided=(role, some)))
-        parts = {n: (p.finished, p.round, p.account) for n, p in self._played.items()}
+        for piece in self._came.pieces():
+            self._tell(name, piece)
+        came = self._came
+        parts = {n: (p.finished, p.round, p.account) for n, p in came.played.items()}
+        received = {n: left.received for n, left in came.left.items()}
         seconds = self._before + time.monotonic() - self._begun
-        self._tell(name, meeting.End(parts, seconds, sum(self._cpu.values())))
+        cpu = sum(left.cpu_seconds for left in came.left.values())
+        self._tell(name, meeting.End(parts, received, seconds, cpu))
 
     # Words
 
@@ -275,11 +238,13 @@ class Host:
             heard = self._wait_for(_LOOK)
             if heard is None:
                 continue
-            if isinstance(heard[1], control.Failed):
-                raise rebuilt(heard[0], heard[1])
-            return heard
+            name, message, _ = heard
+            if isinstance(message, control.Failed):
+                raise rebuilt(name, message)
+            return name, message
 
-    def _wait_for(self, seconds: float) -> tuple[str, meeting.FromSite] | None:
+    def _wait_for(self, seconds: float) -> tuple[str, meeting.FromSite, int] | None:
+        """Return who told what, in how many bytes, unless nothing is told."""
         if self._aborted():
             raise Aborted("the run was stopped")
         try:
@@ -288,7 +253,8 @@ class Host:
             return None
         if isinstance(frame, Exception):
             raise frame
-        return name, meeting.from_site(frame, name)
+        self._came.admit(name, len(frame), self._rows)  # before memory is taken for it
+        return name, _as_its_own(name, meeting.from_site(frame, name)), len(frame)
 
     def _deliver(self, name: str, frame: bytes) -> None:
         self._inbox.put((name, frame))
@@ -303,7 +269,15 @@ def _making_sense(name: str) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RemoteProtocolError(f"{name!r} told what makes no sense: {error!r}") from None
+        what = short(f"{type(error).__name__}: {first_line(error)}")
+        raise RemoteProtocolError(f"{name!r} told what makes no sense: {what}") from None
+
+
+def _as_its_own(name: str, message: meeting.FromSite) -> meeting.FromSite:
+    """Return what a site tells; how it failed in its own name, whatever it says of others."""
+    if not isinstance(message, control.Failed):
+        return message
+    return control.Failed(short(message.error), spoken_by(name, message.message), "")
 
 
 def _out_of_turn(name: str, message: object) -> RemoteProtocolError:

@@ -35,13 +35,15 @@ __all__ = [
     "from_site",
 ]
 
-PROTOCOL = 3  # of these messages, and of those that roles send
+PROTOCOL = 4  # of these messages, and of those that roles send
 
 _Message = TypeVar("_Message")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _Parameters = Annotated[int, msgspec.Meta(ge=0, le=2**28)]  # where they travel, all make them
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
 _Which = Annotated[str, msgspec.Meta(max_length=64)]
+_Text = Annotated[str, msgspec.Meta(max_length=1024)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**33)]
 
 
 class Brings(msgspec.Struct, tag=True):
@@ -53,10 +55,10 @@ class Brings(msgspec.Struct, tag=True):
     """
 
     protocol: int
-    version: str
-    job: str
+    version: _Text
+    job: _Text
     rows: _Count
-    people: str
+    people: _Text
     width: _Width | None
     terms: _Width | None
     trained: _Which = ""
@@ -106,9 +108,9 @@ class Held(msgspec.Struct, tag=True):
     rounds the agreement has checkpoints, ``has_begun`` whether it had begun the run before.
     """
 
-    agreed: str
+    agreed: _Text
     rounds: list[_Count]
-    seconds: float
+    seconds: _Seconds
     every: _Count
     has_begun: bool
 
@@ -145,11 +147,15 @@ class Came(msgspec.Struct, tag=True):
 
 
 class End(msgspec.Struct, tag=True):
-    """The rest of it, for the label holder: of each role if it has finished, round, and account."""
+    """The rest of it, for the label holder: of each role if it has finished, round, and account.
 
-    parts: dict[str, tuple[bool, int, dict[str, Any]]]
-    seconds_wall: float
-    seconds_cpu: float
+    ``received`` is what each says has come from the others.
+    """
+
+    parts: dict[str, tuple[bool, _Count, dict[str, Any]]]
+    received: dict[str, control.Received | None]
+    seconds_wall: _Seconds
+    seconds_cpu: _Seconds
 
 
 FromSite = Brings | Top | Held | Concluding | Done | control.FromPlayer

@@ -26,8 +26,11 @@ from colonnade.errors import (
     ProtocolError,
     Unwritten,
 )
+from colonnade.telling import plain
 
-__all__ = ["FAILED", "names_values", "told_elsewhere"]
+__all__ = ["FAILED", "names_values", "spoken_by", "told_elsewhere"]
+
+_MOST_TOLD = 4096  # characters
 
 FAILED = "the run failed here: "
 """With this a log of a site begins to say why, where that was the first to fail."""
@@ -59,9 +62,18 @@ def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
     message = told.message
     for place, called in sorted(_places(site), key=lambda place: -len(place[0])):
         message = message.replace(place, f"<{called}>")
-    if repr(name) not in message:
-        message = f"at {name!r}: {message}"
-    return control.Failed(told.error, message, "")
+    return control.Failed(told.error, spoken_by(name, message), "")
+
+
+def spoken_by(name: str, message: str) -> str:
+    """Return a sentence that begins with whose it is, and that can be shown.
+
+    >>> spoken_by("bank", "'shop' refuses the job"), spoken_by("bank", "'bank' refuses the job")
+    ("at 'bank': 'shop' refuses the job", "'bank' refuses the job")
+    """
+    message = plain(message[:_MOST_TOLD])
+    its_own = message.startswith((repr(name), f"at {name!r}"))
+    return message if its_own else f"at {name!r}: {message}"
 
 
 def _places(site: SiteConfig) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from colonnade.departures import Mark
 from colonnade.effects import Role
@@ -69,6 +71,9 @@ class Account:
     discarded
         What came to the role too late, by (sender, sequence), where it keeps its own checkpoints:
         whoever kept the senders' rows would enter it there.
+    received
+        How much has come from each role, in messages and in bytes of bodies, where a player counts
+        it: others tell what they have sent. None where an older checkpoint does not say.
     """
 
     sequence: int = 0
@@ -86,6 +91,13 @@ class Account:
     fingerprint: str | None = None
     anew: list[tuple[int, int]] = field(default_factory=list)
     discarded: set[tuple[str, int]] = field(default_factory=set)
+    received: dict[str, tuple[int, int]] | None = field(default_factory=dict)
+
+    def receive(self, sender: str, body_bytes: int) -> None:
+        """Enter a message that came."""
+        if self.received is not None:
+            messages, bodies = self.received.get(sender, (0, 0))
+            self.received[sender] = messages + 1, bodies + body_bytes
 
     def belong(self, role: Role) -> None:
         """Enter of which role this is.
@@ -164,13 +176,27 @@ class Account:
             "fingerprint": self.fingerprint,
             "anew": [list(each) for each in self.anew],
             "discarded": sorted(map(list, self.discarded)),
+            "received": self.received and {name: [*n] for name, n in self.received.items()},
         }
+
+    @classmethod
+    def told(cls, data: dict[str, Any]) -> Account:
+        """Restore what ``as_json`` returned elsewhere, at somebody who may say anything.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If it returns no such thing.
+        """
+        msgspec.convert(data, _Told)
+        return cls.from_json(data)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Account:
         """Restore what ``as_json`` returned."""
         journal = data.get("journal")
         departed = data.get("departed", 0)  # a size alone in older checkpoints
+        received = data.get("received")
         return cls(
             sequence=data["sequence"],
             clock=data["clock"],
@@ -190,4 +216,34 @@ class Account:
             fingerprint=data.get("fingerprint"),
             anew=[(first, after) for first, after in data.get("anew", [])],
             discarded={(sender, sequence) for sender, sequence in data.get("discarded", [])},
+            received=received and {name: (count, size) for name, (count, size) in received.items()},
         )
+
+
+_Name = Annotated[str, msgspec.Meta(max_length=200)]
+_Text = Annotated[str, msgspec.Meta(max_length=2**16)]
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+_Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Clock = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class _Told(msgspec.Struct):
+    """An account as it is told: nothing in it is beyond what arithmetic and files can take."""
+
+    sequence: _Number
+    clock: _Clock
+    history: list[dict[_Name, float | _Whole | _Text]]
+    activities: list[tuple[Purpose, _Name, _Number, _Seconds, _Seconds]]
+    occupancy: dict[_Name, list[_Clock]]
+    ports: list[tuple[_Name, _Name, _Clock]] = []  # msgspec copies defaults
+    entered: list[tuple[_Name, _Number, _Clock]] = []
+    trained: _Whole | None = None
+    closed: _Whole = 0
+    journal: tuple[_Number, _Number] | None = None
+    departed: tuple[_Number, _Text] = (0, "")
+    uncounted: bool = False
+    fingerprint: _Name | None = None
+    anew: list[tuple[_Number, _Number]] = []
+    discarded: list[tuple[_Name, _Number]] = []
+    received: dict[_Name, tuple[_Number, _Number]] | None = None

@@ -39,6 +39,9 @@ __all__ = [
 Decision = bool | tuple[tuple[str, int], ...]
 Decisions = list[Decision]
 _Clock = Annotated[int, msgspec.Meta(ge=-(2**61), le=2**61)]  # what is added to it is in 64 bits
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**33)]
+Received = dict[str, tuple[_Count, _Count]]  # messages, and bytes of bodies, by who sent them
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -108,9 +111,9 @@ class Reached(msgspec.Struct, tag=True):
     ``sent_bytes`` are those of all their bodies, since the start or the resume.
     """
 
-    round: int
-    sent: dict[str, int]
-    sent_bytes: int
+    round: _Count
+    sent: dict[str, _Count]
+    sent_bytes: _Count
 
 
 class Recorded(msgspec.Struct, tag=True):
@@ -129,7 +132,7 @@ class Reported(msgspec.Struct, tag=True):
 class Cast(msgspec.Struct, tag=True):
     """The role is there, cast from the agreement with this digest."""
 
-    agreed: str
+    agreed: Annotated[str, msgspec.Meta(max_length=1024)]
 
 
 class Waiting(msgspec.Struct, tag=True):
@@ -146,8 +149,8 @@ class Saved(msgspec.Struct, tag=True):
     account: dict[str, Any]
     mail: list[tuple[Message, int]]
     entries: list[Entry]
-    discarded: list[tuple[str, int]]
-    cpu_seconds: float
+    discarded: list[tuple[str, _Count]]
+    cpu_seconds: _Seconds
 
 
 class Played(msgspec.Struct, tag=True):
@@ -157,21 +160,25 @@ class Played(msgspec.Struct, tag=True):
     """
 
     finished: bool
-    round: int
+    round: _Count
     state: bytes
     account: dict[str, Any]
     entries: list[Entry]
     decisions: Decisions
-    sent: dict[str, int]
+    sent: dict[str, _Count]
     notes: tuple[int, list[Any]] | None
 
 
 class Left(msgspec.Struct, tag=True):
-    """The player is done: bytes that came from each role by its transport, and its CPU seconds."""
+    """The player is done: bytes that came from each role by its transport, and its CPU seconds.
+
+    ``received`` is how much came of each role in the whole run, see ``Account``.
+    """
 
     transport_bytes: dict[str, int]
-    discarded: list[tuple[str, int]]
-    cpu_seconds: float
+    discarded: list[tuple[str, _Count]]
+    cpu_seconds: _Seconds
+    received: Received | None = None
 
 
 class Failed(msgspec.Struct, tag=True):

@@ -188,6 +188,9 @@ class RunRecord:
         this part of the run; empty where there are no sockets.
     uncounted
         Of whom messages were lost to a crash that are not all in the ledger.
+    contradictions
+        In a sentence each, how what some tell of the run is not what others tell, where
+        organisations speak for themselves.
     """
 
     round: int
@@ -201,6 +204,7 @@ class RunRecord:
     seconds_cpu: float
     socket_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
     uncounted: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
 
     @property
     def discarded(self) -> list[Discarded]:
@@ -218,6 +222,7 @@ class RunRecord:
         seconds_wall: float,
         seconds_cpu: float,
         socket_bytes: Mapping[tuple[str, str], int] | None = None,
+        contradictions: Iterable[str] = (),
     ) -> RunRecord:
         """Put together what a driver knows of each role, by its name, and of the whole."""
         return cls(
@@ -245,6 +250,7 @@ class RunRecord:
             seconds_cpu=seconds_cpu,
             socket_bytes=dict(socket_bytes or {}),
             uncounted=tuple(name for name, part in parts.items() if part.account.uncounted),
+            contradictions=tuple(contradictions),
         )
 
 

@@ -133,6 +133,7 @@ class Gatekeeper:
                 if len(self._waiting) == len(self.names):
                     self.broadcast(self._begin())
             case control.Reached(round, sent, sent_bytes):
+                self._refuse_leap(name, round)
                 self._reached[name] = round
                 self._sent[name] = sent
                 self._assignment.on_round(name, round, sent_bytes)
@@ -145,12 +146,21 @@ class Gatekeeper:
                 if len(self._saved) == len(self.names):
                     self._go_on()
             case control.Played():
+                self._refuse_leap(name, message.round)
                 self._played[name] = message.sent
             case control.Left():
                 self._left.add(name)
                 self._owing.discard(name)
             case control.Failed():
                 raise rebuilt(name, message)
+
+    def _refuse_leap(self, name: str, round: int) -> None:
+        """Refuse a round that the player of ``name`` has left behind, or may not be at yet."""
+        if not self._reached[name] <= round <= self.gate:
+            raise RemoteProtocolError(
+                f"{name!r} tells that it is before round {round}, and it was before round "
+                f"{self._reached[name]}, with a gate at round {self.gate}"
+            )
 
     def look_after(self) -> None:
         """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""

@@ -266,7 +266,10 @@ class Player:
             self.task.role.finish(self.role)
         self.transport.tell(
             control.Left(
-                dict(self.transport.bytes_received()), self._new_discards(), time.process_time()
+                dict(self.transport.bytes_received()),
+                self._new_discards(),
+                time.process_time(),
+                self.account.received,
             ),
         )
 
@@ -506,6 +509,7 @@ class Player:
         with self.changed:
             self._put(message, self.now())
             self.received[sender] += 1
+            self.account.receive(sender, len(message.body))
             self.changed.notify_all()
 
     def lose(self, peer: str) -> None:

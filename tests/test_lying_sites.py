@@ -1,0 +1,233 @@
+"""A site that lies to the server: what it cannot say, and what is told of what it says."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from colonnade.deployment import host, meeting
+from colonnade.deployment.host import Host
+from colonnade.drivers import control, couriered
+from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.ledger import Entry
+from colonnade.run_folder import load_run
+from colonnade.wire import Purpose
+from toy_sites import Mesh, failing, heard_of, play, prepared
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture(autouse=True)
+def in_one_process(monkeypatch):
+    """Words that nobody hears any more are not waited for as long as between computers."""
+    for module in (couriered, host):
+        monkeypatch.setattr(module, "_LINGER", 0.3)
+
+
+def lying(mesh, job, lie, name="bank"):
+    """Return a server that hears of a site what ``lie`` makes of what it says; None is nothing."""
+    server = Host(job, mesh.post(GATEKEEPER))
+    deliver = server._courier._deliver
+
+    def heard(peer, frame):
+        told = meeting.from_site(frame, peer)
+        said = lie(told) if peer == name else told
+        if said is not None:
+            deliver(peer, meeting.encode(said))
+
+    server._courier._deliver = heard
+    return server
+
+
+def entry(**changes):
+    embedding = Entry("bank", "insurer", "embedding", Purpose.TRAINING, 0, 9999, 10, 20, 5)
+    return embedding._replace(**changes)
+
+
+def with_entry(**changes):
+    return lambda told: {"entries": [*told.entries, entry(**changes)]}
+
+
+def with_account(**changes):
+    return lambda told: {"account": told.account | changes}
+
+
+ENDS = {
+    "more bytes than a number holds": with_entry(body_bytes=2**63 + 5),
+    "fewer bytes than none": with_entry(body_bytes=-(10**9)),
+    "a time that is none": with_entry(nanoseconds=2**63),
+    "a message to nobody": with_entry(receiver="nobody"),
+    "a message to itself": with_entry(receiver="bank"),
+    "a round before the first": lambda told: {"round": -5},
+    "another last round": lambda told: {"round": told.round - 1},
+    "a round after the last": lambda told: {"round": told.round + 1},
+    "a history of numbers": with_account(history=[1, 2]),
+    "a history that is nested": with_account(history=[{"round": 1, "x": {"y": 1}}]),
+    "a time spent that is none": with_account(activities=[[0, "work", 1, float("nan"), 1]]),
+    "activities of another shape": with_account(activities=[[0]]),
+    "no sequence": lambda told: {"account": {}},
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_makes_no_sense_is_refused_by_the_name_of_who_told_it(tmp_path, end):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if not isinstance(told, control.Played):
+            return told
+        return msgspec.structs.replace(told, **ENDS[end](told))
+
+    failed = play(job, sites, mesh, lying(mesh, job, lie))
+    assert set(failed) >= {GATEKEEPER, "insurer"}
+    for error in failed.values():
+        assert "'bank' t" in str(error)  # tells, told or that
+    assert play(job, sites, Mesh()) == {}  # without the lie it goes on, to its end
+
+
+def test_what_a_site_leaves_out_of_its_ledger_is_told(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if not isinstance(told, control.Played | control.Recorded | control.Saved):
+            return told
+        return msgspec.structs.replace(told, entries=told.entries[:-1])
+
+    assert play(job, sites, mesh, lying(mesh, job, lie)) == {}
+    run = load_run(sites["insurer"].runs / "first")
+    (warning,) = (told for told in run.summary["warnings"] if "tells that it sent" in told)
+    assert warning.startswith("'bank' tells that it sent 'insurer' ")
+    assert "and 'insurer' that " in warning
+
+
+def test_a_site_that_says_too_little_came_to_it_is_told(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        return (
+            msgspec.structs.replace(told, received={}) if isinstance(told, control.Left) else told
+        )
+
+    assert play(job, sites, mesh, lying(mesh, job, lie)) == {}
+    run = load_run(sites["insurer"].runs / "first")
+    told = [told for told in run.summary["warnings"] if "tells that it sent" in told]
+    assert [each.split(" bytes, ")[1][:14] for each in told] == ["and 'bank' tha"]
+
+
+def test_what_comes_after_a_resume_is_counted_with_what_came_before(tmp_path):
+    _, job, sites = prepared(tmp_path, epochs=6, checkpoint_every=5)
+    assert play(job, sites, failing(Mesh(), "bank", 60)) != {}
+    assert play(job, sites, Mesh()) == {}
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.summary["messages_lost"] > 0
+    assert not any("tells that it sent" in told for told in run.summary["warnings"])
+
+
+def test_no_site_refuses_in_the_name_of_another(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    forged = control.Failed(
+        "ConfigurationError", "'shop' refuses the job\x1b]0;owned\x07\x1b[2J" + "A" * 9000, ""
+    )
+    lie = lying(mesh, job, lambda told: forged if isinstance(told, meeting.Held) else told)
+    failed = play(job, sites, mesh, lie)
+    for error in (failed[GATEKEEPER], failed["shop"], failed["insurer"]):
+        assert "at 'bank': 'shop' refuses the job" in str(error)
+        assert "\x1b" not in str(error)
+        assert len(str(error)) < 5000
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
+def test_who_has_no_time_to_tell_is_refused_by_its_own_name(tmp_path, seconds):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if not isinstance(told, meeting.Held):
+            return told
+        return msgspec.structs.replace(told, seconds=seconds)
+
+    failed = play(job, sites, mesh, lying(mesh, job, lie))
+    assert "'bank' told what cannot be read" in str(failed[GATEKEEPER])
+
+
+def test_a_version_acts_upon_no_terminal(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if not isinstance(told, meeting.Brings):
+            return told
+        return msgspec.structs.replace(told, version="0.1\x1b[2J" + "A" * 1000)
+
+    failed = play(job, sites, mesh, lying(mesh, job, lie))
+    assert "different versions of colonnade" in str(failed[GATEKEEPER])
+    for error in failed.values():
+        assert "\x1b" not in str(error)
+        assert len(str(error)) < 1000
+
+
+@pytest.mark.parametrize("round", [10**6, 0])
+def test_no_site_is_where_the_gate_does_not_let_it(tmp_path, round):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if not isinstance(told, control.Reached) or told.round != 5:
+            return told
+        return msgspec.structs.replace(told, round=round)
+
+    failed = play(job, sites, mesh, lying(mesh, job, lie))
+    assert f"'bank' tells that it is before round {round}, and it was" in str(failed[GATEKEEPER])
+
+
+def test_a_site_tells_no_more_than_there_can_be(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    flood = control.Recorded([], [(("insurer", number),) for number in range(10**6)])
+    server = heard_of(Host(job, mesh.post(GATEKEEPER)), "bank", flood)
+    failed = play(job, sites, mesh, server)
+    assert "'bank' tells more of the run than there can be" in str(failed[GATEKEEPER])
+
+
+def test_no_site_says_what_another_has_sent(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    entry = Entry("shop", "insurer", "embedding", Purpose.TRAINING, 0, 0, 10, 20, None)
+    server = heard_of(Host(job, mesh.post(GATEKEEPER)), "bank", control.Recorded([entry]))
+    failed = play(job, sites, mesh, server)
+    assert "'bank' tells what 'shop' has sent" in str(failed[GATEKEEPER])
+
+
+def test_no_site_reports_in_the_name_of_another(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh, told = Mesh(), []
+    forged = control.Reported({"organisation": "insurer", "validation_auc": 1.0, "round": 0})
+    server = Host(job, mesh.post(GATEKEEPER), on_report=told.append)
+    assert play(job, sites, mesh, heard_of(server, "bank", forged)) == {}
+    assert [each["organisation"] for each in told if each.get("validation_auc") == 1.0] == ["bank"]
+
+
+def test_nobody_but_the_label_holder_is_told_what_came_of_all(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    told = []
+    mesh = Mesh()
+    server = Host(job, mesh.post(GATEKEEPER))
+    server._tell = lambda name, message, tell=server._tell: (
+        told.append((name, type(message))),
+        tell(name, message),
+    )
+    note = server._came.note
+
+    def noted(name, message, size):
+        note(name, message, size)
+        if name == "bank" and isinstance(message, control.Played):
+            server._deliver("bank", meeting.encode(meeting.Concluding()))
+
+    server._came.note = noted
+    failed = play(job, sites, mesh, server)
+    assert "'bank' told Concluding out of turn" in str(failed[GATEKEEPER])
+    assert ("bank", meeting.End) not in told
