@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from colonnade.deployment import host, meeting
+from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.host import Host
 from colonnade.drivers import control, couriered
 from colonnade.drivers.couriered import GATEKEEPER
@@ -184,7 +184,8 @@ def test_no_site_is_where_the_gate_does_not_let_it(tmp_path, round):
     assert f"'bank' tells that it is before round {round}, and it was" in str(failed[GATEKEEPER])
 
 
-def test_a_site_tells_no_more_than_there_can_be(tmp_path):
+def test_a_site_tells_no_more_than_there_can_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(what_came, "_OF_A_ROUND", 2**16)
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()
     flood = control.Recorded([], [(("insurer", number),) for number in range(10**6)])

@@ -22,11 +22,12 @@ from colonnade.drivers.courier import Courier, Post
 from colonnade.drivers.driver import refuse_disagreement
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
 from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
-from colonnade.telling import first_line, short
+from colonnade.telling import first_line, plain, short
 
 __all__ = ["Host"]
 
 _LONGEST = 2**28  # bytes of what a site tells
+_MOST_TOLD = 4096  # characters of why a site failed
 _LOOK = 0.2  # seconds after which the host looks around, heard anything or not
 _LINGER = 5.0  # seconds in which the last words may be acknowledged
 
@@ -95,7 +96,7 @@ class Host:
 
     def lose(self, name: str, why: str) -> None:
         """Know that a site has failed, from whoever runs it; any thread may tell."""
-        self._inbox.put((name, RoleFailed(f"{name!r} failed: {why}")))
+        self._inbox.put((name, RoleFailed(f"{name!r} failed: {plain(why[:_MOST_TOLD])}")))
 
     def finish(self, name: str) -> None:
         """Know that a site has ended well, from whoever runs it: its last word may be lost."""
