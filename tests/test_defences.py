@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from torch import nn
 
 import colonnade as cn
@@ -25,6 +26,7 @@ from colonnade.links import Direct, ErrorFeedback
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
 from colonnade.models import Mean, Sum
+from colonnade.objectives import Regression
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Budget, Gaussian, GaussianNoise, Spending
 from colonnade.reports import human_epsilon, write_page
@@ -93,9 +95,19 @@ LABELS = torch.zeros(ROWS, dtype=torch.int64)
 ROWS_OF_BATCH = np.arange(BATCH, dtype=np.int64)
 
 
-def guard(defence=LOUD, top=None, root=b"r", notes=None, layout=LAYOUT, secrets=None, loss=None):
+def guard(
+    defence=LOUD,
+    top=None,
+    root=b"r",
+    notes=None,
+    layout=LAYOUT,
+    secrets=None,
+    loss=None,
+    learned=(),
+):
     secrets = secrets or (None if layout.simulated else Secrets(root * 32))
-    holder = LabelHolder("insurer", LABELS, top or nn.Linear(8, 2), loss, secrets=secrets)
+    top = top or nn.Linear(8, 2)
+    holder = LabelHolder("insurer", LABELS, top, loss, secrets=secrets, learned=dict(learned))
     made = defence.guard(layout, holder)
     played(made.prepare(HeldOut("all", [ROWS_OF_BATCH])), notes)
     return made
@@ -373,6 +385,51 @@ def test_class_weights_that_are_made_up_for_over_a_batch_are_refused(loss):
             guard(loss=bad)
     for good in (loss(), loss(weights, reduction="sum"), nn.functional.cross_entropy):
         guard(loss=good)
+
+
+def test_what_all_training_labels_have_a_part_in_is_refused():
+    """Of two trainings that differ in one label, all rows' derivatives of round 0 differ."""
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    first = {}
+    for name, objective in {
+        "by labels": Regression(),
+        "given": Regression(mean=0, scale=2),
+    }.items():
+        slopes = []
+        for label in (0.5, 1e4):
+            labels = x.sum(dim=1)
+            labels[0] = label
+            learned = objective.learned(labels)
+            torch.manual_seed(0)
+            top = objective.finished(nn.Linear(3, 1), learned)
+            others = x[1:].clone().requires_grad_()
+            loss = objective.loss(learned)(top(others).flatten(), labels[1:])
+            slopes.append(torch.autograd.grad(loss, others)[0])
+        first[name] = torch.equal(*slopes)
+    assert first == {"by labels": False, "given": True}
+    with pytest.raises(ConfigurationError, match=r"know mean and scale of all .*target_mean=50"):
+        guard(learned=Regression().learned(torch.randn(5)))
+    guard(learned=Regression(mean=0, scale=2).learned(torch.randn(5)))
+
+
+@pytest.mark.parametrize("given", [{"mean": 0.0}, {"scale": 1.0}, {"mean": 0.0, "scale": 0.0}])
+def test_where_targets_lie_is_given_whole(given):
+    with pytest.raises(ConfigurationError, match="mean and scale"):
+        Regression(**given)
+
+
+@pytest.mark.filterwarnings("ignore:training ran out")
+def test_a_regressor_that_hides_labels_is_told_where_targets_lie():
+    method = cn.Method("defended", exchange=cn.Split(defence=GaussianDerivatives(0.5, 1.0)))
+    x = np.random.default_rng(0).normal(size=(60, 4))
+    tables = {"bank": {"a": x[:, 0], "b": x[:, 1]}, "shop": {"c": x[:, 2], "d": x[:, 3]}}
+    told = {"aligned": True, "epochs": 2, "batch_size": 16, "method": method}
+    with pytest.raises(ConfigurationError, match="target_mean=50"):
+        cn.VerticalRegressor(**told).fit(tables, 100 + 10 * x[:, 0])
+    model = cn.VerticalRegressor(**told, target_mean=100, target_scale=10)
+    model.fit(tables, 100 + 10 * x[:, 0])
+    assert abs(model.predict(tables).mean() - 100) < 10
+    assert clone(model).target_scale == 10
 
 
 def test_files_say_all_of_it():

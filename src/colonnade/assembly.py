@@ -578,7 +578,8 @@ def label_holder_of(
     ConfigurationError
         If the top model cannot be made.
     """
-    loss, top = judge_of(blueprint.objective.learned(labels[train_rows]), widths, blueprint)
+    learned = blueprint.objective.learned(labels[train_rows])
+    loss, top = judge_of(learned, widths, blueprint)
     return LabelHolder(
         blueprint.label_holder,
         labels,
@@ -587,6 +588,7 @@ def label_holder_of(
         features=None if own is None else own.features,
         bottom=None if own is None else own.bottom,
         transformer=None if own is None else own.transformer,
+        learned=learned,
         **_how(blueprint),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -144,16 +145,45 @@ class Classification:
 class Regression:
     """A number, by squared error.
 
-    The network learns the standardised target, (y - mean) / sd of the training rows; predictions
-    and RMSE are in the target's own unit.
+    The network learns the standardised target, (y - mean) / scale; predictions and RMSE are in the
+    target's own unit.
 
     Parameters
     ----------
     chosen_metrics
         Reported instead of RMSE.
+    mean, scale
+        About where targets lie and how far apart, as is known whatever they are; by default the
+        mean and standard deviation of those of the training rows. By these every label has its
+        part in the derivatives of all rows, so a defence of labels wants them given.
+
+    Raises
+    ------
+    ConfigurationError
+        If one is given and not the other, or they are no finite numbers with a scale above 0.
+
+    Examples
+    --------
+    >>> Regression().learned(torch.tensor([1.0, 3.0]))
+    {'mean': 2.0, 'scale': 1.0}
+    >>> Regression(mean=50, scale=20).learned(torch.tensor([1.0, 3.0]))
+    {}
     """
 
     chosen_metrics: tuple[Metric, ...] = ()
+    mean: float | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mean is None and self.scale is None:
+            return
+        if self.mean is None or self.scale is None:
+            raise ConfigurationError("mean and scale belong together: give both, or neither")
+        given = (self.mean, self.scale)
+        if not all(is_number(each) and math.isfinite(each) for each in given) or self.scale <= 0:
+            raise ConfigurationError(
+                f"mean and scale must be finite numbers, the scale above 0, not {given}"
+            )
 
     @property
     def outputs(self) -> int:
@@ -161,14 +191,16 @@ class Regression:
         return 1
 
     def learned(self, labels: Tensor) -> dict[str, Any]:
-        """Return mean and standard deviation of the training rows' targets."""
+        """Return mean and standard deviation of the training rows' targets, unless given."""
+        if self.scale is not None:
+            return {}
         values = labels.double()
         scale = float(values.std(correction=0))
         return {"mean": float(values.mean()), "scale": scale if scale > 0 else 1.0}
 
     def loss(self, learned: Mapping[str, Any]) -> Loss:
-        """Return the mean of ((prediction - y) / sd)^2."""
-        scale: float = learned["scale"]
+        """Return the mean of ((prediction - y) / scale)^2."""
+        _, scale = self._unit(learned)
 
         def squared_error(predictions: Tensor, truth: Tensor) -> Tensor:
             errors = predictions.reshape(truth.shape) - truth
@@ -178,11 +210,16 @@ class Regression:
 
     def finished(self, top: nn.Module, learned: Mapping[str, Any]) -> nn.Module:
         """Return the top model followed by the way back to the target's unit."""
-        return nn.Sequential(top, Rescaled(learned["mean"], learned["scale"]))
+        return nn.Sequential(top, Rescaled(*self._unit(learned)))
 
     def metrics(self) -> list[Metric]:
         """Return RMSE, or what was chosen."""
         return list(self.chosen_metrics or (RMSE,))
+
+    def _unit(self, learned: Mapping[str, Any]) -> tuple[float, float]:
+        if self.mean is None or self.scale is None:
+            return learned["mean"], learned["scale"]
+        return float(self.mean), float(self.scale)
 
 
 class Rescaled(nn.Module):

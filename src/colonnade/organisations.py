@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -165,6 +165,9 @@ class LabelHolder:
     secrets
         What it draws private noise from, where the method has any. By default new ones for each
         run.
+    learned
+        What loss and top model know of the labels of all training rows, such as their mean: by it
+        a label reaches the derivatives of other rows, which no defence of labels covers.
     """
 
     name: str
@@ -178,6 +181,7 @@ class LabelHolder:
     device: str | torch.device = "cpu"
     transformer: Transformer | None = None
     secrets: Secrets | None = None
+    learned: Mapping[str, Any] = field(default_factory=dict)
 
     def objective(self) -> Loss:
         """Return the loss: the one given, or that which fits the labels."""

@@ -190,6 +190,13 @@ class ObjectiveConfig(Section):
         None, gt=0, lt=1, description="the probability from which class 1 of two is predicted"
     )
 
+    mean: Number | None = Field(
+        None, description="of numbers: about where they lie; by default that of the training rows"
+    )
+    scale: Number | None = Field(
+        None, gt=0, description="of numbers: about how far apart; by default as the mean"
+    )
+
     def build(self, classes: int | None) -> Objective:
         """Return the objective for so many classes, or for numbers.
 
@@ -205,7 +212,9 @@ class ObjectiveConfig(Section):
                     raise ConfigurationError(
                         "class_weights and threshold are for classes, not numbers"
                     )
-                return Regression(metrics)
+                return Regression(metrics, self.mean, self.scale)
+            if self.mean is not None or self.scale is not None:
+                raise ConfigurationError("mean and scale are for numbers, not classes")
             weights: Any = self.class_weights
             if isinstance(weights, list):
                 weights = tuple(weights)

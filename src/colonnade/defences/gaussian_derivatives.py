@@ -165,6 +165,7 @@ class GaussianDerivatives(Defence):
         """Make the label holder's half."""
         check_rows_apart("the top model", holder.top, "a label reaches the derivatives")
         _check_mean(holder.objective())
+        _check_learned(holder.learned)
         return _Guard(self, layout, holder)
 
 
@@ -178,6 +179,18 @@ def _check_mean(loss: Loss) -> None:
             "reaches the derivatives of other rows, more than noise on its own hides: leave "
             "class_weights out, or give a loss that is a mean over rows, such as lambda p, y: "
             'cross_entropy(p, y, weights, reduction="none").mean()'
+        )
+
+
+def _check_learned(learned: Mapping[str, Any]) -> None:
+    """Refuse a loss or a top model that the labels of all training rows have had a part in."""
+    if learned:
+        raise ConfigurationError(
+            f"loss and top model know {' and '.join(learned)} of all training labels, by which a "
+            "label reaches the derivatives of other rows from the first round on, and noise on its "
+            "own hides less than is told: say about where targets lie and how far apart, whatever "
+            "they are, objective: {mean: 50, scale: 20}, or "
+            "VerticalRegressor(target_mean=50, target_scale=20)"
         )
 
 

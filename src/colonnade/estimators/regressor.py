@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from torch import nn
 
+from colonnade import defaults
+from colonnade.assembly import Layers
+from colonnade.drivers import Driver
 from colonnade.estimators.estimator import VerticalEstimator
+from colonnade.methods import Method
+from colonnade.metrics import Metric
+from colonnade.models import OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Objective, Regression
+from colonnade.tables import IdForm
 from colonnade.tables.new_rows import Absent
 
 __all__ = ["VerticalRegressor"]
@@ -25,6 +35,9 @@ class VerticalRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc
     transformers, learning_rate, optimiser, scheduler, batch_size, epochs, validation, patience, \
     metrics, label_holder, driver, device, out, verbose, random_state
         As for ``VerticalClassifier``; the deciding metric is RMSE by default.
+    target_mean, target_scale
+        About where targets lie and how far apart; by default as those of the training rows do. A
+        defence of labels wants them given: see ``Regression``.
 
     Examples
     --------
@@ -41,6 +54,67 @@ class VerticalRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc
 
     _task = "regression"
 
+    def __init__(
+        self,
+        *,
+        parties: Mapping[str, Sequence[str]] | None = None,
+        id: str | None = None,
+        aligned: bool = False,
+        normalise: IdForm | None = None,
+        method: Method | None = None,
+        hidden: Sequence[int] = defaults.HIDDEN,
+        top: Sequence[int] | nn.Module = defaults.TOP,
+        activation: str = defaults.ACTIVATION,
+        dropout: float = 0.0,
+        bottoms: Mapping[str, nn.Module | Layers] | None = None,
+        transformers: Any = None,
+        learning_rate: float = defaults.LEARNING_RATE,
+        optimiser: OptimiserFactory | None = None,
+        scheduler: SchedulerFactory | None = None,
+        batch_size: int | Literal["auto"] = "auto",
+        epochs: int | Literal["auto"] = "auto",
+        validation: float = defaults.VALIDATION,
+        patience: int | None = defaults.PATIENCE,
+        target_mean: float | None = None,
+        target_scale: float | None = None,
+        metrics: Sequence[Metric] = (),
+        label_holder: str | None = None,
+        driver: Driver | None = None,
+        device: str = "cpu",
+        out: str | Path | None = None,
+        verbose: bool = False,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__(
+            parties=parties,
+            id=id,
+            aligned=aligned,
+            normalise=normalise,
+            method=method,
+            hidden=hidden,
+            top=top,
+            activation=activation,
+            dropout=dropout,
+            bottoms=bottoms,
+            transformers=transformers,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            scheduler=scheduler,
+            batch_size=batch_size,
+            epochs=epochs,
+            validation=validation,
+            patience=patience,
+            metrics=metrics,
+            label_holder=label_holder,
+            driver=driver,
+            device=device,
+            out=out,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.target_mean = target_mean
+        self.target_scale = target_scale
+
     def predict(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
         """Return the predicted number of each row; order and ``absent`` as of a classifier."""
         prediction = self.prediction(X, absent=absent)
@@ -56,4 +130,4 @@ class VerticalRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc
         return float(r2_score(labels.to_numpy(), prediction.scores.flatten().double().numpy()))
 
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
-        return Regression(tuple(self.metrics))
+        return Regression(tuple(self.metrics), self.target_mean, self.target_scale)

@@ -95,6 +95,7 @@ def hollow_federation(federation: Federation) -> Federation:
             _sum,
             features=None if own is None else nothing,
             bottom=None if own is None else _Hollow(federation.widths[name]),
+            learned=federation.label_holder.learned,
         ),
         federation.train_rows,
         federation.test_rows,
