@@ -13,9 +13,20 @@ from typing import TypeVar
 
 import polars as pl
 
-__all__ = ["only", "values_alone", "values_of", "without"]
+__all__ = ["hold_nothing", "only", "values_alone", "values_of", "without"]
 
 _Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
+
+
+def hold_nothing(values: pl.Series) -> bool:
+    """Return whether all values are missing: then their type says nothing of what they would be.
+
+    >>> hold_nothing(pl.Series([None], dtype=pl.String)), hold_nothing(pl.Series([float("nan")]))
+    (True, True)
+    """
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+    return values.null_count() == len(values)
 
 
 def only(frame: _Frame, names: Iterable[str]) -> _Frame:

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.columns import hold_nothing
 from colonnade.tables.numerals import plain_cells
 from colonnade.tables.numeric import Number, Scale, fit_number, numbers
 from colonnade.tables.place import Place
@@ -110,6 +111,8 @@ def days(name: str, values: pl.Series, place: Place) -> pl.Series:
     [2.25]
     """
     dtype = values.dtype
+    if hold_nothing(values):
+        return pl.repeat(None, len(values), dtype=pl.Float64, eager=True)
     if dtype == pl.String:
         plain = plain_cells(values)
         read = _best(plain)
@@ -127,8 +130,6 @@ def days(name: str, values: pl.Series, place: Place) -> pl.Series:
         # Both parts are whole in floating point, so that each unit gives the same bits.
         ticks, per_day = values.to_physical(), _PER_DAY[dtype.time_unit]
         return (ticks // per_day).cast(pl.Float64) + (ticks % per_day).cast(pl.Float64) / per_day
-    if dtype == pl.Null:
-        return values.cast(pl.Float64)
     raise DataError(f"column {name!r} is named in dates, and holds {dtype}; take it out there")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NoReturn
 
 import msgspec
 import numpy as np
@@ -10,7 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.tables.columns import hold_nothing
 from colonnade.tables.kinds import check_kind
+from colonnade.tables.numerals import plain_cells
 from colonnade.tables.place import Place, refuse_missing
 from colonnade.tables.remedies import named_in
 
@@ -159,15 +161,23 @@ def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Pl
 def numbers(name: str, values: pl.Series, place: Place) -> NDArray[np.float64]:
     """Return values as float64, missing ones as nan; the array may be a view, for reading.
 
+    A column without a value is one of missing numbers, whatever it holds: nothing in it says that
+    they would be numbers. So is one of text that holds but names of missing values.
+
     Raises
     ------
     DataError
         If a value is no number, or infinite.
     """
     dtype = values.dtype
+    if hold_nothing(values):
+        return np.full(len(values), np.nan)
     check_kind(name, dtype)
     if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
-        _refuse_text(name, values.cast(pl.String), place)
+        text = values.cast(pl.String)
+        if plain_cells(text).null_count() < len(text):
+            _refuse_text(name, text, place)
+        return np.full(len(values), np.nan)
     x: NDArray[np.float64] = values.cast(pl.Float64).to_numpy()
     infinite = np.isinf(x)
     if infinite.any():
@@ -179,14 +189,12 @@ def numbers(name: str, values: pl.Series, place: Place) -> NDArray[np.float64]:
     return x
 
 
-def _refuse_text(name: str, text: pl.Series, place: Place) -> None:
+def _refuse_text(name: str, text: pl.Series, place: Place) -> NoReturn:
     """Raise ``DataError`` that names the first text that is no number, or the first of all."""
-    there = text.is_not_null()
+    there = plain_cells(text).is_not_null()
     no_number = (there & text.cast(pl.Float64, strict=False).is_null()).arg_true()
-    rows = no_number if len(no_number) else there.arg_true()
-    where = f"{place(int(rows[0]))}, " if len(rows) else ""
-    found = f"the text {text[int(rows[0])]!r}" if len(rows) else "text"
+    row = int((no_number if len(no_number) else there.arg_true())[0])
     raise DataError(
-        f"{where}column {name!r}: found {found} where numbers were expected; correct the value, or "
-        f"before fitting {named_in('categorical', name)}"
+        f"{place(row)}, column {name!r}: found the text {text[row]!r} where numbers were expected; "
+        f"correct the value, or before fitting {named_in('categorical', name)}"
     )

@@ -384,6 +384,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
 
     def _category(self, batch: Batch, column: Choices | Hashed, place: Place) -> pl.Series:
         values = values_of(batch.frame, column.name)
+        if column.written:
+            values = column.written.with_missing(values)
         if self.missing == "error" and values.has_nulls():
             refuse_missing(column.name, int(values.is_null().arg_true()[0]), place)
         return values

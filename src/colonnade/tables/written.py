@@ -15,8 +15,9 @@ import msgspec
 import polars as pl
 
 from colonnade.errors import DataError
+from colonnade.tables.columns import hold_nothing
 from colonnade.tables.kinds import check_kind, is_number
-from colonnade.tables.numerals import CODE, WHOLE
+from colonnade.tables.numerals import CODE, WHOLE, plain_cells
 from colonnade.tables.remedies import as_text
 
 __all__ = ["Written", "texts"]
@@ -54,6 +55,18 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         numerals = distinct.filter(distinct.str.contains(_NUMERAL) & ~distinct.str.contains(WHOLE))
         return cls(True, any(float(each).is_integer() for each in numerals))
 
+    def with_missing(self, values: pl.Series) -> pl.Series:
+        """Return new values, null where text names a missing one and training had no text.
+
+        A text file with "NA" among numbers has them read as numbers, and "NA" alone as text.
+
+        >>> Written(as_text=False).with_missing(pl.Series(["NA", "5"])).to_list()
+        [None, '5']
+        """
+        if self.as_text or values.dtype != pl.String:
+            return values
+        return values.set(plain_cells(values).is_null(), None)
+
     def texts(self, name: str, values: pl.Series) -> pl.Series:
         """Return new values as those of training were written, missing ones as null.
 
@@ -72,6 +85,8 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ...
         colonnade.errors.DataError: column 'code' was text in training and holds Float64 here, and of 250.0 nobody knows whether 250.00 was written; make text of it, by a cast where it comes from (of a text file by read_table(..., text=["code"]))
         """  # noqa: E501 - a message is one line
+        if hold_nothing(values):
+            return pl.repeat(None, len(values), dtype=pl.String, eager=True)
         if self.as_text:
             self._check(name, values.dtype)
         elif values.dtype == pl.String:
