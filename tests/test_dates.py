@@ -83,9 +83,24 @@ def test_nothing_else_is_a_date(text):
         counted(["2024-01-31", text])
 
 
-def test_dates_and_times_do_not_mix_in_text():
-    with pytest.raises(DataError, match="is no date"):
-        counted(["2024-01-31", "2024-01-31 10:30", "2024-01-31"])
+def test_dates_and_times_may_mix_in_text():
+    assert counted(["2024-01-31", "2024-01-31 06:00", "NA", "2024-01-31T18:00:00Z"]) == [
+        19753.0,
+        19753.25,
+        None,
+        19753.75,
+    ]
+
+
+def test_a_time_alone_is_predicted_where_training_had_dates_alone():
+    transformer = TableTransformer(dates=["since"], scale="none").fit({"since": ["1970-01-03"]})
+    new = {"since": ["1970-01-04 06:00", "1970-01-04", "1970-01-04 06:00+06:00"]}
+    assert transformer.transform(new).flatten().tolist() == [3.25, 3.0, 3.0]
+
+
+def test_of_a_mixture_the_one_is_named_that_nothing_reads():
+    with pytest.raises(DataError, match=r"^2, column 'since': '31.01.2024' is no date as"):
+        counted(["2024-01-31", "2024-01-31 10:30", "31.01.2024", "2024-01-31 10:30Z"])
 
 
 def test_other_kinds_are_no_dates():

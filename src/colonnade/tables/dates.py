@@ -86,8 +86,8 @@ def as_dates(text: pl.Series) -> pl.Series:
 def days(name: str, values: pl.Series, place: Place) -> pl.Series:
     """Return dates as days since the first of January 1970, a time as a part of its day.
 
-    A time with a zone is that of UTC, and one without is taken for it. Text is read as by
-    ``as_dates``.
+    A time with a zone is that of UTC, and one without is taken for it; a date alone is its
+    midnight. Text is read as by ``as_dates``, but that one column may hold all of these.
 
     Parameters
     ----------
@@ -107,8 +107,8 @@ def days(name: str, values: pl.Series, place: Place) -> pl.Series:
     --------
     >>> days("since", pl.Series(["1970-01-03", None]), str).to_list()
     [2.0, None]
-    >>> days("since", pl.Series(["1970-01-03 06:00"]), str).to_list()
-    [2.25]
+    >>> days("since", pl.Series(["1970-01-03 06:00", "1970-01-03"]), str).to_list()
+    [2.25, 2.0]
     """
     dtype = values.dtype
     if hold_nothing(values):
@@ -116,21 +116,29 @@ def days(name: str, values: pl.Series, place: Place) -> pl.Series:
     if dtype == pl.String:
         plain = plain_cells(values)
         read = _best(plain)
-        wrong = read.is_null() & plain.is_not_null()
+        if read.null_count() == plain.null_count():
+            return days(name, read, place)
+        found = _by_any(plain)
+        wrong = found.is_null() & plain.is_not_null()
         if wrong.any():
             row = int(wrong.arg_true()[0])
             raise DataError(
                 f"{place(row)}, column {name!r}: {values[row]!r} is no date as 2024-01-31 is one, "
                 "or with a time 2024-01-31 10:30; write it so, or leave it empty"
             )
-        return days(name, read, place)
-    if dtype == pl.Date:
-        return values.to_physical().cast(pl.Float64)
-    if isinstance(dtype, pl.Datetime):
-        # Both parts are whole in floating point, so that each unit gives the same bits.
-        ticks, per_day = values.to_physical(), _PER_DAY[dtype.time_unit]
-        return (ticks // per_day).cast(pl.Float64) + (ticks % per_day).cast(pl.Float64) / per_day
+        return found
+    if dtype == pl.Date or isinstance(dtype, pl.Datetime):
+        return _counted(values)
     raise DataError(f"column {name!r} is named in dates, and holds {dtype}; take it out there")
+
+
+def _counted(values: pl.Series) -> pl.Series:
+    """Return the days of dates or times."""
+    if not isinstance(values.dtype, pl.Datetime):
+        return values.to_physical().cast(pl.Float64)
+    # Both parts are whole in floating point, so that each unit gives the same bits.
+    ticks, per_day = values.to_physical(), _PER_DAY[values.dtype.time_unit]
+    return (ticks // per_day).cast(pl.Float64) + (ticks % per_day).cast(pl.Float64) / per_day
 
 
 def _date(plain: pl.Series) -> pl.Series:
@@ -164,3 +172,11 @@ _READERS: tuple[Callable[[pl.Series], pl.Series], ...] = (_date, _time, _time_wi
 def _best(plain: pl.Series) -> pl.Series:
     """Return what the reader finds that finds the most."""
     return min((read(plain) for read in _READERS), key=pl.Series.null_count)
+
+
+def _by_any(plain: pl.Series) -> pl.Series:
+    """Return the days of texts that one reader or another takes; null of those that none does."""
+    first, *others = (_counted(read(plain)) for read in _READERS)
+    for other in others:
+        first = first.zip_with(first.is_not_null(), other)
+    return first
