@@ -137,6 +137,49 @@ def test_tables_of_pandas_are_joined_by_their_index() -> None:
     assert model.score(turned, labels[::-1]) == expected
 
 
+def levels(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose index has the customer and a year in two levels."""
+    pairs = [(customer, 2000 + int(customer) % 3) for customer in frame.index]
+    return frame.set_axis(pd.MultiIndex.from_tuples(pairs, names=["customer", "year"]))
+
+
+def test_an_index_of_several_levels_joins_as_any_other() -> None:
+    bank, shop = levels(indexed(BANK)), levels(indexed(SHOP))
+    labels = pd.Series(LABELS["buys"].to_list(), bank.index, name="buys")
+    plain = TableTransformer(scale="none")
+    found = vertical_tables({"bank": bank, "shop": shop}, labels, transformers=plain)
+    by_id = vertical_tables({"bank": BANK, "shop": SHOP}, LABELS, id="customer", transformers=plain)
+    assert torch.equal(found.features["shop"], by_id.features["shop"])
+    model = VerticalClassifier(**QUICK).fit({"bank": bank, "shop": shop}, labels)
+    turned = {"bank": bank.iloc[::-1], "shop": shop}
+    assert model.score(turned, labels[::-1]) == model.score({"bank": bank, "shop": shop}, labels)
+    assert "different indices" in refusal(
+        vertical_tables, {"bank": bank, "shop": shop[1:]}, labels.to_list()
+    )
+
+
+def test_an_index_of_several_levels_is_passed_over_as_any_other() -> None:
+    """Where rows are aligned, or one table is divided by columns, or labels alone have one."""
+    bank, labels = indexed(BANK).reset_index(drop=True), LABELS["buys"].to_list()
+    alone = levels(indexed(BANK))
+    marked = pd.Series(labels, alone.index)
+    both = alone.assign(spent=range(PEOPLE))
+    divided = VerticalClassifier(parties={"a": ["income"], "b": ["spent"]}, **QUICK)
+    assert divided.fit(both, marked).predict(both).shape == (PEOPLE,)
+    tables = {"bank": alone, "shop": bank}
+    together = VerticalClassifier(aligned=True, **QUICK).fit(tables, labels)
+    expected = together.predict_proba({"bank": bank, "shop": bank})
+    assert (together.predict_proba(tables) == expected).all()
+    assert len(vertical_tables({"bank": bank}, marked).labels) == PEOPLE
+
+
+def test_an_index_of_several_levels_that_lacks_one() -> None:
+    bank = indexed(BANK)
+    bank.index = pd.MultiIndex.from_arrays([bank.index, [None, *range(1, PEOPLE)]])
+    message = refusal(vertical_tables, {"bank": bank}, LABELS["buys"].to_list())
+    assert "'bank': the index has no value in row 0" in message
+
+
 def test_an_index_that_does_not_say_whose_rows_are() -> None:
     bank, shop = indexed(BANK), indexed(SHOP)
     labels = LABELS["buys"].to_list()

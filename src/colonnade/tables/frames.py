@@ -217,7 +217,7 @@ def index_of(data: Any) -> pl.Series | None:
     """Return what pandas calls the rows of a frame or column, None where that is but a count.
 
     A count is an index without a name that is a ``RangeIndex``, or 0, 1, 2, ... What is no whole
-    number is called by its text.
+    number is called by its text; so is what an index of several levels says of a row.
 
     >>> index_of({"age": [41, 37]}) is None
     True
@@ -230,16 +230,26 @@ def index_of(data: Any) -> pl.Series | None:
         return None
     name = str(index.name) if named else ""
     if values.dtype.kind not in "iu" or values.dtype == np.uint64:
-        absent = index.isna()
+        absent = np.array([*map(_lacks, values)]) if hasattr(index, "levels") else index.isna()
         if absent.any():
             raise DataError(
                 f"the index has no value in row {int(np.argmax(absent))}, so it does not say whose "
                 "that is; give it one, or reset the index"
             )
-        return _called(name, _from_values([str(value) for value in values], "the index"))
+        return _called(name, _from_values([_called_row(value) for value in values], "the index"))
     if not named and np.array_equal(values, np.arange(len(values))):
         return None
     return _called(name, pl.Series(values.astype(np.int64)))
+
+
+def _lacks(levels: tuple[Any, ...]) -> bool:
+    """Return whether one of the levels says nothing of a row."""
+    return any(map(_is_missing, levels))
+
+
+def _called_row(value: Any) -> str:
+    """Return the text of what an index says of a row, of numpy's numbers as of Python's."""
+    return str(tuple(map(_plain, value)) if isinstance(value, tuple) else value)
 
 
 def _arrays(data: Any) -> dict[str, Any]:
