@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 
+from colonnade import metrics
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators import VerticalClassifier, VerticalRegressor
@@ -456,8 +457,21 @@ def test_dates_of_any_unit_are_told_apart_from_numbers(unit):
         ({"class_weight": {"yes": "a", "no": 1}}, "class weights are numbers"),
         ({"class_weight": {"yes": float("nan"), "no": 1}}, "class weights must be above 0"),
         ({"threshold": "a"}, "a threshold is a probability"),
-        ({"metrics": "auc"}, "is no metric"),
-        ({"metrics": [3]}, "3 is no metric"),
+        ({"metrics": "auc"}, r"'auc' is no metric: say colonnade\.metrics\.AUC"),
+        ({"metrics": ["auc"]}, r"'auc' is no metric: say colonnade\.metrics\.AUC"),
+        ({"metrics": [3]}, r"3 is no metric: give what colonnade\.metrics has"),
+        ({"metrics": [metrics.accuracy]}, r"'accuracy' is no metric: say .*\.ACCURACY"),
+        ({"metrics": [metrics.top_k_accuracy]}, r"no metric: say colonnade\.metrics\.top_k\(5\)"),
+        ({"metrics": [lambda s, t: 0]}, "the function '<lambda>' is no metric: give what"),
+        ({"metrics": 5}, "metrics must be a list of metrics, not 5"),
+        ({"metrics": metrics.AUC}, "metrics must be a list of metrics, not Metric"),
+        ({"hidden": "32"}, "hidden must be the widths of layers, such as .*, not '32'"),
+        ({"hidden": 3.5}, "hidden must be the widths of layers, such as .*, not 3.5"),
+        ({"hidden": 0}, "width"),
+        ({"parties": ["p"]}, "parties must be a dict from names to columns, not a list"),
+        ({"learning_rate": 0}, "learning_rate must be a number above 0, not 0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, not nan"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number above 0, not 'fast'"),
         ({"out": 5}, "out is the path of a folder, not 5"),
         ({"device": None}, "cannot compute on 'None'"),
         ({"id": ["a"]}, "id is the name of one column"),
@@ -466,6 +480,24 @@ def test_dates_of_any_unit_are_told_apart_from_numbers(unit):
 def test_a_setting_of_another_kind_is_refused_in_words(settings, why):
     with pytest.raises(ConfigurationError, match=why):
         fitted_with(**settings)
+
+
+def test_a_number_is_the_width_of_one_layer():
+    made = VerticalClassifier(hidden=6, top=np.int64(4))._layers()
+    assert made == VerticalClassifier(hidden=[6])._layers()
+    assert fitted_with(hidden=6, top=3).n_iter_ >= 1
+
+
+def test_a_text_is_no_list_of_columns():
+    table = pl.DataFrame({"a": np.zeros(120), "b": np.zeros(120)})
+    with pytest.raises(ConfigurationError, match=r"parties\['p'\] must .*, not 'a': say \['a'\]"):
+        fitted_with(tables=table, parties={"p": "a", "q": ["b"]})
+    with pytest.raises(ConfigurationError, match=r"parties\['p'\] must .*, not 5$"):
+        fitted_with(tables=table, parties={"p": 5, "q": ["b"]})
+
+
+def test_a_learning_rate_that_nobody_uses_may_be_anything():
+    assert fitted_with(learning_rate=0, optimiser=torch.optim.SGD).n_iter_ >= 1
 
 
 def test_a_lazy_frame_that_cannot_be_collected_is_told():

@@ -22,7 +22,7 @@ from colonnade.drivers import Driver, Processes, Simulate
 from colonnade.errors import CheckpointError, ConfigurationError, DataError, Diverged
 from colonnade.federation import Federation
 from colonnade.methods import svfl
-from colonnade.metrics import ACCURACY, MACRO_F1, Metric
+from colonnade.metrics import ACCURACY, MACRO_F1, Metric, accuracy
 from colonnade.models import Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.training import Training, Watcher
@@ -749,3 +749,18 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
     for other in ((x + 1e-6, y, rows), (x, 1 - y, rows), (x, y, range(1, 16))):
         with pytest.raises(CheckpointError, match="another configuration"):
             train(*other)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "why"),
+    [
+        ([accuracy], r"the function 'accuracy' is no metric: say colonnade\.metrics\.ACCURACY"),
+        ([ACCURACY, "auc"], r"'auc' is no metric: say colonnade\.metrics\.AUC"),
+        ([partial(accuracy)], r"is no metric: give what colonnade\.metrics has, such as ACCURACY"),
+        (ACCURACY, "metrics must be a list of metrics, not Metric"),
+        (5, "metrics must be a list of metrics, not 5"),
+    ],
+)
+def test_what_is_no_metric_is_refused_before_anything_starts(metrics: Any, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        federation(metrics=metrics)

@@ -58,7 +58,7 @@ from colonnade.layout import Layout
 from colonnade.links import Rows
 from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
-from colonnade.metrics import Metric, usual_metrics
+from colonnade.metrics import Metric, checked_metrics, usual_metrics
 from colonnade.models import (
     check_gradients,
     check_module,
@@ -164,7 +164,7 @@ class Federation:
         judged = bool(metrics) or not (len(self.validation_rows) or len(self.test_rows))
         labels, brings_loss = label_holder.labels, label_holder.loss is not None
         check_labels_usual(label_holder.name, labels, brings_loss, judged)
-        self.metrics = tuple(metrics or usual_metrics(label_holder.labels))
+        self.metrics = checked_metrics(metrics) or usual_metrics(label_holder.labels)
         self.loss = label_holder.objective()
         self.classes = None if classes is None else tuple(classes)
         self.people, self.warnings = people, tuple(warnings)
@@ -549,11 +549,6 @@ class Federation:
                 truth = labels[torch.from_numpy(rows)]
                 outputs = output[:1].expand(len(rows), *output.shape[1:])
                 for metric in self.metrics:
-                    if not callable(metric):
-                        raise ConfigurationError(
-                            f"{metric!r} is no metric: give what colonnade.metrics has, or "
-                            "Metric(name, function)"
-                        )
                     metric(outputs, truth)
 
     def _notes_of_models(self, method: Method) -> list[str]:

@@ -12,9 +12,10 @@ live through it: every metric is then nan, which ``Metric.better`` never prefers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ __all__ = [
     "accuracy",
     "at_threshold",
     "auc",
+    "checked_metrics",
     "f1",
     "log_loss",
     "macro_f1",
@@ -361,6 +363,56 @@ MACRO_F1 = Metric("macro_f1", True, macro_f1)
 F1 = Metric("f1", True, f1)
 AUC = Metric("auc", True, auc)
 RMSE = Metric("rmse", False, rmse)
+
+_KNOWN = {
+    "ACCURACY": ACCURACY,
+    "LOG_LOSS": LOG_LOSS,
+    "MACRO_F1": MACRO_F1,
+    "F1": F1,
+    "AUC": AUC,
+    "RMSE": RMSE,
+}
+
+
+def checked_metrics(given: Any) -> tuple[Metric, ...]:
+    """Return the metrics that somebody asked for; none for None.
+
+    Raises
+    ------
+    ConfigurationError
+        If they are no list, or one is no ``Metric``.
+
+    Examples
+    --------
+    >>> checked_metrics([ACCURACY, accuracy])
+    Traceback (most recent call last):
+    ...
+    colonnade.errors.ConfigurationError: the function 'accuracy' is no metric: say \
+colonnade.metrics.ACCURACY
+    """
+    if given is None:
+        return ()
+    if isinstance(given, Metric) or not isinstance(given, Sequence | Callable):
+        raise ConfigurationError(f"metrics must be a list of metrics, not {given!r}")
+    for each in given if isinstance(given, Sequence) and not isinstance(given, str) else [given]:
+        if not isinstance(each, Metric):
+            name = getattr(each, "__name__", None)
+            found = repr(each) if name is None else f"the function {name!r}"
+            raise ConfigurationError(f"{found} is no metric: {_instead(each)}")
+    return tuple(given)
+
+
+def _instead(given: Any) -> str:
+    """Return what may have been meant by what is no metric."""
+    for name, metric in _KNOWN.items():
+        if given is metric.function or (isinstance(given, str) and given == metric.name):
+            return f"say colonnade.metrics.{name}"
+    if given is top_k or given is top_k_accuracy:
+        return "say colonnade.metrics.top_k(5), or another number"
+    return (
+        "give what colonnade.metrics has, such as ACCURACY, or "
+        "Metric(name, greater_is_better, function)"
+    )
 
 
 def _checked(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators.estimator import VerticalEstimator
 from colonnade.methods import Method
-from colonnade.metrics import Metric
+from colonnade.metrics import Metric, checked_metrics
 from colonnade.models import OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Classification, Objective
 from colonnade.tables import IdForm
@@ -54,7 +54,8 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
     method
         A value from ``colonnade.methods``; vanilla split learning by default.
     hidden
-        Widths of each bottom model's layers; the last is that of the embedding.
+        Widths of each bottom model's layers, of which the last is that of the embedding; a number
+        is the width of one layer.
     top
         Widths of the top model's layers before its outputs, or a module. With ``()`` it adds what
         the companies contribute, and learns nothing that lies between them.
@@ -69,7 +70,7 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
         ``TableTransformer()`` by default. Where a message says to name a column in ``categorical``
         or ``ignore``, it is ``{"shop": TableTransformer(categorical=["zip"])}``.
     learning_rate
-        Of Adam, where no other optimiser is given.
+        Of Adam, above 0, where no other optimiser is given.
     optimiser, scheduler
         Make the optimiser of some parameters, and the scheduler of an optimiser.
     batch_size
@@ -253,4 +254,4 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
                 raise ConfigurationError(f"class_weight has no weight for {absent[0]!r}")
             given = (weights[label] for label in classes)
             weights = tuple(float(each) if is_number(each) else each for each in given)
-        return Classification(len(classes), weights, self.threshold, tuple(self.metrics))
+        return Classification(len(classes), weights, self.threshold, checked_metrics(self.metrics))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,6 +21,7 @@ from torch import nn
 
 from colonnade import defaults
 from colonnade.assembly import Blueprint, Layers, assemble
+from colonnade.channels import is_number
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
@@ -26,7 +29,7 @@ from colonnade.estimators.given import Given, given, party_tables
 from colonnade.federation import Federation
 from colonnade.method import checked_method
 from colonnade.methods import Method
-from colonnade.metrics import Metric
+from colonnade.metrics import Metric, checked_metrics
 from colonnade.models import Concat, OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Objective
 from colonnade.partners import PartnerValues, partner_values
@@ -223,6 +226,13 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             )
         if not isinstance(self.aligned, bool | np.bool_):
             raise ConfigurationError(f"aligned must be True or False, not {self.aligned!r}")
+        rate: Any = self.learning_rate
+        if self.optimiser is None and not (is_number(rate) and 0 < rate < math.inf):
+            raise ConfigurationError(
+                f"learning_rate must be a number above 0, not {rate!r}: with none nothing is "
+                "learned"
+            )
+        checked_metrics(self.metrics)
 
     @property
     def _seed(self) -> Any:
@@ -288,7 +298,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             label_holder if label_holder in data.features else None,
             self._layers(),
             self.bottoms or {},
-            self._layers(top) if _are_widths(top) else top,
+            self._layers(None if top is None else _widths("top", top)) if _are_widths(top) else top,
             fusion=Concat() if self.method is None else checked_method(self.method).fusion,
             optimiser=self.optimiser or partial(torch.optim.Adam, lr=self.learning_rate),
             scheduler=self.scheduler,
@@ -305,10 +315,10 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
 
     # Reading parameters
 
-    def _layers(self, widths: Sequence[int] | None = None) -> Layers:
-        return Layers(
-            tuple(self.hidden if widths is None else widths), self.activation, self.dropout
-        )
+    def _layers(self, widths: tuple[int, ...] | None = None) -> Layers:
+        if widths is None:
+            widths = _widths("hidden", self.hidden)
+        return Layers(widths, self.activation, self.dropout)
 
     @contextmanager
     def _watcher(self) -> Iterator[Watcher | None]:
@@ -343,7 +353,20 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
 
 def _are_widths(top: object) -> bool:
     """Whether it is layers that were asked for, and no model."""
+    if isinstance(top, Integral):
+        return True
     return top is None or (isinstance(top, Iterable) and not isinstance(top, nn.Module | str))
+
+
+def _widths(name: str, given: Any) -> tuple[int, ...]:
+    """Return the widths of layers; one number is that of one layer, as scikit-learn takes it."""
+    if isinstance(given, Integral):
+        return (int(given),)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            f"{name} must be the widths of layers, such as (32, 16), not {given!r}"
+        )
+    return tuple(given)
 
 
 def _left_out(data: VerticalTables) -> str | None:

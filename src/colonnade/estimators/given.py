@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
@@ -122,6 +122,7 @@ def party_tables(
         raise ConfigurationError(
             "give each party's table in a dict, or one table and parties={name: columns}"
         )
+    parties = _checked(parties)
     frame = whole(keyed(as_table(X), id))
     key = [] if id is None else [id]
     divided: dict[str, Table] = {}
@@ -132,3 +133,24 @@ def party_tables(
             raise DataError(f"the table has no column {absent[0]!r}, which {name!r} is to hold")
         divided[name] = as_table(frame.select([*key, *columns]))
     return divided
+
+
+def _checked(parties: Any) -> Mapping[str, Sequence[str]]:
+    """Return whose the columns are.
+
+    Raises
+    ------
+    ConfigurationError
+        If no names have columns, or one has no list of them: of a text its letters would be taken.
+    """
+    if not isinstance(parties, Mapping):
+        raise ConfigurationError(
+            f"parties must be a dict from names to columns, not a {type(parties).__name__}"
+        )
+    for name, columns in parties.items():
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise ConfigurationError(
+                f"parties[{name!r}] must be a list of columns, not {columns!r}"
+                + (f": say [{columns!r}]" if isinstance(columns, str) else "")
+            )
+    return parties

@@ -15,7 +15,7 @@ from colonnade.assembly import Layers
 from colonnade.drivers import Driver
 from colonnade.estimators.estimator import VerticalEstimator
 from colonnade.methods import Method
-from colonnade.metrics import Metric
+from colonnade.metrics import Metric, checked_metrics
 from colonnade.models import OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Objective, Regression
 from colonnade.tables import IdForm
@@ -130,4 +130,4 @@ class VerticalRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc
         return float(r2_score(labels.to_numpy(), prediction.scores.flatten().double().numpy()))
 
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
-        return Regression(tuple(self.metrics), self.target_mean, self.target_scale)
+        return Regression(checked_metrics(self.metrics), self.target_mean, self.target_scale)
