@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -287,6 +288,20 @@ def test_lists_of_ids() -> None:
     assert lists(given.rows(numbers)) == [[1], [0], [2]]
 
 
+def test_ids_may_come_one_by_one_and_the_split_is_used_again() -> None:
+    split = IdSplit(validation=(name for name in ["kim"]), test=iter({"eve": 1, "ann": 2}))
+    people = pl.Series(["ann", "bob", "eve", "kim"])
+    assert [lists(split.rows(people)) for _ in range(2)] == [[[1], [3], [0, 2]]] * 2
+    categories = IdSplit(test=pl.Series(["eve"], dtype=pl.Categorical))
+    assert lists(categories.rows(people)) == [[0, 1, 3], [], [2]]
+
+
+@pytest.mark.parametrize("ids", [[1.5], [True], [7], [datetime.date(2024, 1, 31)]])
+def test_ids_of_another_kind_are_refused_where_those_of_tables_are_text(ids: list[Any]) -> None:
+    with pytest.raises(DataError, match=r"ids for test are like .*, but those of .* like 'ann'"):
+        IdSplit(test=ids).rows(pl.Series(["ann", "bob"]))
+
+
 @pytest.mark.parametrize(
     ("split", "message"),
     [
@@ -296,7 +311,10 @@ def test_lists_of_ids() -> None:
         (IdSplit(test=["1"]), "ids for test are like '1', but those of the tables like 1"),
         (IdSplit(test=[1, None]), "an id for test is missing"),
         (IdSplit(test=[1, 2], validation=[3]), "all of 3 people are for validation or test"),
-        (IdSplit(test="ann"), "must be an array of values"),
+        (IdSplit(test="ann"), "ids for test must be an array of values, not a str"),
+        (IdSplit(validation=5), "ids for validation must be an array of values, not a int"),
+        (IdSplit(test=[1.5]), "ids for test are like 1.5, but those of the tables like 1"),
+        (IdSplit(test=[True]), "ids for test are like True, but those of the tables like 1"),
     ],
 )
 def test_lists_of_ids_that_cannot_be(split: IdSplit, message: str) -> None:

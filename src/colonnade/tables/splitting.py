@@ -9,7 +9,7 @@ each other, also by the same seed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -239,8 +239,14 @@ class IdSplit:
     (array([1]), array([], dtype=int64), array([0, 2]))
     """
 
-    validation: Sequence[Any] = ()
-    test: Sequence[Any] = ()
+    validation: Iterable[Any] = ()
+    test: Iterable[Any] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("validation", "test"):
+            given = getattr(self, name)
+            if isinstance(given, Iterator):  # which gives what it has once
+                object.__setattr__(self, name, list(given))
 
     def rows(self, ids: pl.Series) -> Parts:
         """Return the rows of each part.
@@ -267,13 +273,19 @@ class IdSplit:
             )
         return parts
 
-    def _are_in(self, name: str, given: Sequence[Any], ids: pl.Series) -> NDArray[np.bool_]:
-        ids, wanted = values_alone(ids), values_alone(as_series(given)).drop_nulls()
-        if len(wanted) != len(given):
+    def _are_in(self, name: str, given: Iterable[Any], ids: pl.Series) -> NDArray[np.bool_]:
+        if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+            kind = type(given).__name__
+            raise DataError(f"ids for {name} must be an array of values, not a {kind}")
+        ids, wanted = values_alone(ids), values_alone(as_series(given))
+        if isinstance(wanted.dtype, pl.Categorical | pl.Enum):
+            wanted = wanted.cast(pl.String)
+        if wanted.has_nulls():
             raise DataError(f"an id for {name} is missing")
         if wanted.is_empty():
             return np.zeros(len(ids), dtype=np.bool_)
-        if wanted.dtype.is_integer() != ids.dtype.is_integer():
+        text = wanted.dtype == ids.dtype == pl.String
+        if not (text or (wanted.dtype.is_integer() and ids.dtype.is_integer())):
             raise DataError(
                 f"ids for {name} are like {wanted[0]!r}, but those of the tables like {ids[0]!r}; "
                 "give both the same type"
