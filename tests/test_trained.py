@@ -194,6 +194,10 @@ def test_rows_that_are_aligned_are_predicted_by_number():
         ({"bank": "nothing.csv"}, "nothing.csv"),
         ({"bank": "shop.csv"}, "shop.csv has no column 'job'"),
         ({"bank": "postgresql://ann:secret@db/crm"}, "URL has a password; put it into"),
+        (
+            {"bank": "sqlite:////x/v.db"},
+            "new rows of 'bank' are in a database, .* trained on a file",
+        ),
     ],
 )
 def test_tables_that_cannot_be_are_told(sources, message):

@@ -67,8 +67,9 @@ Tables = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PARTY=SOURCE",
-        help="Where a party's new rows are: a file, or a database's URL; may be repeated. "
-        "Without, the run's own tables are read again.",
+        help="Where a party's new rows are: a file, or the URL of a database that is read by the "
+        "table or query of the run's configuration; may be repeated. Without, the run's own tables "
+        "are read again.",
     ),
 ]
 Absent = Annotated[

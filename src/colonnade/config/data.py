@@ -531,7 +531,8 @@ class TablesConfig(DataSection):
         Raises
         ------
         ConfigurationError
-            If there is no such party, or a URL has a password in it.
+            If there is no such party, a URL has a password in it, or a database is named for a
+            party whose table was a file.
         DataError
             If a table cannot be read.
         """
@@ -542,7 +543,14 @@ class TablesConfig(DataSection):
                 raise ConfigurationError(
                     f"there is no party {name!r}; there are {', '.join(parties)}"
                 )
-            parties[name] = parties[name].at(str(source))
+            new = parties[name].at(str(source))
+            if "://" in new.source and new.table is None and new.query is None:
+                raise ConfigurationError(
+                    f"the new rows of {name!r} are in a database, but the run's configuration "
+                    "names no table or query of it, as it was trained on a file; write the new "
+                    "rows into a file (CSV, Parquet), and name that"
+                )
+            parties[name] = new
         folder = self.place()
         return {
             name: party.read(self.id, party.columns, folder, text.get(name, ()))
