@@ -623,6 +623,8 @@ def test_a_label_holder_with_columns_knows_them_anyway():
         ({"rows": 10}, "or more of each, not 40, 10 and 0"),
         ({"games": 10**12}, "1000000000000 games of a world are more than are kept in memory"),
         ({"games": -1}, "-1 games of a world bound nothing"),
+        ({"delta": 2.0}, r"delta is 2\.0, but it is the probability"),
+        ({"delta": float("nan"), "games": 0}, "delta is nan, but it is the probability"),
         ({"games": 0, "attacks": False}, "nothing to do without games and without attacks"),
     ],
 )
@@ -739,6 +741,7 @@ def test_mistakes_are_told_in_a_sentence(colonnade, tmp_path):
         ([tmp_path], "holds no run that can be read"),
         (["--set", "a.b=c"], "--set changes a configuration: name one"),
         ([tmp_path / "python", "--set", "a.b=c"], "the run in .* is over: copy its config.yaml"),
+        (["--delta", "nan"], "delta is nan, but it is the probability"),
         (["--known-features", 2], "say a number between 0 and 1"),
     ]:
         code, _, err = colonnade("audit", *arguments)

@@ -756,6 +756,8 @@ def test_what_a_partner_adds(colonnade: Command, tiny: Path, tmp_path: Path) -> 
         (["nowhere", "nowhere"], "a run is named twice"),
         (["a", "b", "--partners"], "--partners takes the YAML file of one run"),
         (["a", "--partners", "--target", "0.8"], "--target is for runs that are over"),
+        (["a", "--target", "nan"], "--target is a value of the metric, not nan"),
+        (["a", "--target", "-inf"], "--target is a value of the metric, not -inf"),
         (["a", "--set", "x=1"], "--set and --data are for --partners"),
         (["a", "--quiet", "--json"], "--quiet and --json exclude each other"),
     ],

@@ -33,6 +33,7 @@ from colonnade.methods import svfl
 from colonnade.models import Learner, take
 from colonnade.organisations import Party
 from colonnade.privacy import NEAR, Played, check_games, play
+from colonnade.privacy.accountant import check_delta
 from colonnade.reports import human_epsilon
 from colonnade.runs import Run
 from colonnade.training import Training, Watcher
@@ -83,6 +84,8 @@ class Scope:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.delta is not None:
+            check_delta(self.delta)
         if not 0 < self.known_features < 1:
             raise ConfigurationError(
                 f"known_features is {self.known_features}, but the label holder knows the features "

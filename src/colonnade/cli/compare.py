@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,6 +69,8 @@ def compare(
     from colonnade.run_folder import load_run
 
     show = show_of(quiet, json_)
+    if target is not None and not math.isfinite(target):
+        raise ConfigurationError(f"--target is a value of the metric, not {target}")
     folder = out_ or Path("runs/comparison")
     check_outputs(folder, COMPARISON | ({_PARTNERS: PARTNERS} if partners else {}))
     if partners:
