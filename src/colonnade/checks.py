@@ -125,8 +125,20 @@ def check_labels_usual(name: str, labels: Tensor, loss: bool, metrics: bool) -> 
     )
 
 
-def check_features(name: str, features: Features, rows: int) -> None:
-    """Raise ``DataError`` unless features are dense tensors of ``rows`` rows, all finite."""
+def check_features(name: str, features: Features, rows: int, others: str = "labels") -> None:
+    """Raise ``DataError`` unless features are dense tensors of ``rows`` rows, all finite.
+
+    Parameters
+    ----------
+    name
+        Whose they are.
+    features
+        As a bottom model takes them.
+    rows
+        How many rows there are.
+    others
+        What else has so many, for a message.
+    """
     columns: object = {"features": features} if isinstance(features, Tensor) else features
     if not isinstance(columns, Mapping):
         raise DataError(
@@ -141,7 +153,7 @@ def check_features(name: str, features: Features, rows: int) -> None:
             )
         if len(values) != rows:
             raise DataError(
-                f"{name!r} has {len(values)} rows of {column}, but there are {rows} labels"
+                f"{name!r} has {len(values)} rows of {column}, but there are {rows} {others}"
             )
         if values.is_floating_point():
             _check_finite(column, name, values)
@@ -170,7 +182,7 @@ def _check_finite(what: str, name: str, values: Tensor) -> None:
             raise DataError(
                 f"{what} of {name!r} hold {float(some[(row, *rest)])} in row {first + row}"
                 + (f", column {rest[0]}" if rest else "")
-                + "; fill or drop missing values before training"
+                + "; fill or drop missing values"
             )
 
 

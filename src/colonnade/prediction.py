@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from colonnade.batches import pieces
-from colonnade.checks import check_features
+from colonnade.checks import check_features, embedding_width
 from colonnade.drivers import Assignment, Driver, Simulate
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
@@ -237,11 +237,7 @@ class Predictor:
         fusion = completed(self.fusion, constants_of(without, self.widths, self.means))
         self.uplink.check(fusion, Wait())
         features = self._features(tables, without)
-        rows = len(_first(next(iter(features.values()))))
-        for name, columns in features.items():
-            check_features(name, columns, rows)
-        if rows == 0:
-            raise DataError("there is no row to predict")
+        rows = self._rows(features)
         if rows_per_message < 1:
             raise ConfigurationError(f"rows_per_message must be 1 or more, not {rows_per_message}")
         new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
@@ -293,6 +289,11 @@ class Predictor:
 
     def _features(self, tables: Mapping[str, Any], without: Fallbacks) -> dict[str, Features]:
         needed = [name for name in self.widths if name not in without]
+        if not isinstance(tables, Mapping):
+            raise ConfigurationError(
+                f"a prediction needs the columns of {', '.join(needed)}, by name in a dict, "
+                f"not {shown(tables)}"
+            )
         if set(tables) != set(needed):
             raise ConfigurationError(
                 f"a prediction needs the columns of {', '.join(needed)}, "
@@ -311,6 +312,21 @@ class Predictor:
                     f"give its features as tensors, not {shown(given)}"
                 )
         return features
+
+    def _rows(self, features: Mapping[str, Features]) -> int:
+        """Return how many rows there are, of features that everybody's bottom model takes."""
+        first = next(iter(features))
+        example = _first(features[first])
+        rows = len(example) if example.dim() else 0
+        for name, columns in features.items():
+            check_features(name, columns, rows, f"of {first!r}")
+        if rows == 0:
+            raise DataError("there is no row to predict")
+        for name, columns in features.items():
+            if name in self.examples and _form(columns) != _form(self.examples[name]):
+                # It may take other forms than that of training: whether, only trying it tells.
+                embedding_width(name, self.models[name]["bottom"], columns)
+        return rows
 
     def _with_models(self, name: str, features: Features) -> Party:
         bottom = self.models[name]["bottom"]
@@ -335,8 +351,14 @@ def columns_of(key: str, classes: Sequence[Any] | None) -> list[str]:
 
 def _are_features(given: Any) -> bool:
     if isinstance(given, Mapping):
-        return all(isinstance(values, Tensor) for values in given.values())
+        return bool(given) and all(isinstance(values, Tensor) for values in given.values())
     return isinstance(given, Tensor)
+
+
+def _form(features: Features) -> dict[str, Any]:
+    """Return what a row of each tensor is like."""
+    columns = {"": features} if isinstance(features, Tensor) else features
+    return {name: (values.dtype, values.shape[1:]) for name, values in columns.items()}
 
 
 def _first(features: Features) -> Tensor:

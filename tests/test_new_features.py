@@ -1,0 +1,89 @@
+"""Features of new rows that no model takes are refused before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from colonnade.drivers import Simulate
+from colonnade.errors import ConfigurationError, DataError
+from colonnade.federation import Federation
+from colonnade.organisations import LabelHolder, Party
+from colonnade.training import Training
+
+
+class Numbers(nn.Module):
+    """A linear model of features by name, of any kind of number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 3)
+
+    def forward(self, columns: dict[str, Tensor]) -> Tensor:
+        return self.linear(columns["n"].float())
+
+
+class Silent(Simulate):
+    """A driver that nobody is to start."""
+
+    def run(self, roles, assignment):
+        raise AssertionError("something started")
+
+
+@pytest.fixture(scope="module")
+def run():
+    torch.manual_seed(0)
+    parties = [
+        Party("bank", torch.randn(20, 3), nn.Linear(3, 4)),
+        Party("shop", {"n": torch.randn(20, 2)}, Numbers()),
+    ]
+    holder = LabelHolder("insurer", torch.arange(20) % 2, nn.Linear(7, 2))
+    return Federation(parties, holder).train(training=Training(epochs=1, batch_size=10))
+
+
+def features(**changes):
+    return {"bank": torch.zeros(4, 3), "shop": {"n": torch.zeros(4, 2)}} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"bank": torch.zeros(4, 5)},
+            "the bottom model of 'bank' does not take its features: mat1",
+        ),
+        ({"bank": torch.zeros(4, 3).double()}, "model of 'bank' does not take its features: mat1"),
+        ({"bank": torch.zeros(4, 3).long()}, "model of 'bank' does not take its features"),
+        ({"bank": torch.zeros(4, 2, 3)}, "'bank' must return embeddings of shape"),
+        ({"shop": {"m": torch.zeros(4, 2)}}, "the bottom model of 'shop' does not take its feat"),
+        ({"shop": {}}, "'shop' was trained on tensors"),
+    ],
+)
+def test_features_of_another_form_are_told_as_in_training(run, changes, words):
+    with pytest.raises(ConfigurationError, match=words):
+        run.predict(features(**changes), Silent())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"shop": {"n": torch.zeros(5, 2)}}, "'shop' has 5 rows of n, but there are 4 of 'bank'$"),
+        ({"bank": torch.tensor(1.0)}, r"features of 'bank' must be a tensor \[rows, \.\.\.\]"),
+        ({"bank": torch.full((4, 3), torch.nan)}, "column 0; fill or drop missing values$"),
+    ],
+)
+def test_rows_that_cannot_be_are_told_without_what_there_is_not(run, changes, words):
+    with pytest.raises(DataError, match=words):
+        run.predict(features(**changes), Silent())
+
+
+@pytest.mark.parametrize("tables", [None, [torch.zeros(4, 3)], torch.zeros(4, 3)])
+def test_a_prediction_is_of_columns_by_name(run, tables):
+    with pytest.raises(ConfigurationError, match="needs the columns of bank, shop, by name in a d"):
+        run.predict(tables)
+
+
+def test_a_form_that_a_model_takes_is_taken(run):
+    whole = run.predict(features(shop={"n": torch.ones(4, 2).long()}))
+    assert torch.equal(whole.scores, run.predict(features(shop={"n": torch.ones(4, 2)})).scores)
