@@ -660,6 +660,35 @@ def test_numbers() -> None:
     assert len(encode_labels(range(21), "classification").classes or ()) == 21
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        16777217.0 + 2 * np.arange(150),
+        [1e9 - 2, 1e9 + 2, 1e9],
+        np.float64(1.7e9) + np.linspace(0, 900, 40),
+    ],
+)
+def test_numbers_that_float32_rounds_into_others_are_told_of(labels: Any) -> None:
+    (note,) = encode_labels(labels, "regression").notes
+    assert "the labels are kept as float32, which rounds them by up to" in note
+    moved = np.asarray(labels) - np.mean(labels)
+    assert encode_labels(moved, "regression").notes == ()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0.1, 0.2],
+        [1e9, 1e9],
+        [16777217, 16777217],
+        np.random.default_rng(0).lognormal(10, 4, 10**5),
+        1.7e9 + np.linspace(0, 3e7, 40),
+    ],
+)
+def test_numbers_that_are_hardly_rounded_are_not_told_of(labels: Any) -> None:
+    assert encode_labels(labels, "regression").notes == ()
+
+
 def test_whole_numbers_that_may_be_either() -> None:
     with pytest.raises(ConfigurationError, match="21 different values; say task='classification'"):
         encode_labels(range(21))

@@ -15,13 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from colonnade.errors import ConfigurationError, DataError, InvalidInput
+from colonnade.errors import ConfigurationError, DataError, DataWarning, InvalidInput
 from colonnade.tables import (
     HashSplit,
     IdSplit,
     StoredTable,
     TableTransformer,
     VerticalTables,
+    own_tables,
     read_table,
     vertical_tables,
 )
@@ -381,3 +382,15 @@ def test_credit_card_clients_are_better_known_together() -> None:
 
     assert area("bank", "shop") > max(area("bank") + 0.05, area("shop"))
     assert 0.65 < area("bank", "shop") < 0.8
+
+
+def test_labels_that_are_rounded_are_told_of() -> None:
+    frame = pl.DataFrame({"id": range(60), "n": range(60)})
+    amounts = pl.DataFrame({"id": range(60), "y": [1e9 + i % 5 for i in range(60)]})
+    with pytest.warns(DataWarning, match="rounds them by up to 4, and their standard deviation is"):
+        found = vertical_tables({"bank": frame}, amounts, id="id", task="regression")
+    assert len(found.warnings) == 1
+    with pytest.warns(DataWarning, match="the labels are kept as float32"):
+        own = own_tables({}, amounts, frame["id"], id="id", task="regression")
+    assert own.warnings == found.warnings
+    assert own_tables({"bank": frame}, None, frame["id"], id="id").warnings == ()

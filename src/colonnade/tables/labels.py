@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
@@ -21,6 +23,7 @@ __all__ = ["EncodedLabels", "Task", "encode_labels"]
 
 Task = Literal["auto", "classification", "regression"]
 
+_COARSE = 0.01  # of the deviation of numbers, beyond which what rounds them is told of
 _FEW = 20  # whole numbers with more different values than this need not be classes
 
 
@@ -34,10 +37,13 @@ class EncodedLabels:
         Classes, int64 ``[N]``, or numbers, float32 ``[N]``.
     classes
         For classes, the value that each stands for: 0 for the first. None for numbers.
+    notes
+        What should be known of them.
     """
 
     values: Tensor
     classes: tuple[Any, ...] | None
+    notes: tuple[str, ...] = field(default=(), repr=False)
 
 
 def encode_labels(
@@ -98,7 +104,7 @@ def encode_labels(
         )
     values = _simple(values, place)
     if classes is None and _is_regression(values, task):
-        return EncodedLabels(_as_numbers(values, place), None)
+        return _as_numbers(values, place)
     return _as_classes(values, classes, place)
 
 
@@ -141,7 +147,7 @@ def _is_regression(values: pl.Series, task: Task) -> bool:
     return not (few and _all_whole(values))
 
 
-def _as_numbers(values: pl.Series, place: Place) -> Tensor:
+def _as_numbers(values: pl.Series, place: Place) -> EncodedLabels:
     if not values.dtype.is_numeric():
         comma = values.dtype == pl.String and values.str.contains(r"^[+-]?[0-9]+,[0-9]+$").any()
         first = "read the table with decimal=','" if comma else "convert them"
@@ -157,7 +163,25 @@ def _as_numbers(values: pl.Series, place: Place) -> Tensor:
         raise DataError(
             f"the label of {place(row)} is {numbers[row]}; expected finite numbers within float32"
         )
-    return torch.from_numpy(small)
+    return EncodedLabels(torch.from_numpy(small), None, tuple(_rounded(numbers, small)))
+
+
+def _rounded(numbers: NDArray[np.float64], small: NDArray[np.float32]) -> Iterator[str]:
+    """Yield a sentence if float32 rounds numbers by more than is small beside how they differ.
+
+    >>> numbers = 1e9 + np.array([-2.0, 2.0])
+    >>> print(*_rounded(numbers, numbers.astype(np.float32)))
+    the labels are kept as float32, which rounds them by up to 2, and their standard deviation is \
+2; subtract their mean, 1000000000, from them first, and add it to what is predicted
+    """
+    most = float(np.abs(numbers - small).max())
+    spread = float(numbers.std())
+    if most > _COARSE * spread > 0:
+        yield (
+            f"the labels are kept as float32, which rounds them by up to {most:.3g}, and their "
+            f"standard deviation is {spread:.3g}; subtract their mean, {numbers.mean():.10g}, from "
+            "them first, and add it to what is predicted"
+        )
 
 
 def _as_classes(values: pl.Series, classes: tuple[Any, ...] | None, place: Place) -> EncodedLabels:

@@ -273,7 +273,7 @@ def vertical_tables(
     if encoded.classes is not None:
         _check_classes(encoded.values, encoded.classes, train)
     made = _features(given, id, found.rows, train, transformers)
-    notes = (*found.notes, *_of_classes(encoded.classes), *made.notes)
+    notes = (*found.notes, *encoded.notes, *_of_classes(encoded.classes), *made.notes)
     tell(notes)
     return VerticalTables(
         ids=found.ids,
@@ -372,13 +372,14 @@ def own_tables(
     found = _found(everyone, id, normalise, aligned=False, people=people)
     train, validation, test = _divided(split, people, id)
     values, classes = None, None
+    told: tuple[str, ...] = ()
     if answers is not None and column is not None:
         encoded = _encoded(answers, column, found, task)
-        values, classes = encoded.values, encoded.classes
+        values, classes, told = encoded.values, encoded.classes, encoded.notes
         if classes is not None:
             _check_classes(values, classes, train)
     made = _features(given, id, found.rows, train, transformers)
-    notes = (*found.notes, *_of_classes(classes), *made.notes)
+    notes = (*found.notes, *told, *_of_classes(classes), *made.notes)
     tell(notes)
     return OwnTables(
         people,
