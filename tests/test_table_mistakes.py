@@ -137,6 +137,33 @@ def test_tables_of_pandas_are_joined_by_their_index() -> None:
     assert model.score(turned, labels[::-1]) == expected
 
 
+def test_ids_that_are_categories_of_pandas_are_the_numbers_that_they_stand_for() -> None:
+    plain = TableTransformer(scale="none")
+    by_id = vertical_tables({"bank": BANK, "shop": SHOP}, LABELS, id="customer", transformers=plain)
+    bank = indexed(BANK).reset_index()
+    bank["customer"] = bank["customer"].astype("category")
+    found = vertical_tables({"bank": bank, "shop": SHOP}, LABELS, id="customer", transformers=plain)
+    assert torch.equal(found.features["bank"], by_id.features["bank"])
+    few = SHOP.filter(pl.col("customer").is_in(bank["customer"][:5].to_list()))
+    ids, _ = found.transform({"bank": bank[:5], "shop": few})
+    assert ids is not None
+    assert ids.to_list() == bank["customer"][:5].to_list()
+    both = bank.assign(spent=range(PEOPLE))
+    divided = VerticalClassifier(
+        parties={"a": ["income"], "b": ["spent"]}, id="customer", **QUICK
+    ).fit(both, LABELS)
+    assert divided.predict(both).shape == (PEOPLE,)
+    assert divided.score(both, LABELS) == divided.score(both, LABELS["buys"].to_list())
+
+
+def test_a_category_that_is_missing_is_nobodys_id() -> None:
+    bank = indexed(BANK).reset_index()
+    bank["customer"] = bank["customer"].where(bank.index > 0).astype("category")
+    assert "'bank' has no id in row 0" in refusal(
+        vertical_tables, {"bank": bank, "shop": SHOP}, LABELS, id="customer"
+    )
+
+
 def levels(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame whose index has the customer and a year in two levels."""
     pairs = [(customer, 2000 + int(customer) % 3) for customer in frame.index]

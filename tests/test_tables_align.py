@@ -117,6 +117,10 @@ def test_whatever_is_a_table(tmp_path: Any) -> None:
             {"bank": BANK, "shop": {"id": ["1", "2"]}},
             "the ids of 'bank' are whole numbers (3), those of 'shop' are text ('1')",
         ),
+        (
+            {"bank": BANK, "shop": {"id": ["1", "2", "x"]}},
+            "the ids of 'bank' are whole numbers (3), those of 'shop' are text ('x' in row 2)",
+        ),
         ({"bank": BANK, "shop": {"id": [7, 8]}}, "'bank' has 3, 'shop' has 7"),
         ({"bank": {"id": ["7"]}, "shop": {"id": [" 7"]}}, "'bank' has '7', 'shop' has ' 7'"),
         ({"bank": BANK, "shop": SHOP.head(0)}, "the table of 'shop' has no rows"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.names import check_named_once, check_present, meant
-from colonnade.tables.table import Table, as_table, keyed, keyed_tables, whole
+from colonnade.tables.table import Table, as_table, identified, keyed_tables, whole
 from colonnade.tables.truth import check_index, has_ids, with_ids
 
 __all__ = ["Given", "given", "party_tables"]
@@ -74,7 +74,7 @@ def given(
             check_index(y, X if isinstance(X, Mapping) and parties is None else {"X": X})
         return Given(tables, with_ids(y, id), None)
     owners = [name for name, table in tables.items() if y in table.schema]
-    if not owners and parties is not None and y in (both := keyed(as_table(X), id)).schema:
+    if not owners and parties is not None and y in (both := identified(X, id)).schema:
         return Given(tables, as_table(both, [*beside, y]), None)  # a column of nobody's
     if len(owners) != 1:
         if owners:
@@ -123,7 +123,7 @@ def party_tables(
             "give each party's table in a dict, or one table and parties={name: columns}"
         )
     parties = _checked(parties)
-    frame = whole(keyed(as_table(X), id))
+    frame = whole(identified(X, id))
     key = [] if id is None else [id]
     divided: dict[str, Table] = {}
     for name, columns in parties.items():

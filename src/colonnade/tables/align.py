@@ -22,6 +22,7 @@ from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
 from colonnade.tables.near_ids import most_digits, near_miss
 from colonnade.tables.notes import tell
+from colonnade.tables.numerals import WHOLE
 from colonnade.tables.table import Table, keyed_tables, whole
 
 __all__ = [
@@ -302,8 +303,8 @@ def _check_alike(ids: Mapping[str, pl.Series]) -> None:
     for name in others:
         if ids[name].dtype != ids[first].dtype:
             raise DataError(
-                f"the ids of {first!r} are {_kind(ids[first])} ({_example(ids[first])}), those of "
-                f"{name!r} are {_kind(ids[name])} ({_example(ids[name])}); "
+                f"the ids of {first!r} are {_kind(ids[first])} ({_reason(ids[first])}), those of "
+                f"{name!r} are {_kind(ids[name])} ({_reason(ids[name])}); "
                 + (_points(ids) or _as_text(ids))
             )
 
@@ -341,6 +342,16 @@ def _kind(ids: pl.Series) -> str:
 
 def _example(ids: pl.Series) -> str:
     return f"{ids[0]!r}"
+
+
+def _reason(ids: pl.Series) -> str:
+    """Return an id that says of which kind all are: the text among others that are numbers."""
+    if ids.dtype == pl.String:
+        words = ids.str.contains(WHOLE).not_()
+        if 0 < words.sum() < len(ids):
+            row = int(words.arg_true()[0])
+            return f"{ids[row]!r} in row {row}"
+    return _example(ids)
 
 
 def _equal(one: pl.Series, other: pl.Series) -> bool:

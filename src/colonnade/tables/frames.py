@@ -25,7 +25,7 @@ from colonnade.tables.names import check_named_once, check_present
 from colonnade.tables.written import texts
 from colonnade.telling import first_line
 
-__all__ = ["as_frame", "as_series", "index_of"]
+__all__ = ["as_column", "as_frame", "as_series", "index_of"]
 
 _UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
@@ -84,7 +84,7 @@ def as_frame(
     if columns is not None:
         check_present("the table", columns, list(arrays))
         arrays = {name: arrays[name] for name in columns}
-    made = column or _as_column
+    made = column or as_column
     series = [made(values, name) for name, values in arrays.items()]
     if not series:
         raise DataError("the table has no columns")
@@ -133,8 +133,8 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     return _called(name, _from_array(values, what))
 
 
-def _as_column(values: Any, name: str) -> pl.Series:
-    """Return a column, of pandas' categories as categories."""
+def as_column(values: Any, name: str) -> pl.Series:
+    """Return one column as ``as_series`` does, but of pandas' categories as categories."""
     categories = getattr(getattr(values, "dtype", None), "categories", None)
     if categories is None or not hasattr(values, "cat"):
         return as_series(values, name)

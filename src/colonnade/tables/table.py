@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.tables.columns import only, values_of
-from colonnade.tables.frames import as_frame, as_series, index_of
+from colonnade.tables.frames import as_column, as_frame, as_series, index_of
 from colonnade.tables.names import check_present
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "SelectedRows",
     "Table",
     "as_table",
+    "identified",
     "keyed",
     "keyed_tables",
     "label_table",
@@ -236,6 +237,21 @@ def keyed(table: Table, id: str | None) -> Table:
     return FrameTable(pl.DataFrame([table.index, *table.frame]), table.index)
 
 
+def identified(data: Any, id: str | None) -> Table:
+    """Return what ``as_frame`` accepts as a table with the column of ids; see ``keyed``.
+
+    Ids that are categories of pandas are the numbers that they stand for, as labels are.
+    """
+    if id is None or not (hasattr(data, "iloc") and hasattr(data, "columns")):
+        return keyed(as_table(data), id)
+
+    def column(values: Any, name: str) -> pl.Series:
+        whole = name == id and not values.isna().any()
+        return (as_series if whole else as_column)(values, name)
+
+    return keyed(FrameTable(as_frame(data, column=column), index_of(data)), id)
+
+
 def keyed_tables(tables: Mapping[str, Any], id: str | None) -> dict[str, Table]:
     """Return everybody's table, each with the column of ids.
 
@@ -254,7 +270,7 @@ them alike
     made = {}
     for owner, data in tables.items():
         try:
-            made[owner] = keyed(as_table(data), id)
+            made[owner] = identified(data, id)
         except InvalidInput as error:
             raise type(error)(f"{owner!r}: {error}") from error
     return made
