@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,9 @@ from torch import Tensor, nn
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.federation import Federation
+from colonnade.ledger import Ledger
 from colonnade.organisations import LabelHolder, Party
+from colonnade.prediction import Prediction
 from colonnade.training import Training
 
 
@@ -82,6 +85,14 @@ def test_rows_that_cannot_be_are_told_without_what_there_is_not(run, changes, wo
 def test_a_prediction_is_of_columns_by_name(run, tables):
     with pytest.raises(ConfigurationError, match="needs the columns of bank, shop, by name in a d"):
         run.predict(tables)
+
+
+def test_truth_values_are_called_as_the_cells_are_written():
+    frame = Prediction(torch.zeros(1, 2), Ledger(), pl.Series([7])).frame("id", [False, True])
+    assert frame.write_csv().splitlines() == [
+        "id,predicted,probability of false,probability of true",
+        "7,false,0.5,0.5",
+    ]
 
 
 def test_a_form_that_a_model_takes_is_taken(run):

@@ -32,7 +32,7 @@ from colonnade.stragglers import Wait
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
-__all__ = ["ROWS_TOGETHER", "Prediction", "Predictor", "columns_of"]
+__all__ = ["ROWS_TOGETHER", "Prediction", "Predictor", "class_names", "columns_of"]
 
 ROWS_TOGETHER = 1024
 """Rows that travel in one message, where nobody says otherwise."""
@@ -339,13 +339,22 @@ class Predictor:
         )
 
 
+def class_names(classes: Sequence[Any]) -> list[str]:
+    """Return what classes are called, truth values as files write them.
+
+    >>> class_names([False, True]), class_names([0, 1])
+    (['false', 'true'], ['0', '1'])
+    """
+    return [str(each).lower() if isinstance(each, bool) else str(each) for each in classes]
+
+
 def columns_of(key: str, classes: Sequence[Any] | None) -> list[str]:
     """Return the columns of ``Prediction.frame``; the first has another name where that is taken.
 
     >>> columns_of("predicted", ["no", "yes"])
     ['predicted (id)', 'predicted', 'probability of no', 'probability of yes']
     """
-    others = ["predicted", *(f"probability of {name}" for name in classes or ())]
+    others = ["predicted", *(f"probability of {name}" for name in class_names(classes or ()))]
     return [f"{key} (id)" if key in others else key, *others]
 
 

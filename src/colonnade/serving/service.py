@@ -27,7 +27,7 @@ from colonnade.errors import (
     UnknownPerson,
 )
 from colonnade.ledger import Ledger
-from colonnade.prediction import ROWS_TOGETHER, Prediction
+from colonnade.prediction import ROWS_TOGETHER, Prediction, class_names
 from colonnade.serving.answers import Answers
 from colonnade.serving.bodies import BoundedBodies
 from colonnade.serving.entitled import showing
@@ -168,7 +168,7 @@ def _told(answers: Answers, scores: Any) -> list[dict[str, Any]]:
     if classes is None:
         return [{"predicted": value, "probabilities": None} for value in scores.flatten().tolist()]
     chosen = pl.Series([*classes]).gather(prediction.classes(answers.threshold).numpy()).to_list()
-    names = [str(name) for name in classes]
+    names = class_names(classes)
     return [
         {"predicted": value, "probabilities": dict(zip(names, each, strict=True))}
         for value, each in zip(chosen, prediction.probabilities().tolist(), strict=True)
