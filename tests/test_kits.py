@@ -67,7 +67,17 @@ def test_what_is_no_kit_is_told(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[]", "7", "{}", "[" * 10**5, '{"class_allow_list": 7}', "\x00", "1" * 5000),
+        *(
+            "",
+            "[]",
+            "7",
+            "{}",
+            "[" * 10**5,
+            '{"class_allow_list": 7}',
+            '{"class_allow_list": "abc"}',
+            "\x00",
+            "1" * 5000,
+        ),
         '{"class_allow_list": [], "components": [{}]}',
         '{"class_allow_list": [], "components": [{"id": "job_manager", "args": {"uri_root": 7}}]}',
         '{"class_allow_list": [], "snapshot_persistor": []}',

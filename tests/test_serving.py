@@ -425,13 +425,20 @@ def test_a_port_that_is_taken_is_told(tmp_path):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         place = config(port=taken.getsockname()[1]).within(tmp_path)
         with (
-            pytest.raises(ConfigurationError, match="cannot listen at port"),
+            pytest.raises(ConfigurationError, match=r"cannot listen at port .* \(--port 0; YAML"),
             serving(Told(), place),
         ):
             pass
     with (
         pytest.raises(ConfigurationError, match="cannot listen at"),
         serving(Told(), config(host="no.such.host.invalid").within(tmp_path)),
+    ):
+        pass
+    with (  # an address for documentation, which no machine has: RFC 5737
+        pytest.raises(
+            ConfigurationError, match=r"of 192\.0\.2\.1: .*; name an address of this mach"
+        ),
+        serving(Told(), config(host="192.0.2.1").within(tmp_path)),
     ):
         pass
 

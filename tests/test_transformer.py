@@ -708,7 +708,11 @@ def test_whole_numbers_that_may_be_either() -> None:
         (["a", "b"], {"task": "regression"}, "regression needs numbers"),
         (np.arange(30) / 7, {"task": "classification"}, "30 different values"),
         (["a", "c"], {"classes": ("a", "b")}, "the label of row 1 is 'c'; expected 'a', 'b'"),
-        ([datetime.date(2020, 1, 1)] * 2, {}, "the labels hold Date"),
+        (
+            [datetime.date(2020, 1, 1)] * 2,
+            {},
+            "the labels hold Date; expected text, truth values, whole numbers or floats; make one",
+        ),
     ],
 )
 def test_labels_that_cannot_be_used(labels: Any, arguments: dict[str, Any], message: str) -> None:

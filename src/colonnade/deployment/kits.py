@@ -51,7 +51,10 @@ def prepare_kit(kit: Path, alone: bool = False) -> Path:
         )
     try:
         settings = json.loads(_text(there[0]))
-        others = [each for each in settings["class_allow_list"] if each not in CLASSES]
+        allowed = settings["class_allow_list"]
+        if not isinstance(allowed, list):  # of a text each letter would be a class
+            raise ValueError("its class_allow_list is no list")
+        others = [each for each in allowed if each not in CLASSES]
         settings["class_allow_list"] = [*([] if alone else others), *CLASSES]
         settings["allow_log_streaming"] = False
         _keep_in(kit.absolute(), settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import ssl
@@ -135,9 +136,11 @@ def _bound(listener: type[socket.socket], host: str, port: int) -> socket.socket
         bound.listen(128)
     except OSError as error:
         bound.close()
+        remedy = "port 0 takes one that is free (--port 0; YAML: serve: {port: 0})"
+        if error.errno == errno.EADDRNOTAVAIL:
+            remedy = "name an address of this machine"
         raise ConfigurationError(
-            f"cannot listen at port {port} of {host}: {error.strerror}; serve: {{port: 0}} takes "
-            "one that is free"
+            f"cannot listen at port {port} of {host}: {error.strerror}; {remedy}"
         ) from None
     return bound
 

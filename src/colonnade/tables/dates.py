@@ -129,7 +129,10 @@ def days(name: str, values: pl.Series, place: Place) -> pl.Series:
         return found
     if dtype == pl.Date or isinstance(dtype, pl.Datetime):
         return _counted(values)
-    raise DataError(f"column {name!r} is named in dates, and holds {dtype}; take it out there")
+    raise DataError(
+        f"column {name!r} is named in dates, and holds {dtype}; make dates of it, or take "
+        "it out there before fitting"
+    )
 
 
 def _counted(values: pl.Series) -> pl.Series:

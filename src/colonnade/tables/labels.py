@@ -127,7 +127,8 @@ def _simple(values: pl.Series, place: Place) -> pl.Series:
     if dtype.is_numeric():
         return values.cast(pl.Float64)
     raise DataError(
-        f"the labels hold {dtype}; expected text, truth values, whole numbers or floats"
+        f"the labels hold {dtype}; expected text, truth values, whole numbers or floats; "
+        "make one of these of them first, such as days since a day, or text of a class"
     )
 
 
