@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -521,3 +522,24 @@ def test_all_rows_that_a_party_begins_with_may_wait_to_be_taken():
     widths = dict.fromkeys(agreement.layout.widths, 10**6)
     wide = replace(agreement, layout=replace(agreement.layout, widths=widths))
     assert wide.limits().bytes >= 60 * 4 * 10**6
+
+
+def test_a_history_tells_what_had_been_sent_before_each_evaluation():
+    """A slow party counts its own steps, which it takes long after the round of that number."""
+    x = torch.randn(200, 6, generator=torch.Generator().manual_seed(0))
+    federation = cn.Federation(
+        [cn.Party("fast", x[:, :3], nn.Linear(3, 4)), cn.Party("slow", x[:, 3:], nn.Linear(3, 4))],
+        cn.LabelHolder("insurer", (x[:, 0] + x[:, 5] > 0).long(), nn.Linear(8, 2)),
+        range(160),
+        range(160, 200),
+    )
+    slow = {"slow": Constant(0.05)}
+    driver = cn.Simulate(cn.Network(), cn.Delayed(cn.Modelled(otherwise=0.001), slow))
+    training = cn.Training(epochs=10, batch_size=16, evaluate_every=10)
+    run = federation.train(cn.methods.vafl(), training, driver)
+    ledger = run.ledger.frame().filter(purpose="training")
+    up, down = pl.col("receiver") == "insurer", pl.col("sender") == "insurer"
+    for row in run.history.iter_rows(named=True):
+        by_then = ledger.filter(pl.col("nanoseconds") <= row["seconds"] * 1e9)
+        assert row["bytes_up"] == by_then.filter(up)["body_bytes"].sum()
+        assert row["bytes_down"] == by_then.filter(down)["body_bytes"].sum()

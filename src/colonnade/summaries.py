@@ -33,25 +33,61 @@ def history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
     rows = [row for row in record.history if row["organisation"] == label_holder]
     if not rows:
         return pl.DataFrame(schema={"round": pl.Int64})
-    history = pl.DataFrame(rows, infer_schema_length=None)
-    ledger = record.ledger.frame().filter(
-        pl.col("purpose").is_in(Purpose.training_labels()) & ~pl.col("lost")
-    )
+    history = pl.DataFrame(rows, infer_schema_length=None).sort("round")
+    sent = _sent_before(record.ledger.frame(), label_holder, history["round"])
+    return history.join(sent, on="round", how="left", maintain_order="left")
+
+
+def _sent_before(ledger: pl.DataFrame, label_holder: str, rounds: pl.Series) -> pl.DataFrame:
+    """Return the training bytes of each direction that had left when each round began.
+
+    A sender's messages before that are those before its first of that round's evaluation; of one
+    who sent none then, those of the rounds before. Not all methods number training messages by the
+    round: where nobody waits, each party counts steps of its own.
+    """
+    kept = ledger.filter(~pl.col("lost"))
     up, down = pl.col("receiver") == label_holder, pl.col("sender") == label_holder
-    by_round = (
-        ledger.group_by("round")
-        .agg(
-            bytes_up=pl.col("body_bytes").filter(up).sum(),
-            bytes_down=pl.col("body_bytes").filter(down).sum(),
-            bytes_between=pl.col("body_bytes").filter(~up & ~down).sum(),
-        )
-        .sort("round")
-        .with_columns(pl.col(*SENT).cum_sum())
-        # A row of round R stands behind rounds 0 ... R - 1.
-        .with_columns(pl.col("round") + 1)
+    training = kept.filter(pl.col("purpose").is_in(Purpose.training_labels())).select(
+        "sender",
+        "round",
+        "sequence",
+        bytes_up=pl.col("body_bytes") * up,
+        bytes_down=pl.col("body_bytes") * down,
+        bytes_between=pl.col("body_bytes") * (~up & ~down),
     )
-    sent = pl.col(*SENT).fill_null(0)
-    return history.sort("round").join_asof(by_round, on="round").with_columns(sent)
+    in_order = training.sort("sequence").with_columns(pl.col(*SENT).cum_sum().over("sender"))
+    by_round = (
+        training.group_by("sender", "round")
+        .agg(pl.col(*SENT).sum())
+        .sort("round")
+        .with_columns(pl.col(*SENT).cum_sum().over("sender"), pl.col("round") + 1)
+    )
+    evaluated = kept.filter(purpose=Purpose.EVALUATION.label)
+    first = evaluated.group_by("sender", "round").agg(until=pl.col("sequence").min())
+    senders = training.select(pl.col("sender").unique(maintain_order=True))
+    wanted = rounds.unique().to_frame().join(senders, how="cross")
+    wanted = wanted.join(first, on=["sender", "round"], how="left")
+    before = pl.concat(
+        [
+            wanted.drop_nulls("until")
+            .sort("until")
+            .join_asof(
+                in_order.drop("round"),
+                left_on="until",
+                right_on="sequence",
+                by="sender",
+                allow_exact_matches=False,
+                check_sortedness=False,  # it is, and cannot be checked by sender
+            )
+            .select("round", *SENT),
+            wanted.filter(pl.col("until").is_null())
+            .sort("round")
+            .join_asof(by_round, on="round", by="sender", check_sortedness=False)
+            .select("round", *SENT),
+        ]
+    )
+    sums = before.group_by("round").agg(pl.col(*SENT).sum())
+    return rounds.unique().to_frame().join(sums, on="round", how="left").fill_null(0)
 
 
 def others_history_frame(record: RunRecord, label_holder: str) -> pl.DataFrame:
