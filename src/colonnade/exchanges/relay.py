@@ -126,13 +126,13 @@ exchange
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return that every party learns all but the others' columns."""
         known, every = "known to every party", "every party"
-        others = "those of the others" if self.others == "codes" else "the sum of the others'"
+        whole = self.others == "codes"
+        others = "those of the others" if whole else "the sum of the others'"
+        seen = "the others' embeddings" if whole else "the sum of the others' embeddings"
         return (
             Disclosure("labels", known, to=every, sees="the labels"),
             Disclosure("top model", known, to=every, sees="the top model"),
-            Disclosure(
-                "embeddings", f"every party sees {others}", to=every, sees="the others' embeddings"
-            ),
+            Disclosure("embeddings", f"every party sees {others}", to=every, sees=seen),
         )
 
     def with_links(self, change: Callable[[Link], Link]) -> Relay:
