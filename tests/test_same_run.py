@@ -793,7 +793,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
 
 
 @pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda d: d.label)
+@pytest.mark.parametrize("driver", [SIMULATE, Processes()], ids=lambda d: d.label)
 def test_a_second_run_in_a_folder_is_refused_while_the_first_is_at_work(tmp_path, driver, resume):
     train(tmp_path, stop_before=3)
     refused = []

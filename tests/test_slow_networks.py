@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from dataclasses import replace
@@ -595,19 +596,88 @@ def test_where_time_decides_a_run_goes_on_at_the_same_times_alone(
         assert any("time was measured" in each for each in summary["warnings"]) is warns
 
 
-@pytest.mark.parametrize("method", [svfl(), celu(2, 0), celu(2, 2, 0.0, overlap=False)])
-def test_where_time_decides_nothing_a_run_goes_on_over_any_network(
+UNTIMED = pytest.mark.parametrize(
+    "method", [svfl(), celu(2, 0), celu(2, 2, 0.0, overlap=False)], ids=["svfl", "bcd", "celu"]
+)
+
+
+@UNTIMED
+def test_a_run_goes_on_over_the_network_alone_that_it_was_begun_over(
     method: Any, tmp_path: Path
 ) -> None:
+    assert not method.timed
+
     def train(driver: Any, **more: Any) -> Any:
         federation = small_federation(method)
         return federation.train(method, TRAINING, driver, out=tmp_path, report=False, **more)
 
     train(driver_of(0.02), stop_before=3)
-    run = train(Simulate(), resume=True)
-    assert not method.timed
+    costs = driver_of(0.02).costs
+    for other, begun in (
+        (Simulate(), "over another network .*20 ms"),
+        (driver_of(0.01), "over another network .*20 ms"),
+        (Simulate(driver_of(0.02).network, Measured()), "with other costs .*compute: modelled"),
+        (
+            Simulate(driver_of(0.02).network, Modelled(otherwise=1.0)),
+            "over another network, or with other",
+        ),
+        (replace(driver_of(0.02), untimed={Purpose.EVALUATION}), "with other costs"),
+    ):
+        with pytest.raises(CheckpointError, match=f"a run that was begun {begun}"):
+            train(other, resume=True)
+    run = train(Simulate(driver_of(0.02).network, costs), resume=True)
     assert run.summary["completed"]
-    assert not any("time was measured" in each for each in run.summary["warnings"])
+    assert not any("more than one way" in each for each in run.summary["warnings"])
+    with pytest.raises(CheckpointError, match="over another network"):
+        train(driver_of(0.5), resume=True)  # nor is one that is over told of another
+
+
+@UNTIMED
+def test_a_run_that_goes_on_under_another_driver_tells_of_both(method: Any, tmp_path: Path) -> None:
+    def train(driver: Any, **more: Any) -> Any:
+        federation = small_federation(method)
+        return federation.train(method, TRAINING, driver, out=tmp_path, report=False, **more)
+
+    begun = train(driver_of(0.02), stop_before=3).summary
+    assert begun["network"]["up"] == "no limit of bandwidth, 20 ms"
+    rest = train(Processes(), resume=True, stop_before=4).summary
+    assert rest["driver"] == "simulate before round 3, then processes"
+    assert rest["clock"] == {
+        "network": "modelled before round 3, then measured",
+        "compute": "modelled before round 3, then measured",
+    }
+    assert rest["network"] == begun["network"]
+    assert any("more than one way (simulate before round 3" in each for each in rest["warnings"])
+    with pytest.raises(CheckpointError, match="over another network"):
+        train(driver_of(0.01), resume=True)
+    again = train(driver_of(0.02), resume=True).summary
+    assert again["driver"] == "simulate before round 3, processes before round 4, then simulate"
+    assert again["completed"]
+
+
+def test_of_what_an_earlier_checkpoint_was_timed_by_nothing_is_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(method: Any, driver: Any, **more: Any) -> Any:
+        federation = small_federation(method)
+        out = tmp_path / str(method.timed)
+        return federation.train(method, TRAINING, driver, out=out, report=False, **more)
+
+    methods = svfl(), celu(2, 2, 0.0)
+    with monkeypatch.context() as then:
+        then.setattr(json, "dumps", partial(_without_clocks, json.dumps))
+        for method in methods:
+            train(method, driver_of(0.02), stop_before=3)
+    untimed, timed = (train(m, driver_of(0.02), resume=True).summary for m in methods)
+    assert untimed["driver"] == "not noted before round 3, then simulate"
+    assert timed["driver"] == "simulate"  # at other times it would have been refused
+
+
+def _without_clocks(dumps: Any, value: Any, **how: Any) -> str:
+    """Write JSON as an earlier version did, whose checkpoints told no clocks."""
+    if isinstance(value, dict) and "fingerprint" in value:
+        value.pop("clocks", None)
+    return str(dumps(value, **how))
 
 
 def test_delays_are_drawn_anew_in_each_round(tmp_path: Path) -> None:

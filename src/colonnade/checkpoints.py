@@ -15,8 +15,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from errno import ENOENT
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import safetensors
 import safetensors.torch
 import torch
 
+from colonnade.clocks import NOT_NOTED, Clock, continued, why_refused
 from colonnade.errors import CheckpointError
 from colonnade.faults import explained
 
@@ -207,6 +208,7 @@ class Draft:
         fingerprint: Mapping[str, str],
         account: dict[str, Any],
         timing: str | None,
+        clocks: Sequence[Clock] = (),
     ) -> None:
         """Write the manifest, and move the checkpoint to its place in one step."""
         with explained(self.folder):
@@ -217,6 +219,7 @@ class Draft:
             "round": round,
             "fingerprint": dict(fingerprint),
             "timing": timing,
+            "clocks": [clock.as_json() for clock in clocks],
             "files": files,
             "account": account,
         }
@@ -250,6 +253,9 @@ class CheckpointStore:
     timing
         What the run's times are computed from, where they decide its course; a checkpoint of a run
         with other times is refused. None where they do not, or are not computed.
+    clock
+        How seconds come about, also where they decide nothing; a checkpoint of a run over another
+        modelled network, or at other modelled costs, is refused. None where nobody tells of it.
     """
 
     def __init__(
@@ -258,12 +264,16 @@ class CheckpointStore:
         fingerprint: Mapping[str, str],
         keep: int = 2,
         timing: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.folder = folder
         self.fingerprint = dict(fingerprint)
         self._keep = keep
         self._made: tuple[int, int] | None = None  # which folder it is
         self._timing = None if timing is None else _digest(timing.encode())
+        self._clock = None if clock is None else _digested(clock)
+        self.clocks: tuple[Clock, ...] = () if self._clock is None else (self._clock,)
+        """How the run's seconds came about, from its first round on."""
 
     def holds(self, round: int) -> bool:
         """Whether there is a whole checkpoint before ``round`` of this run already."""
@@ -302,7 +312,7 @@ class CheckpointStore:
 
     def commit(self, draft: Draft, round: int, account: dict[str, Any]) -> None:
         """Finish a draft, and remove checkpoints that are no longer needed."""
-        draft.commit(round, self.fingerprint, account, self._timing)
+        draft.commit(round, self.fingerprint, account, self._timing, self.clocks)
         self.make()
         with explained(self.folder):
             for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
@@ -324,8 +334,9 @@ class CheckpointStore:
         Raises
         ------
         CheckpointError
-            If it was written by another version or belongs to a run of another configuration or
-            with other times that decide its course, or all that exist are damaged or refused.
+            If it was written by another version or belongs to a run of another configuration, with
+            other times that decide its course or over another modelled network, or all that exist
+            are damaged or refused.
         """
         damaged: list[str] = []
         refused: list[CheckpointError] = []
@@ -356,6 +367,11 @@ class CheckpointStore:
                     "this method time decides what is learned; resume as the run began, or start "
                     "a new run in a new folder"
                 )
+            if begun := self._of_another_clock(manifest):
+                raise CheckpointError(
+                    f"{folder} was written by a run that was begun {begun}; go on with that, or "
+                    "start a new one in a new folder"
+                )
             checkpoint = Checkpoint(folder, manifest)
             try:
                 check(checkpoint)
@@ -373,7 +389,7 @@ class CheckpointStore:
             )
 
     def go_back_to(self, checkpoint: Checkpoint | None) -> None:
-        """Remove newer checkpoints: to go on from this one leaves them without what they need.
+        """Go on from a checkpoint, and remove newer ones, which are left without what they need.
 
         To go back to none is to begin anew, which leaves all of them without it.
 
@@ -386,6 +402,25 @@ class CheckpointStore:
             for folder in self._folders():
                 if checkpoint is None or folder > checkpoint.folder:
                     shutil.rmtree(folder)
+        if self._clock is not None:
+            before = () if checkpoint is None else self._clocks_of(checkpoint.manifest)
+            self.clocks = continued(
+                before, self._clock, 0 if checkpoint is None else checkpoint.round
+            )
+
+    def _clocks_of(self, manifest: Mapping[str, Any]) -> tuple[Clock, ...]:
+        """Return the clocks of a run until a checkpoint; an earlier version's did not tell them."""
+        if "clocks" in manifest:
+            return tuple(Clock(**told) for told in manifest["clocks"])
+        known = self._timing is not None and self._timing == manifest["timing"]
+        return (self._clock,) if known and self._clock is not None else (NOT_NOTED,)
+
+    def _of_another_clock(self, manifest: Mapping[str, Any]) -> str | None:
+        """Return how a checkpoint's run was begun, if this one may not go on from there."""
+        if self._clock is None:
+            return None
+        refused = (why_refused(clock, self._clock) for clock in self._clocks_of(manifest))
+        return next(filter(None, refused), None)
 
     def _place(self, round: int) -> Path:
         return self.folder / f"round-{round:08d}"
@@ -416,6 +451,12 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 def _differing(written: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return of what two fingerprints differ, but for what an older checkpoint does not tell."""
     return [what for what, digest in written.items() if now.get(what) != digest]
+
+
+def _digested(clock: Clock) -> Clock:
+    """Return a clock with a digest in place of what may hold whole traces of delays."""
+    timing = None if clock.timing is None else _digest(clock.timing.encode())
+    return replace(clock, timing=timing)
 
 
 def _identity(folder: Path) -> tuple[int, int]:

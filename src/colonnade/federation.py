@@ -48,6 +48,7 @@ from colonnade.checks import (
     embedding_width,
     extreme_rows,
 )
+from colonnade.clocks import Clock
 from colonnade.descriptions import content_of, described, device_told
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_driver
 from colonnade.errors import ConfigurationError
@@ -82,7 +83,7 @@ from colonnade.predictions_told import Predicted
 from colonnade.reports import draw_run, write_page
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
-from colonnade.runs_told import Circumstances, run_told
+from colonnade.runs_told import Circumstances, clock_of, run_told
 from colonnade.telling import first_line
 from colonnade.training import Training, Watcher
 
@@ -274,7 +275,8 @@ class Federation:
                 timing = driver.timing if method.timed else None
                 # A larger budget is no other run: it lets one go on that has used up a smaller.
                 same = description | {"method": repr(method.unlimited())}
-                store = folder.store(self._fingerprint(same, agreement, seats), timing)
+                clock = clock_of(driver, agreement.layout, driver.timing)
+                store = folder.store(self._fingerprint(same, agreement, seats), timing, clock)
                 checkpoint = store.latest(partial(self._try, agreement, seats)) if resume else None
                 folder.begin(config or description, resume, checkpoint is not None)
                 kept.enter_context(folder.safeguarded(store))
@@ -297,7 +299,9 @@ class Federation:
             )
             watcher.on_begin(assignment.first_round, batches.rounds)
             record = driver.run(list(roles.values()), assignment)
-            run = self._run(method, agreement, driver, roles, record, config or description, folder)
+            clocks = () if store is None else store.clocks
+            told = config or description
+            run = self._run(method, agreement, driver, clocks, roles, record, told, folder)
             if folder is not None:
                 run.write_parts(folder.parts)
                 folder.finish(run)
@@ -360,6 +364,7 @@ class Federation:
         method: Method,
         agreement: Agreement,
         driver: Driver,
+        clocks: Sequence[Clock],
         roles: Mapping[str, PartyRole | HolderRole],
         record: RunRecord,
         config: Mapping[str, Any],
@@ -377,6 +382,7 @@ class Federation:
                 self.people,
                 [*self.warnings, *self._notes_of_models(method)],
                 classes=self.classes,
+                clocks=clocks,
             ),
             [roles[party.name] for party in self.parties],
         )

@@ -18,6 +18,7 @@ import yaml
 
 from colonnade import __version__
 from colonnade.checkpoints import CheckpointStore
+from colonnade.clocks import Clock
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
 from colonnade.export import PART_FILE, PARTS, Part, load_part
 from colonnade.faults import explained, unwritten
@@ -379,9 +380,14 @@ class RunFolder:
             raise DataError(f"{file} is damaged: {first_line(error)}") from error
         return config
 
-    def store(self, fingerprint: Mapping[str, str], timing: str | None = None) -> CheckpointStore:
+    def store(
+        self,
+        fingerprint: Mapping[str, str],
+        timing: str | None = None,
+        clock: Clock | None = None,
+    ) -> CheckpointStore:
         """Return the run's checkpoints."""
-        return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing)
+        return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing, clock=clock)
 
     @property
     def parts(self) -> Path:

@@ -13,6 +13,7 @@ import torch
 from colonnade import __version__
 from colonnade.agreement import Agreement
 from colonnade.channels import Network
+from colonnade.clocks import Clock, several
 from colonnade.disclosures import (
     Disclosure,
     privacy_statement,
@@ -21,6 +22,7 @@ from colonnade.disclosures import (
 )
 from colonnade.drivers import RunRecord
 from colonnade.effects import Role
+from colonnade.layout import Layout
 from colonnade.metrics import Metric
 from colonnade.networks_told import network_told
 from colonnade.summaries import (
@@ -31,7 +33,7 @@ from colonnade.summaries import (
 )
 from colonnade.uplinks.account import most_told
 
-__all__ = ["VERSIONS", "Circumstances", "Told", "run_told"]
+__all__ = ["VERSIONS", "Circumstances", "Told", "clock_of", "run_told"]
 
 VERSIONS = {"colonnade": __version__, "torch": torch.__version__}
 """What a run is made with, as its account tells."""
@@ -41,6 +43,12 @@ _ALIGNED_OPENLY = "rows were aligned before training; not protected here"
 _UNREPEATABLE = (
     "in this method time decides what is learned, and time was measured: another run, or this one "
     "resumed, ends with other bits; modelled costs on a virtual clock repeat, and so does a Replay"
+)
+
+
+_SEVERAL_CLOCKS = (
+    "the seconds of this run came about in more than one way ({}), and together they are the time "
+    "of none"
 )
 
 
@@ -60,6 +68,8 @@ class Circumstances:
         How rows came to be about the same people, as the privacy statement says it.
     classes
         What each class stands for; None of numbers.
+    clocks
+        How seconds came about, from the first round on; by default all by the driver.
     """
 
     devices: Mapping[str, str]
@@ -67,6 +77,7 @@ class Circumstances:
     warnings: Sequence[str] = ()
     aligned: str = _ALIGNED_OPENLY
     classes: Sequence[Any] | None = None
+    clocks: Sequence[Clock] = ()
 
 
 class HowRun(Protocol):
@@ -99,6 +110,13 @@ class Told(NamedTuple):
     history: pl.DataFrame
     others_history: pl.DataFrame
     summary: dict[str, Any]
+
+
+def clock_of(driver: HowRun, layout: Layout, timing: str | None = None) -> Clock:
+    """Return how a driver's seconds come about, as a checkpoint keeps it."""
+    network = driver.network
+    told = None if network is None else network_told(network, layout.parties, layout.label_holder)
+    return Clock(driver.label, dict(driver.clock), told, timing)
 
 
 def run_told(
@@ -134,7 +152,8 @@ def run_told(
     history, others = history_frame(record, name), others_history_frame(record, name)
     watched = "validation" if len(agreement.validation_rows) else "test"
     disclosures = method.disclosures(layout)
-    network = driver.network
+    clocks = circumstances.clocks or (clock_of(driver, layout),)
+    drivers = several(clocks, [clock.driver for clock in clocks])
     # The label holder's account is told first: it counts where parties tell as much.
     loss = _spent([holder, *parties], "spent")
     of_labels = _spent([holder], "spent_of_labels")
@@ -145,7 +164,7 @@ def run_told(
         method=method.name,
         metric=f"{watched}_{metrics[0].name}",
         greater_is_better=metrics[0].greater_is_better,
-        clock=driver.clock,
+        clock=_clock_told(clocks),
         privacy=privacy_statement((*disclosures, Disclosure("alignment", circumstances.aligned))),
         late_is_lost=method.uplink.what_time_decides is None,
         warnings=[
@@ -155,6 +174,7 @@ def run_told(
             *agreement.notes(),
             *_uncounted(record),
             *(f"{what}; the ledger is what senders tell" for what in record.contradictions),
+            *([_SEVERAL_CLOCKS.format(drivers)] if len(clocks) > 1 else []),
             *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
         ],
         details={
@@ -172,9 +192,9 @@ def run_told(
             "privacy_loss": loss,
             "privacy_loss_of_labels": of_labels,
             "seed": training.seed,
-            "driver": driver.label,
+            "driver": drivers,
             "devices": dict(circumstances.devices),
-            "network": None if network is None else network_told(network, layout.parties, name),
+            "network": next((dict(c.network) for c in clocks if c.network is not None), None),
             "versions": dict(VERSIONS),
         },
     )
@@ -187,6 +207,12 @@ def run_told(
         summary |= {"best": best, "best_round": best_round}
     summary["kept_round"] = best_round
     return Told(history, others, summary)
+
+
+def _clock_told(clocks: Sequence[Clock]) -> dict[str, str]:
+    """Return how seconds came about, each part in words, which say from when on if it changed."""
+    parts = dict.fromkeys(part for clock in clocks for part in clock.how)
+    return {part: several(clocks, [c.how.get(part, "nothing") for c in clocks]) for part in parts}
 
 
 def _spent(roles: Sequence[object], by: str) -> dict[str, Any] | None:
