@@ -17,7 +17,7 @@ from colonnade.codecs import LargeRows, Scalar, TopK
 from colonnade.config.parse import parse_config
 from colonnade.defences import Bare, GaussianDerivatives
 from colonnade.effects import Notes
-from colonnade.errors import BudgetExhausted, ConfigurationError
+from colonnade.errors import BudgetExhausted, CheckpointError, ConfigurationError
 from colonnade.evaluation import HeldOut
 from colonnade.exchanges import Asynchronous, Split
 from colonnade.journals import Journal
@@ -350,6 +350,18 @@ def test_a_budget_ends_training_before_it_is_exceeded():
     played(half.enter(ROWS_OF_BATCH, Moment(1)))
     with pytest.raises(BudgetExhausted, match="round 2"):
         played(half.enter(ROWS_OF_BATCH, Moment(2)))
+
+
+def test_a_run_goes_on_with_the_delta_alone_that_its_epsilons_of_labels_are_of(tmp_path):
+    def train(budget, **more):
+        method = replace(METHOD, exchange=Split(defence=replace(LOUD, budget=budget)))
+        return small_federation(method).train(method, LONG, out=tmp_path / "run", **more)
+
+    train(Budget(1000.0, 1e-5), stop_before=2)
+    with pytest.raises(CheckpointError, match="the delta of a budget was different"):
+        train(Budget(2000.0, 1e-6), resume=True)
+    run = train(Budget(2000.0, 1e-5), resume=True, stop_before=3)
+    assert run.summary["privacy_loss_of_labels"]["budget"] == 2000.0
 
 
 def test_seeded_noise_is_for_declared_simulations():

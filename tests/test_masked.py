@@ -339,6 +339,21 @@ def test_what_a_crash_repeated_counts_towards_the_budget(tmp_path: Path) -> None
     assert epsilon < run.summary["privacy_loss"]["epsilon"] <= 2 * epsilon
 
 
+def test_a_run_goes_on_with_the_delta_alone_that_its_epsilons_are_of(tmp_path: Path) -> None:
+    def train(delta: float | None, **more: Any) -> Any:
+        budget = None if delta is None else Budget(1000.0, delta)
+        method = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=budget))
+        return bounded(method).train(method, TRAINING, out=tmp_path / "run", **more)
+
+    train(1e-5, stop_before=5)
+    for delta in (1e-10, 1e-2):
+        with pytest.raises(CheckpointError, match="the delta of a budget was different; go on"):
+            train(delta, resume=True)
+    run = train(None, resume=True)  # epsilons are told with it where no budget is, too
+    assert run.summary["privacy_loss"]["delta"] == 1e-5
+    assert run.history["epsilon"][-1] == run.summary["privacy_loss"]["epsilon"]
+
+
 def test_what_a_crash_lost_is_beyond_a_smaller_budget_too(tmp_path: Path) -> None:
     bounded(PRIVATE).train(PRIVATE, TRAINING, out=tmp_path / "run", stop_before=5)
     assert without_newest_checkpoint(tmp_path / "run") == 4  # an epoch, which used rows once

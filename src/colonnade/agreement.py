@@ -430,6 +430,18 @@ class Agreement:
         return hashlib.blake2b(told, digest_size=16).hexdigest()
 
     @property
+    def deltas(self) -> tuple[float | None, float | None]:
+        """What epsilons of rows, and of their labels, are told with; None where none is kept.
+
+        A run that goes on may have a larger budget, but epsilons of another delta are of another
+        promise.
+        """
+        method, once = self.method, {Purpose.TRAINING: 1}
+        of_rows = method.uplink.spending(self.layout, once, method.stragglers)
+        of_labels = method.exchange.spending(self.layout, 1)
+        return of_rows.get("delta"), of_labels.get("delta")
+
+    @property
     def row_sets(self) -> tuple[Rows, ...]:
         """The rows to train, to validate and to test on."""
         return self.train_rows, self.validation_rows, self.test_rows

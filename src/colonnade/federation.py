@@ -489,6 +489,7 @@ class Federation:
         """
         told = {
             "the method": description["method"],
+            "the delta of a budget": agreement.deltas,
             "the training": description["training"],
             "the rows": [description["rows"], agreement.digest_of_rows],
             "the layout": repr(replace(agreement.layout, seed=0)),  # the seed is the training's

@@ -185,8 +185,14 @@ class TrainingTogether:
         """See ``Engagement``."""
         folder = self._folder
         with folder.alone():
-            mine = self._agreement.fingerprint(self._seat)
-            store = folder.store({"what was agreed on, or what it brings,": mine})
+            store = folder.store(
+                {
+                    "what was agreed on, or what it brings,": self._agreement.fingerprint(
+                        self._seat
+                    ),
+                    "the delta of a budget": repr(self._agreement.deltas),
+                }
+            )
             held = {checkpoint.round: checkpoint for checkpoint in store.held(self._try)}
             if held and folder.training not in (None, self._training):
                 raise CheckpointError(
