@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,7 +25,7 @@ from torch import nn
 
 from colonnade.checkpoints import CheckpointStore, decode_state, encode_state
 from colonnade.drivers import Assignment
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, Unwritten
 from colonnade.kernels.philox import permutation
 from colonnade.methods import svfl
 from colonnade.models import Concat, Learner
@@ -411,6 +412,27 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, how)
     assert not store.holds(8)
     assert_whole(store.latest(), 4)
     commit(store, 8)  # the run goes on, and comes by once more
+    assert_whole(store.latest(), 8)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.EMFILE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("file", ["manifest.json", "shop.safetensors"])
+def test_a_checkpoint_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, code, file):
+    store = filled(tmp_path, 4, 8)
+    before = {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()}
+    read = Path.read_bytes
+
+    def refusing(path):
+        if path.name == file and path.parent.name == "round-00000008":
+            raise OSError(code, os.strerror(code), str(path))
+        return read(path)
+
+    with monkeypatch.context() as then:
+        then.setattr(Path, "read_bytes", refusing)
+        told = f"round-00000008/{file} cannot be read: {os.strerror(code)}"
+        with pytest.raises(Unwritten, match=told):
+            store.latest()
+    assert {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()} == before
     assert_whole(store.latest(), 8)
 
 

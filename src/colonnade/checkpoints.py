@@ -28,7 +28,7 @@ import torch
 
 from colonnade.clocks import NOT_NOTED, Clock, continued, why_refused
 from colonnade.errors import CheckpointError
-from colonnade.faults import explained
+from colonnade.faults import explained, unread
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
@@ -337,6 +337,8 @@ class CheckpointStore:
             If it was written by another version or belongs to a run of another configuration, with
             other times that decide its course or over another modelled network, or all that exist
             are damaged or refused.
+        Unwritten
+            If the system refuses to read one.
         """
         damaged: list[str] = []
         refused: list[CheckpointError] = []
@@ -433,7 +435,13 @@ class CheckpointStore:
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a checkpoint whose files are all whole, else None."""
+    """Return the manifest of a checkpoint whose files are all whole, else None.
+
+    Raises
+    ------
+    Unwritten
+        If the system refuses to read one, which says nothing of whether it is whole.
+    """
     try:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
         digest = manifest.pop("digest", None)
@@ -444,7 +452,11 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
             for file, digest in manifest["files"].items()
         )
         return manifest if whole and isinstance(manifest["fingerprint"], (str, dict)) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None  # it is not there, or something else is
+    except OSError as error:
+        raise unread(error.filename or folder, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

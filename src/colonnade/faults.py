@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from colonnade.errors import Unwritten
 
-__all__ = ["explained", "refused", "unwritten"]
+__all__ = ["explained", "refused", "unread", "unwritten"]
 
 _REMEDIES = {
     errno.ENOSPC: "make room",
@@ -38,6 +38,15 @@ def unwritten(what: object, error: OSError) -> Unwritten:
     remedy = _REMEDIES.get(error.errno or 0)
     why = f"{what} cannot be written: {error.strerror or error}"
     return Unwritten(f"{why}; {remedy}" if remedy else why)
+
+
+def unread(what: object, error: OSError) -> Unwritten:
+    """Return the error that says what could not be read, and why: it may well be whole.
+
+    >>> print(unread("run/checkpoint", OSError(errno.EACCES, "Permission denied")))
+    run/checkpoint cannot be read: Permission denied
+    """
+    return Unwritten(f"{what} cannot be read: {error.strerror or error}")
 
 
 def refused(error: OSError) -> Unwritten:
