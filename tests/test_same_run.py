@@ -871,6 +871,17 @@ def test_a_run_that_failed_leaves_its_folder_free(tmp_path):
 # Surrogates beside checkpoints
 
 
+def test_runs_of_one_configuration_share_a_folder_of_surrogates(tmp_path):
+    method = efvfl(TopK(0.4), fusion=Mean(), storage=Disk(tmp_path / "surrogates"))
+    other = replace(TRAINING, seed=TRAINING.seed + 1)
+    train(tmp_path / "one", federation(width=3), method=method, stop_before=7)
+    whole = train(tmp_path / "other", federation(width=3), method=method, training=other)
+    rest = train(tmp_path / "one", federation(width=3), method=method, resume=True)
+    for run, training in ((rest, TRAINING), (whole, other)):
+        alone = efvfl(TopK(0.4), fusion=Mean())
+        assert_same(train(None, federation(width=3), method=alone, training=training), run)
+
+
 @pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda d: d.label)
 @pytest.mark.parametrize("stopped", [7, None], ids=["interrupted", "finished"])
 def test_with_a_damaged_surrogate_a_run_goes_on_from_the_checkpoint_before(
@@ -885,7 +896,7 @@ def test_with_a_damaged_surrogate_a_run_goes_on_from_the_checkpoint_before(
     )
     go_on(federation(width=3), stop_before=stopped)
     for table in (tmp_path / "surrogates").iterdir():
-        newest = sorted(table.glob("*.mark"))[-1]
+        newest = sorted(table.rglob("*.mark"))[-1]
         newest.write_bytes(newest.read_bytes()[:-1])
     for _ in range(2):  # what was given up is written anew
         begun = []

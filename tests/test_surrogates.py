@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import pickle
@@ -386,7 +387,19 @@ def test_a_mark_is_named_only_after_its_rows_are_on_the_disk(tmp_path, monkeypat
     monkeypatch.setattr(Path, "rename", lambda *a: (calls.append("rename"), rename(*a)))
     monkeypatch.setattr(Path, "unlink", lambda *a: (calls.append("unlink"), unlink(*a)))
     table.state_dict()
-    assert calls == ["sync rows", "sync .writing", "rename", "unlink", "sync bank"]
+    assert calls == [
+        "sync rows",
+        "sync .writing",
+        "rename",
+        "unlink",
+        f"sync {of_the_run(tmp_path).name}",
+    ]
+
+
+def of_the_run(folder, name="bank"):
+    """Where the only run has its table."""
+    (there,) = (folder / name).iterdir()
+    return there
 
 
 # Marks
@@ -436,16 +449,56 @@ def test_a_mark_that_was_gone_back_behind_is_refused_though_its_number_comes_aga
         table.load_state_dict(second)
 
 
-def test_a_run_that_begins_anew_finds_nothing_of_the_old_one(tmp_path):
+def test_a_run_that_begins_leaves_what_another_goes_on_from(tmp_path):
     storage = Disk(tmp_path)
-    _, (old,) = marked(storage)
-    (tmp_path / "bank" / "00000007-aa.writing").write_bytes(b"left over")
-    table, (new,) = marked(storage)
-    assert same_bits(whole(table)[1:5], ones(ALL[1:5]))
-    assert [path.suffix for path in sorted((tmp_path / "bank").iterdir())] == [".mark", "", ""]
-    with pytest.raises(CheckpointError, match="begun anew"):
-        table.load_state_dict(old)
-    table.load_state_dict(new)
+    stopped, (old,) = marked(storage)
+    expected = whole(stopped)
+    for _ in range(storage.keep + 1):
+        table, (new,) = marked(storage)
+        assert same_bits(whole(table)[1:5], ones(ALL[1:5]))
+        assert new["generation"] == old["generation"]
+        table.add(ALL, ones(ALL))
+    again = storage.table("bank", ROWS, WIDTH)
+    again.load_state_dict(old)
+    assert same_bits(whole(again), expected)
+
+
+def test_what_ended_without_a_mark_is_removed_and_nothing_else(tmp_path):
+    storage = Disk(tmp_path)
+    ended, used = (storage.table("bank", ROWS, WIDTH) for _ in range(2))
+    ended.add(ALL, ones(ALL))
+    (left,) = (tmp_path / "bank").iterdir()
+    used.add(ALL, ones(ALL))
+    assert left.exists()  # another process, or thread, may be at work there
+    (tmp_path / "bank" / "notes").mkdir()
+    del ended
+    gc.collect()
+    table, _ = marked(storage)
+    assert not left.exists()
+    assert len([*(tmp_path / "bank").iterdir()]) == 3
+    assert same_bits(whole(used), ones(ALL))
+    del used, table
+    gc.collect()
+    whole(storage.table("bank", ROWS, WIDTH))
+    assert list((tmp_path / "bank").rglob("*.mark"))
+
+
+def test_a_table_of_an_earlier_version_goes_on_where_it_lies(tmp_path):
+    storage = Disk(tmp_path)
+    table, (state,) = marked(storage)
+    expected = whole(table)
+    del table
+    gc.collect()
+    for file in (place := of_the_run(tmp_path)).iterdir():
+        file.rename(tmp_path / "bank" / file.name)
+    place.rmdir()
+    del state["place"]
+    again = storage.table("bank", ROWS, WIDTH)
+    again.load_state_dict(state)
+    assert same_bits(whole(again), expected)
+    again.add(ALL, ones(ALL))
+    assert again.state_dict()["generation"] == 2
+    assert len([*(tmp_path / "bank").glob("*.mark")]) == 2
 
 
 def test_without_its_files_a_checkpoint_is_refused(tmp_path):
@@ -484,7 +537,7 @@ def test_the_file_of_rows_stops_growing(tmp_path):
         table.add(ALL, ones(ALL))
         table.add(ALL, ones(ALL))
         table.load_state_dict(table.state_dict())
-        sizes.append((tmp_path / "bank" / "rows").stat().st_size)
+        sizes.append((of_the_run(tmp_path) / "rows").stat().st_size)
     assert max(sizes) == (storage.keep + 1) * ROWS * (4 * WIDTH + 4)
 
 
@@ -493,7 +546,7 @@ def test_the_file_of_rows_stops_growing(tmp_path):
 
 def test_a_damaged_mark_is_refused_and_the_one_before_still_serves(tmp_path):
     table, (first, second) = marked(Disk(tmp_path), marks=2)
-    path = sorted((tmp_path / "bank").glob("*.mark"))[1]
+    path = sorted(of_the_run(tmp_path).glob("*.mark"))[1]
     good = path.read_bytes()
     torn = [good[:end] for end in range(len(good))]
     flipped = [
@@ -511,7 +564,7 @@ def test_a_damaged_mark_is_refused_and_the_one_before_still_serves(tmp_path):
 
 def test_a_damaged_older_mark_is_given_up(tmp_path):
     table, (first, second) = marked(Disk(tmp_path), marks=2)
-    path = sorted((tmp_path / "bank").glob("*.mark"))[0]
+    path = sorted(of_the_run(tmp_path).glob("*.mark"))[0]
     path.write_bytes(b"damaged")
     table.load_state_dict(second)
     assert whole(table)[1, 0] == 2
@@ -521,7 +574,7 @@ def test_a_damaged_older_mark_is_given_up(tmp_path):
 
 def test_a_flipped_bit_of_a_row_is_found(tmp_path):
     table, (_,) = marked(Disk(tmp_path, "float16"))
-    path = tmp_path / "bank" / "rows"
+    path = of_the_run(tmp_path) / "rows"
     good = path.read_bytes()
     assert len(good) == 4 * (2 * WIDTH + 4)
     for at in range(len(good)):
@@ -537,7 +590,7 @@ def test_a_flipped_bit_of_a_row_is_found(tmp_path):
 
 def test_a_row_in_the_place_of_another_is_found(tmp_path):
     table, (_,) = marked(Disk(tmp_path))
-    path = tmp_path / "bank" / "rows"
+    path = of_the_run(tmp_path) / "rows"
     good, size = path.read_bytes(), 4 * WIDTH + 4
     path.write_bytes(good[size : 2 * size] + good[:size] + good[2 * size :])
     with pytest.raises(CheckpointError, match="row 1 is not what was written"):
@@ -546,7 +599,7 @@ def test_a_row_in_the_place_of_another_is_found(tmp_path):
 
 def test_missing_rows_are_found(tmp_path):
     table, (state,) = marked(Disk(tmp_path))
-    path = tmp_path / "bank" / "rows"
+    path = of_the_run(tmp_path) / "rows"
     good = path.read_bytes()
     path.write_bytes(good[:-1])
     with pytest.raises(CheckpointError, match="ends early"):
@@ -595,16 +648,14 @@ def test_another_process_is_kept_out_until_this_one_is_done(tmp_path):
     table.add(*worker.change(0))
     state = table.state_dict()
     command = [sys.executable, worker.__file__, str(tmp_path)]
-    for arguments in (["0"], ["1", json.dumps(state)]):
-        refused = subprocess.run([*command, *arguments], capture_output=True, text=True)
-        assert "another process is using the surrogate table" in refused.stderr
+    goes_on = [*command, "1", json.dumps(state)]
+    refused = subprocess.run(goes_on, capture_output=True, text=True, timeout=60)
+    assert "another process is using the surrogate table" in refused.stderr
     table.load_state_dict(state)  # lets go of the files
-    with subprocess.Popen(
-        [*command, "1", json.dumps(state)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(goes_on, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
         with pytest.raises(ConfigurationError, match="another process is using"):
-            worker.table(tmp_path).read(np.array([0]))
+            worker.table(tmp_path).load_state_dict(state)
         process.kill()
         line = [line, *process.stdout][-1]  # it went on until it was killed
     step, state = line.split(" ", 1)

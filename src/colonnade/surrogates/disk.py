@@ -13,11 +13,16 @@ A process killed at any moment, or a machine without power, hence leaves every k
 going back to one is reading it: nothing is undone, so nothing can be half undone. The new numbers
 of a batch lie side by side, one write, where an undo journal would write the old rows and then each
 new one to its place.
+
+What begins at 0 gets a folder that no other run has, and a state names it: so a second run in the
+same folder, as of another seed, leaves the marks alone that a run which was stopped goes on from.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +36,7 @@ from torch import Tensor
 
 from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolError
 from colonnade.faults import explained
-from colonnade.surrogates.lock import Lock
+from colonnade.surrogates.lock import Lock, unused
 from colonnade.surrogates.marks import (
     generation,
     marks,
@@ -52,6 +57,7 @@ from colonnade.surrogates.surrogate import (
 
 __all__ = ["Disk"]
 
+_PLACE = re.compile("[0-9a-f]{16}")
 _NOWHERE = -1  # the slot of a row that is still 0
 
 
@@ -60,12 +66,13 @@ class Disk:
     """Keep surrogate tables in files; a checkpoint holds only which mark of them it needs.
 
     A table's memory is about 9 bytes a row, whatever its width. Its files must stay where they are
-    for a run to be resumed.
+    for a run to be resumed. Each run has tables of its own there, which stay when it is over:
+    remove the folder when no run in it shall go on.
 
     Parameters
     ----------
     folder
-        Gets a folder for each table.
+        Gets a folder for each table, with one in it for each run.
     dtype
         ``float16`` takes half the disk and rounds each sum to 11 significant bits.
     keep
@@ -109,8 +116,8 @@ class Disk:
     def table(self, name: str, rows: int, width: int) -> Surrogate:
         """Make the table called ``name``; its files are first touched when it is first used.
 
-        Without ``load_state_dict`` before it, the first use begins at 0, and removes what an
-        earlier run has left under this name.
+        Without ``load_state_dict`` before it, the first use begins at 0, in a folder of its own. It
+        removes what earlier runs have left under this name that nobody can go back to.
         """
         if not name:
             raise ConfigurationError("a surrogate table on a disk needs a name")
@@ -151,6 +158,7 @@ class _DiskTable:
             "mark": "",
             "shape": [rows, width],
             "dtype": precision,
+            "place": "",  # that of an earlier version, or not chosen yet
         }
         self._files: _Files | None = None
 
@@ -179,6 +187,7 @@ class _DiskTable:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Check that the mark is whole; the next use goes back to it, and drops all newer ones."""
+        state = {"place": ""} | dict(state)  # which an earlier version did not tell
         if self._state.keys() - state.keys():
             raise CheckpointError(
                 "a saved surrogate was kept in memory, but this link keeps it on a disk: "
@@ -194,12 +203,13 @@ class _DiskTable:
         self._state = dict(state)
 
     def _check(self, state: Mapping[str, Any]) -> None:
-        slots = read_mark(self._folder, state)
-        lock = Lock(self._folder)
+        folder = self._folder / state["place"]
+        slots = read_mark(folder, state)
+        lock = Lock(folder)
         lock.release()
         rows, width = state["shape"]
         size = (int(slots.max(initial=_NOWHERE)) + 1) * slot_bytes(width, state["dtype"])
-        path = self._folder / "rows"
+        path = folder / "rows"
         found = path.stat().st_size if path.is_file() else 0
         if len(slots) != rows or found < size:
             raise CheckpointError(
@@ -209,7 +219,12 @@ class _DiskTable:
 
     def _open(self) -> _Files:
         if self._files is None:
-            self._files = _Files(self._folder, self._state, self._keep)
+            place, lock = self._state["place"], None
+            is_there = place and (self._folder / place).is_dir()
+            if self._state["generation"] == 0 and not is_there:
+                place, lock = _new_place(self._folder)
+                self._state = self._state | {"place": place}
+            self._files = _Files(self._folder / place, self._state, self._keep, lock)
         elif not self._files.lock.held:
             raise LocalProtocolError(
                 f"the surrogate table in {self._folder} was opened a second time, or this process "
@@ -218,16 +233,38 @@ class _DiskTable:
         return self._files
 
 
+def _new_place(table: Path) -> tuple[str, Lock]:
+    """Make a folder for what begins at 0, and remove those of which there is no mark.
+
+    They are of runs that had no checkpoint when they ended, however that was.
+    """
+    table.mkdir(parents=True, exist_ok=True)
+    for folder in (path for path in table.iterdir() if _PLACE.fullmatch(path.name)):
+        with unused(folder) as is_unused:
+            if is_unused and not marks(folder):
+                shutil.rmtree(folder)
+    place = os.urandom(8).hex()
+    draft = table / f"new-{place}"  # which nobody removes until it is locked
+    draft.mkdir()
+    lock = Lock(draft)
+    draft.rename(table / place)
+    sync_folder(table)
+    sync_folder(table.parent)
+    return place, lock
+
+
 class _Files:
     """The open files of a table, and where in them its rows are."""
 
-    def __init__(self, folder: Path, state: Mapping[str, Any], keep: int) -> None:
+    def __init__(
+        self, folder: Path, state: Mapping[str, Any], keep: int, lock: Lock | None = None
+    ) -> None:
         self._folder = folder
         self._keep = keep
         rows, self._width = state["shape"]
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
-        self.lock = Lock(folder)
+        self.lock = lock or Lock(folder)
         self._slots = (
             read_mark(folder, state)
             if state["generation"] > 0

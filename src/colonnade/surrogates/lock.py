@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from colonnade.errors import ConfigurationError
 from colonnade.locks import locked, unlock
 
-__all__ = ["Lock"]
+__all__ = ["Lock", "unused"]
 
 # By device and inode of the lock file, which stay when its folder is moved.
 _held: weakref.WeakValueDictionary[tuple[int, int], Lock] = weakref.WeakValueDictionary()
+
+
+@contextmanager
+def unused(folder: Path) -> Iterator[bool]:
+    """Keep a folder from others, if nobody has it; tell whether that is so for certain.
+
+    Where there is no lock yet, or a file system has none, nobody can tell.
+    """
+    try:
+        file, other = (os.open(folder / "lock", os.O_RDWR) for _ in range(2))
+    except FileNotFoundError:
+        yield False
+        return
+    status = os.fstat(file)
+    holder = _held.get((status.st_dev, status.st_ino))
+    try:
+        yield (holder is None or not holder.held) and locked(file) and not locked(other)
+    finally:
+        os.close(file)
+        os.close(other)
 
 
 class Lock:
