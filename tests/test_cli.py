@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import json
+import os
 import re
 import shlex
 import signal
@@ -801,6 +804,24 @@ def test_data_sets_are_listed(colonnade: Command, tmp_path: Path) -> None:
     missing = {line["name"]: line["missing"] for line in json.loads(out)}
     assert missing["mnist5k"] is None
     assert "UCI_Credit_Card.csv" in missing["credit_default"]
+
+
+@pytest.mark.parametrize(
+    "given", [("schema", "s.json"), ("clicks", "--rows", "100", "synthetic.csv", "--like", "avazu")]
+)
+def test_a_full_disk_is_told_as_that_and_leaves_no_empty_file(
+    colonnade: Command, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    clicks = importlib.import_module("colonnade.datasets.synthetic_clicks")  # also a function
+    monkeypatch.setattr(clicks, "_write_text", full)
+    code, _, told = colonnade(*given)
+    assert code == 3
+    assert "cannot be written: No space left on device; make room" in " ".join(told.split())
+    assert not [*Path().iterdir()]
 
 
 def test_the_schema_is_written_for_editors(colonnade: Command, tmp_path: Path) -> None:

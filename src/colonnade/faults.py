@@ -10,9 +10,9 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from colonnade.errors import Unwritten
+from colonnade.errors import ColonnadeError, ConfigurationError, Unwritten
 
-__all__ = ["explained", "refused", "unread", "unwritten"]
+__all__ = ["explained", "misnamed_or_unwritten", "refused", "unread", "unwritten"]
 
 _REMEDIES = {
     errno.ENOSPC: "make room",
@@ -28,6 +28,11 @@ _REMEDIES = {
     errno.ELOOP: "something else is in its place",
 }
 
+_MISNAMED = {
+    *(errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ENOTDIR),
+}
+
 
 def unwritten(what: object, error: OSError) -> Unwritten:
     """Return the error that says what could not be written, why, and what helps.
@@ -38,6 +43,17 @@ def unwritten(what: object, error: OSError) -> Unwritten:
     remedy = _REMEDIES.get(error.errno or 0)
     why = f"{what} cannot be written: {error.strerror or error}"
     return Unwritten(f"{why}; {remedy}" if remedy else why)
+
+
+def misnamed_or_unwritten(what: object, error: OSError) -> ColonnadeError:
+    """Return why a file is not there that a user has named: no file can be, or the disk refuses.
+
+    >>> misnamed_or_unwritten("no/such.csv", OSError(errno.ENOENT, "No such file or directory"))
+    ConfigurationError('no/such.csv cannot be written: No such file or directory')
+    """
+    if error.errno in _MISNAMED:
+        return ConfigurationError(f"{what} cannot be written: {error.strerror}")
+    return unwritten(what, error)
 
 
 def unread(what: object, error: OSError) -> Unwritten:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.options import Data, Json
-from colonnade.errors import ConfigurationError
-from colonnade.outputs import SCHEMA, SIGNATURE, check_output
+from colonnade.faults import misnamed_or_unwritten
+from colonnade.outputs import SCHEMA, SIGNATURE, check_output, replacing
 from colonnade.progress import err, out, say
 
 __all__ = ["codecs", "datasets", "methods", "models", "parts", "schema"]
@@ -64,9 +64,10 @@ def schema(
         return
     check_output(file, SCHEMA)
     try:
-        file.write_text(text + "\n", encoding="utf-8")
+        with replacing(file) as partial:
+            partial.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from None
+        raise misnamed_or_unwritten(file, error) from None
     say(out, f"Say in the first line of a configuration: # yaml-language-server: $schema={file}")
 
 

@@ -29,6 +29,7 @@ from colonnade.datasets.avazu import avazu_columns
 from colonnade.datasets.criteo import COUNTS, CRITEO_NAMES, criteo_columns
 from colonnade.datasets.files import made_up
 from colonnade.errors import ConfigurationError
+from colonnade.faults import misnamed_or_unwritten
 from colonnade.kernels.clicks import (
     CATEGORY_HEX,
     CATEGORY_WHOLE,
@@ -345,7 +346,9 @@ def write_synthetic_clicks(
     Raises
     ------
     ConfigurationError
-        If the name does not fit, or the file is there or cannot be written.
+        If the name does not fit, or the file is there.
+    Unwritten
+        If the disk does not take it.
 
     Examples
     --------
@@ -362,7 +365,7 @@ def write_synthetic_clicks(
             else:
                 _write_text(made, partial, path.suffix == ".gz", told)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise misnamed_or_unwritten(path, error) from error
 
 
 def _check_name(path: Path, made: SyntheticClicks) -> None:
