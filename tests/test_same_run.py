@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import itertools
 import json
@@ -35,7 +36,7 @@ from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
 from colonnade.models import Mean
 from colonnade.objectives import Classification, Regression
 from colonnade.organisations import LabelHolder, Party
-from colonnade.run_folder import load_run
+from colonnade.run_folder import load_parts, load_run
 from colonnade.surrogates import Disk
 from colonnade.training import Training, Watcher
 from test_training import assert_same
@@ -722,6 +723,35 @@ def test_a_run_does_not_go_on_with_what_an_optimiser_or_scheduler_does_not_tell(
 
 
 # The folder
+
+
+@pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json", "parts"])
+def test_a_folder_in_place_of_a_file_is_told_before_training(tmp_path, name):
+    train(tmp_path, stop_before=3)
+    place = tmp_path / name
+    is_file = place.is_file()
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    place.mkdir() if is_file else place.write_text("x")
+    rounds = []
+    with pytest.raises(DataError, match=f"{name} is a f.*, where a f.* of the run will be; move"):
+        train(tmp_path, resume=True, watcher=Watcher(on_begin=lambda *told: rounds.append(told)))
+    assert not rounds
+    place.rmdir() if is_file else place.unlink()
+    assert train(tmp_path, resume=True).summary["completed"]
+
+
+@pytest.mark.parametrize("names", [[True], ["../bank"], [["bank"]], None, "bank"], ids=str)
+def test_parts_of_a_summary_that_names_nobody_are_refused(tmp_path, names):
+    train(tmp_path)
+    file = tmp_path / "summary.json"
+    summary = json.loads(file.read_text()) | {"parties": names}
+    del summary["digest"]
+    if names in (None, "bank"):
+        summary["label_holder"] = 3
+    digest = hashlib.blake2b(json.dumps(summary).encode(), digest_size=16).hexdigest()
+    file.write_text(json.dumps(summary | {"digest": digest}))
+    with pytest.raises(DataError, match="does not say whose parts there are: an organisation"):
+        load_parts(tmp_path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have names")

@@ -22,6 +22,7 @@ from colonnade.clocks import Clock
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
 from colonnade.export import PART_FILE, PARTS, Part, load_part
 from colonnade.faults import explained, unwritten
+from colonnade.layout import check_names
 from colonnade.ledger import Ledger
 from colonnade.locks import locked, unlock
 from colonnade.outputs import (
@@ -123,10 +124,17 @@ def load_parts(path: str | Path) -> dict[str, Part]:
     folder = RunFolder(Path(path))
     summary, digests = _summary_in(folder.path)
     sealed = {name: digest for name, digest in (digests or {}).items() if _is_part(name)}
-    if not summary.keys() >= {"parties", "label_holder"}:
-        raise DataError(f"{folder.path / 'summary.json'} does not say whose parts there are")
+    parties, label_holder = summary.get("parties"), summary.get("label_holder")
+    names: list[Any] = [*parties] if isinstance(parties, list) else []
+    names += [] if label_holder in names else [label_holder]
+    try:
+        check_names(names)  # which become paths
+    except ConfigurationError as error:
+        raise DataError(
+            f"{folder.path / 'summary.json'} does not say whose parts there are: {error}"
+        ) from None
     parts = {}
-    for name in dict.fromkeys((*summary["parties"], summary["label_holder"])):
+    for name in names:
         part = parts[name] = load_part(folder.parts / name)
         if part.organisation != name:
             raise DataError(
@@ -279,6 +287,20 @@ class RunFolder:
                         f"{path} is no ordinary file; move it away, or choose another folder"
                     )
 
+    def _check_kinds(self) -> None:
+        """Raise ``DataError`` where a folder is in the place of a file, or the reverse."""
+        for name in (*_SEALED, "summary.json"):
+            self._check_kind(name, (self.path / name).is_dir(), "a folder, where a file")
+        for name in (PARTS, "checkpoint", "journal", "departures"):
+            self._check_kind(name, (self.path / name).is_file(), "a file, where a folder")
+
+    def _check_kind(self, name: str, is_other: bool, kinds: str) -> None:
+        if is_other:
+            raise DataError(
+                f"{self.path / name} is {kinds} of the run will be; move it away, or choose "
+                "another folder"
+            )
+
     def begin(self, config: Mapping[str, Any], resume: bool, known: bool = False) -> None:
         """Check that the folder is free for a new run, or holds one to resume; say what it is.
 
@@ -319,6 +341,7 @@ class RunFolder:
         is_said = self._says(text)
         if there and not known:
             self._check_unbegun(is_said)
+        self._check_kinds()
         check_outputs(self.path, PICTURES)
         if there:
             self._remove_unfinished()
