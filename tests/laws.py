@@ -44,8 +44,8 @@ FLOORS = [
     "errors streams wire effects kernels models defaults telling faults locks yaml_text",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
-    "batches ledger clocks checkpoints journals departures channels costs delays descriptions "
-    "functions_told lookups tables",
+    "batches ledger tallies clocks checkpoints journals departures channels costs delays "
+    "descriptions functions_told lookups tables",
     "local_updates stragglers training uplinks defences evaluation agreement",
     "roles",
     "exchanges method",

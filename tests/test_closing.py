@@ -24,6 +24,7 @@ from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import Boundary, Close, Expect, Ready, Receive, Send, Work
 from colonnade.errors import LocalProtocolError
 from colonnade.ledger import Ledger
+from colonnade.tallies import Tally
 from colonnade.wire import Message, Purpose
 from toys import Late, Scripted
 
@@ -259,6 +260,7 @@ def test_every_field_of_an_account_makes_a_difference_to_its_json():
         uncounted=True,
         fingerprint="12ab",
         discarded={("d", 13)},
+        received={"e": Tally(14, 15, "x")},
     )
     default = Account()
     for field in fields(Account):

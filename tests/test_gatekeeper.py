@@ -191,6 +191,7 @@ def test_nobody_is_asked_again_before_all_have_answered():
 
 def test_what_a_lost_peer_had_sent_is_not_waited_for():
     watched = Watched()
+    watched.hears("a", control.Played(True, 0, b"", {}, [], [], {"b": 3}, None))
     number = watched.asked()
     watched.stands(number, "a", "", received=1, lost=["b"])
     with pytest.raises(Deadlock, match="a has lost its connection to b; finished: a"):
@@ -206,3 +207,56 @@ def test_errors_are_told_as_what_they_are():
             Watched().hears("a", control.Failed(error.__name__, message, ""))
     with pytest.raises(RoleFailed, match="a failed: ValueError: bad"):
         Watched().hears("a", control.Failed("ValueError", "bad", ""))
+
+
+PLAYED = control.Played(True, 0, b"", {}, [], [], {}, None)
+
+
+def test_nobody_leaves_before_its_end_or_ends_twice():
+    left = control.Left({}, [], 0.0)
+    with pytest.raises(RemoteProtocolError, match="'a' told that it left, and is not to leave"):
+        Watched().hears("a", left)
+    watched = Watched()
+    watched.hears("a", PLAYED, left)
+    with pytest.raises(RemoteProtocolError, match="'a' told that it left, and is not to leave"):
+        watched.hears("a", left)
+    watched = Watched()
+    watched.hears("a", PLAYED)
+    with pytest.raises(RemoteProtocolError, match="'a' has told its end before"):
+        watched.hears("a", PLAYED)
+
+
+def test_an_end_that_is_not_told_is_missed():
+    watched = Watched()
+    number = watched.asked()
+    with pytest.raises(RemoteProtocolError, match="'a' is at its end, and has told none"):
+        watched.stands(number, "a", "")
+
+
+def test_messages_that_never_come_end_a_run_by_the_name_of_who_tells_of_them():
+    watched = Watched()
+    more = control.Played(True, 0, b"", {}, [], [], {"b": 5}, None)
+    watched.hears("a", more)
+    watched.hears("b", PLAYED)
+    watched.hears("a", control.Left({}, [], 0.0))
+    for _ in range(4):
+        watched.stands(watched_asks(watched), "b", "waits for what is still under way", received=3)
+    with pytest.raises(RemoteProtocolError, match=r"'a' tells .* 'b' 5 messages, and 3 came"):
+        watched.stands(watched_asks(watched), "b", "waits for what is still under way", received=3)
+
+
+def watched_asks(watched):
+    """Let it ask how it stands; return the number of the question, whoever is asked."""
+    watched.keeper._heard -= 10.0
+    watched.keeper.look_after()
+    return watched.last()[-1][1].number
+
+
+def test_who_has_not_saved_is_named_where_nobody_goes_on():
+    watched = Watched(kept_apart=True, checkpoint_every=2)
+    watched.reached(2, 3)
+    watched.hears("b", saved())
+    number = watched_asks(watched)
+    watched.stands(number, "a", "waits for the others at the boundary before round 2")
+    with pytest.raises(Deadlock, match="a has not told that it saved"):
+        watched.stands(number, "b", "waits for the others at the boundary before round 2")

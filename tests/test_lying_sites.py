@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import msgspec
 import pytest
 
 from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.host import Host
-from colonnade.drivers import control, couriered
+from colonnade.deployment.what_came import WhatCame
+from colonnade.drivers import control, couriered, gatekeeper
 from colonnade.drivers.couriered import GATEKEEPER
+from colonnade.errors import RemoteProtocolError
 from colonnade.ledger import Entry
 from colonnade.run_folder import load_run
 from colonnade.wire import Purpose
@@ -61,6 +66,13 @@ ENDS = {
     "a round before the first": lambda told: {"round": -5},
     "another last round": lambda told: {"round": told.round - 1},
     "a round after the last": lambda told: {"round": told.round + 1},
+    "an end that is none": lambda told: {"finished": False},
+    "more messages than it tells of": lambda told: {"sent": {"insurer": 10**6}},
+    "what became of a message": with_entry(discarded=True),
+    "what no crash has lost": with_entry(lost=True),
+    "fewer bytes in all than of the body": with_entry(framed_bytes=10),
+    "more bytes than an envelope has": with_entry(framed_bytes=2**40),
+    "a message twice": lambda told: {"entries": [*told.entries, entry(), entry()]},
     "a history of numbers": with_account(history=[1, 2]),
     "a history that is nested": with_account(history=[{"round": 1, "x": {"y": 1}}]),
     "a time spent that is none": with_account(activities=[[0, "work", 1, float("nan"), 1]]),
@@ -90,16 +102,206 @@ def test_what_a_site_leaves_out_of_its_ledger_is_told(tmp_path):
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()
 
+    left_out = Counter()
+
     def lie(told):
         if not isinstance(told, control.Played | control.Recorded | control.Saved):
             return told
-        return msgspec.structs.replace(told, entries=told.entries[:-1])
+        left_out.update(entry.receiver for entry in told.entries[-1:])
+        told = msgspec.structs.replace(told, entries=told.entries[:-1])
+        if isinstance(told, control.Played):
+            sent = {name: count - left_out[name] for name, count in told.sent.items()}
+            told = msgspec.structs.replace(told, sent=sent)
+        return told
 
     assert play(job, sites, mesh, lying(mesh, job, lie)) == {}
     run = load_run(sites["insurer"].runs / "first")
     (warning,) = (told for told in run.summary["warnings"] if "tells that it sent" in told)
     assert warning.startswith("'bank' tells that it sent 'insurer' ")
     assert "and 'insurer' that " in warning
+
+
+@pytest.mark.parametrize(
+    "changes", [{"purpose": Purpose.SETUP}, {"round": 2**52}, {"kind": "other"}]
+)
+def test_what_a_site_tells_otherwise_than_it_came_is_told(tmp_path, changes):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if not isinstance(told, control.Played | control.Recorded | control.Saved):
+            return told
+        entries = [entry._replace(**changes) for entry in told.entries]
+        return msgspec.structs.replace(told, entries=entries)
+
+    assert play(job, sites, mesh, lying(mesh, job, lie)) == {}
+    run = load_run(sites["insurer"].runs / "first")
+    (warning,) = (told for told in run.summary["warnings"] if "tells that it sent" in told)
+    assert "otherwise than they came, as 'insurer' tells: in kind, purpose, round" in warning
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_nobody_leaves_early_or_twice(tmp_path, left):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    early = control.Left({}, [], 0.1)
+    server = Host(job, mesh.post(GATEKEEPER))
+    if left == 1:
+        heard_of(server, "bank", early)
+    else:
+        note = server._came.note
+
+        def noted(name, message, size):
+            note(name, message, size)
+            if name == "bank" and isinstance(message, control.Left):
+                note(name, message, size)
+
+        server._came.note = noted
+    failed = play(job, sites, mesh, server)
+    assert "'bank' told that it left, and is not to leave" in str(failed[GATEKEEPER])
+
+
+def test_messages_that_nobody_sent_are_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(gatekeeper, "_QUIET", 0.05)
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if not isinstance(told, control.Played):
+            return told
+        more = [*told.entries, entry()]
+        sent = told.sent | {"insurer": told.sent["insurer"] + 1}
+        return msgspec.structs.replace(told, entries=more, sent=sent)
+
+    failed = play(job, sites, mesh, lying(mesh, job, lie))
+    assert "'bank' tells that it has sent 'insurer'" in str(failed[GATEKEEPER])
+
+
+def test_who_has_ended_and_told_no_last_word_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "_LAST_WORDS", 0.1)
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    lie = lying(mesh, job, lambda told: None if isinstance(told, control.Left) else told)
+    failed = play(job, sites, mesh, lie)
+    assert re.search("'bank' (has ended, and its last|told Done out)", str(failed[GATEKEEPER]))
+
+
+def test_what_was_told_before_is_weighed_by_the_round_that_a_run_goes_on_from(
+    tmp_path, monkeypatch
+):
+    begun = []
+    begin = WhatCame.begin
+    monkeypatch.setattr(
+        WhatCame, "begin", lambda came, *told: (begun.append(told), begin(came, *told))
+    )
+    _, job, sites = prepared(tmp_path, epochs=6, checkpoint_every=5)
+    assert play(job, sites, failing(Mesh(), "bank", 90)) != {}
+    assert play(job, sites, Mesh()) == {}
+    first, before = begun[-1]
+    assert first >= 5
+    assert set(before) == {"bank", "shop", "insurer"}
+    came = WhatCame(["bank"], recorded=True)
+    with pytest.raises(RemoteProtocolError, match="'bank' tells more of the run than there can"):
+        came.admit("bank", 2**25, rows=100)
+    came.begin(1000, ["bank"])
+    came.admit("bank", 2**25, rows=100)
+
+
+# A server that lies
+
+
+def telling(mesh, job, lie):
+    """Return a server that tells what ``lie`` makes of what it would tell, by name."""
+    server = Host(job, mesh.post(GATEKEEPER))
+    tell = server._tell
+
+    def told(name, message):
+        for said in lie(name, message):
+            tell(name, said)
+
+    server._tell = told
+    return server
+
+
+def test_a_server_that_ends_a_run_early_ends_it_for_itself(tmp_path):
+    _, job, sites = prepared(tmp_path, epochs=6, checkpoint_every=5)
+    mesh = Mesh()
+
+    def stopping(name, message):
+        yield message
+        if isinstance(message, control.Save):
+            yield control.Stop()
+
+    server = telling(mesh, job, stopping)
+    server._came.note = lambda *_: None  # nor does it look at what is told
+    failed = play(job, sites, mesh, server)
+    for name in ("bank", "shop", "insurer"):
+        assert name in failed
+        assert not (sites[name].runs / "first" / "parts").exists()
+    assert play(job, sites, Mesh()) == {}
+    assert load_run(sites["insurer"].runs / "first").summary["completed"]
+
+
+def changed(message, **changes):
+    return [msgspec.structs.replace(message, **changes)]
+
+
+def test_a_label_holder_takes_what_is_its_own_from_nobody(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(name, message):
+        if not isinstance(message, meeting.Came):
+            return [message]
+        entries = [
+            each._replace(purpose=Purpose.SETUP) if each.sender == "insurer" else each
+            for each in message.entries
+        ]
+        return changed(message, entries=entries)
+
+    assert play(job, sites, mesh, telling(mesh, job, lie)) == {}
+    run = load_run(sites["insurer"].runs / "first")
+    assert run.summary["bytes_down"] > 0
+    assert not any("tells that it sent" in told for told in run.summary["warnings"])
+
+
+SERVERS = {
+    "another end": (
+        meeting.End,
+        lambda told: {"parts": {n: (True, 5, p[2]) for n, p in told.parts.items()}},
+        "the server told of another end",
+    ),
+    "no end": (
+        meeting.End,
+        lambda told: {"parts": {n: (False, *p[1:]) for n, p in told.parts.items()}},
+        "the server told of another end",
+    ),
+    "messages of a stranger": (
+        control.Stop,
+        lambda told: {"received": {"stranger": 3}},
+        "the gatekeeper told of 'stranger', of whom nothing can come",
+    ),
+    "other labels": (
+        meeting.Everybody,
+        lambda told: {} if told.top is None else {"top": meeting.Top(7)},
+        "the server has changed what was told of the labels",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", SERVERS)
+def test_a_server_that_lies_is_refused_in_words(tmp_path, lie):
+    kind, change, why = SERVERS[lie]
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def told(name, message):
+        if not isinstance(message, kind):
+            return [message]
+        return changed(message, **change(message))
+
+    failed = play(job, sites, mesh, telling(mesh, job, told))
+    assert why in str(failed["insurer"])
 
 
 def test_a_site_that_says_too_little_came_to_it_is_told(tmp_path):
@@ -140,7 +342,7 @@ def test_no_site_refuses_in_the_name_of_another(tmp_path):
         assert len(str(error)) < 5000
 
 
-@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 3e9, 1e300])
 def test_who_has_no_time_to_tell_is_refused_by_its_own_name(tmp_path, seconds):
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()

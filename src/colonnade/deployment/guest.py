@@ -127,8 +127,11 @@ class Guest:
         self._say(engagement.brings())
         everybody = self._hear(meeting.Everybody)
         if everybody.top is None and self.name == self.job.label_holder.name:
-            self._say(engagement.top(everybody))
+            top = engagement.top(everybody)
+            self._say(top)
             everybody = self._hear(meeting.Everybody)
+            if everybody.top != top:
+                raise RemoteProtocolError("the server has changed what was told of the labels")
         _check_told(everybody, self.job)
         agreed = engagement.agree(everybody)
         self._check_leaving(engagement.leaving)
@@ -140,7 +143,7 @@ class Guest:
             record = None
             if self.job.recorded and self.name == self.job.label_holder.name:
                 self._say(meeting.Concluding())
-                record = self._what_came(own)
+                record = self._what_came(role.round, ledger, own)
             engagement.conclude(role, ledger, record)
         self._say(meeting.Done())
 
@@ -205,13 +208,17 @@ class Guest:
         while not self._heard.empty():  # the run was ended while the role was cast
             player.fail(_reason_in(self._heard.get()))
         try:
-            player.play()
+            finished = player.play()
         finally:
             if folders.ledger is not None:
                 with explained(folders.ledger), replacing(folders.ledger) as partial:
                     ledger.write_csv(partial)
         self._transport.release()
         self._player = None
+        if not finished:  # what it has is kept for a server that goes on
+            raise RemoteProtocolError(
+                f"the server ended the run before round {role.round}, and it is not over"
+            )
         return ledger, account
 
     def _metered(self, ledger: Ledger) -> Transport:
@@ -221,13 +228,16 @@ class Guest:
             return self._transport
         return Metered(self._transport, self.name, most, ledger.framed_bytes())
 
-    def _what_came(self, own: Account) -> RunRecord:
-        """Return what came of the whole run, which the gatekeeper tells in pieces."""
+    def _what_came(self, round: int, sent: Ledger, own: Account) -> RunRecord:
+        """Return what came of the whole run, which the gatekeeper tells in pieces.
+
+        What is of the organisation itself, it takes from nobody.
+        """
         everybody = self.job.everybody
-        ledger, discarded = Ledger(), list[Discarded]()
+        ledger, discarded = Ledger(sent), list[Discarded]()
         decisions: dict[str, control.Decisions] = {name: [] for name in everybody}
         while isinstance(told := _told_in(self._heard.get()), meeting.Came):
-            ledger.extend(told.entries)
+            ledger.extend(entry for entry in told.entries if entry.sender != self.name)
             discarded += told.discarded
             if told.decided is not None:
                 name, some = told.decided
@@ -237,14 +247,21 @@ class Guest:
             raise RemoteProtocolError("the server told what came of others than those of the job")
         parts = {}
         for name in everybody:
-            finished, round, account = end.parts[name]
+            if end.parts[name][:2] != (True, round):
+                raise RemoteProtocolError(
+                    f"the server told of another end of {name!r} than the run's, round {round}"
+                )
+            account = end.parts[name][2]
             try:
                 kept = own if name == self.name else Account.told(account)
             except (TypeError, ValueError) as error:
                 raise RemoteProtocolError(
                     f"the server told of {name!r} what makes no sense: {first_line(error)}"
                 ) from None
-            parts[name] = Part(round, finished, kept, decisions[name], None)
+            parts[name] = Part(round, True, kept, decisions[name], None)
+        for _, sender, sequence in discarded:
+            if sender == self.name:
+                ledger.discard(sender, sequence)
         return RunRecord.assembled(
             parts,
             ledger,

@@ -29,6 +29,7 @@ __all__ = ["Host"]
 _LONGEST = 2**28  # bytes of what a site tells
 _MOST_TOLD = 4096  # characters of why a site failed
 _LOOK = 0.2  # seconds after which the host looks around, heard anything or not
+_LAST_WORDS = 15.0  # seconds in which these come of a site that has ended
 _LINGER = 5.0  # seconds in which the last words may be acknowledged
 
 _SAME = {  # what every site must bring alike, in words
@@ -41,6 +42,10 @@ _SAME = {  # what every site must bring alike, in words
 }
 
 _Kind = TypeVar("_Kind", meeting.Brings, meeting.Held)
+
+
+class _Ended:
+    """A site has ended well, as whoever runs it tells."""
 
 
 def _nothing(*_: Any) -> None:
@@ -75,7 +80,7 @@ class Host:
     ) -> None:
         self.job = job
         self._aborted, self._on_round, self._on_report = aborted, on_round, on_report
-        self._inbox: queue.Queue[tuple[str, bytes | Exception]] = queue.Queue()
+        self._inbox: queue.Queue[tuple[str, bytes | Exception | _Ended]] = queue.Queue()
         self._courier = Courier(post, self._deliver, self._lose, patience)
         for name in job.everybody:
             self._courier.admit(name, _LONGEST)
@@ -86,6 +91,7 @@ class Host:
         self._before = 0.0  # seconds that the run took until what it goes on from
         self._begun = time.monotonic()
         self._done: set[str] = set()
+        self._ended: dict[str, float] = {}  # when whoever runs it told so
 
     def receive(self, name: str, datagram: bytes) -> None:
         """Take a datagram of a site; any thread may."""
@@ -100,7 +106,7 @@ class Host:
 
     def finish(self, name: str) -> None:
         """Know that a site has ended well, from whoever runs it: its last word may be lost."""
-        self._inbox.put((name, meeting.encode(meeting.Done())))
+        self._inbox.put((name, _Ended()))
 
     def preside(self) -> None:
         """See the run to its end.
@@ -144,6 +150,7 @@ class Host:
                 "the others have nothing of it, or of no common round; give the run another name"
             )
         first = max(common, default=None)
+        self._came.begin(first or 0, [name for name, each in held.items() if each.has_begun])
         self._before = max(each.seconds for each in held.values()) if common else 0.0
         assignment = Assignment(
             checkpoint_every=held[holder].every,
@@ -192,7 +199,11 @@ class Host:
                     if name != self.job.label_holder.name or not gatekeeper.everybody_has_played:
                         raise _out_of_turn(name, message)  # it alone sees metrics
                     self._asked = True
+                case _Ended():
+                    self._ended.setdefault(name, time.monotonic())
                 case meeting.Done():
+                    if name not in self._came.left:
+                        raise _out_of_turn(name, message)
                     self._done.add(name)
                 case meeting.Brings() | meeting.Top() | meeting.Held():
                     raise _out_of_turn(name, message)
@@ -200,6 +211,11 @@ class Host:
                     with _making_sense(name):
                         self._came.note(name, message, size)
                         gatekeeper.heed(name, message)
+        for name, when in self._ended.items():
+            if name in self._came.left:
+                self._done.add(name)
+            elif time.monotonic() - when > _LAST_WORDS:
+                raise RoleFailed(f"{name!r} has ended, and its last words have not come")
         if self._asked and self._came.everybody_has_left:
             self._asked = False
             self._tell_what_came(self.job.label_holder.name)
@@ -242,9 +258,11 @@ class Host:
             name, message, _ = heard
             if isinstance(message, control.Failed):
                 raise rebuilt(name, message)
+            if isinstance(message, _Ended):
+                raise RoleFailed(f"{name!r} has ended before the run began")
             return name, message
 
-    def _wait_for(self, seconds: float) -> tuple[str, meeting.FromSite, int] | None:
+    def _wait_for(self, seconds: float) -> tuple[str, meeting.FromSite | _Ended, int] | None:
         """Return who told what, in how many bytes, unless nothing is told."""
         if self._aborted():
             raise Aborted("the run was stopped")
@@ -254,6 +272,8 @@ class Host:
             return None
         if isinstance(frame, Exception):
             raise frame
+        if isinstance(frame, _Ended):
+            return name, frame, 0
         self._came.admit(name, len(frame), self._rows)  # before memory is taken for it
         return name, _as_its_own(name, meeting.from_site(frame, name)), len(frame)
 

@@ -43,7 +43,8 @@ _Parameters = Annotated[int, msgspec.Meta(ge=0, le=2**28)]  # where they travel,
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
 _Which = Annotated[str, msgspec.Meta(max_length=64)]
 _Text = Annotated[str, msgspec.Meta(max_length=1024)]
-_Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**33)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**30)]  # as nanoseconds in a number, with room
+_Sum = Annotated[float, msgspec.Meta(ge=0, le=2.0**60)]
 
 
 class Brings(msgspec.Struct, tag=True):
@@ -154,8 +155,8 @@ class End(msgspec.Struct, tag=True):
 
     parts: dict[str, tuple[bool, _Count, dict[str, Any]]]
     received: dict[str, control.Received | None]
-    seconds_wall: _Seconds
-    seconds_cpu: _Seconds
+    seconds_wall: _Sum
+    seconds_cpu: _Sum
 
 
 FromSite = Brings | Top | Held | Concluding | Done | control.FromPlayer

@@ -8,10 +8,10 @@ say has come from it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
-import polars as pl
 
 from colonnade.deployment import meeting
 from colonnade.drivers import control
@@ -20,14 +20,16 @@ from colonnade.drivers.driver import Discarded
 from colonnade.drivers.player import batched
 from colonnade.errors import RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
+from colonnade.tallies import Tally, tallies
 
 __all__ = ["WhatCame", "contradictions"]
 
 _TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _OF_A_ROUND = 2**22  # bytes that a site may tell of a round, and for each row besides
 _OF_A_ROW = 2**10
-_KEPT = (control.Recorded, control.Saved, control.Played)
-_WHILE_IT_PLAYS = (control.Reached, *_KEPT)
+_ENVELOPE = 128  # bytes, at least what a message has besides its body
+_WHILE_IT_PLAYS = (control.Reached, control.Recorded, control.Saved, control.Played)
+_KEPT = (control.Recorded, control.Saved, control.Played, control.Left)
 
 _decisions = msgspec.msgpack.Decoder(control.Decisions).decode
 
@@ -52,6 +54,14 @@ class WhatCame:
         self._decided: dict[str, list[bytes]] = {name: [] for name in self.names}
         self._reached = dict.fromkeys(self.names, 0)
         self._told = dict.fromkeys(self.names, 0)  # bytes
+        self._newest = dict.fromkeys(self.names, -1)  # the number of the last message told
+        self._sent: dict[str, Counter[str]] = {name: Counter() for name in self.names}
+        self._before: frozenset[str] = frozenset()
+
+    def begin(self, first: int, before: Iterable[str]) -> None:
+        """Know from which round the run goes on, and who may tell what it had sent before that."""
+        self._reached = dict.fromkeys(self.names, first)
+        self._before = frozenset(before)
 
     @property
     def everybody_has_left(self) -> bool:
@@ -93,8 +103,10 @@ class WhatCame:
         match message:
             case control.Reached():
                 self._reached[name] = message.round
-            case control.Recorded(entries, decisions):
-                self._enter(name, entries)
+            case control.Recorded(entries, decisions, before):
+                if before and (name not in self._before or self._sent[name]):
+                    raise RemoteProtocolError(f"{name!r} tells too late what it had sent before")
+                self._enter(name, entries, before)
                 self._ledger.settle()
                 self._decide(name, decisions)
             case control.Saved():
@@ -105,8 +117,11 @@ class WhatCame:
                 Account.told(message.account)  # the label holder reads it
                 self._decide(name, message.decisions)
                 self._refuse_other_end(name, message)
+                self._refuse_other_counts(name, message.sent)
                 self.played[name] = message
             case control.Left():
+                if name not in self.played or name in self.left:
+                    raise RemoteProtocolError(f"{name!r} told that it left, and is not to leave")
                 self._discard(name, message.discarded)
                 self.left[name] = message
 
@@ -121,12 +136,25 @@ class WhatCame:
                 for some in batched(_decisions(piece), _TOGETHER):
                     yield meeting.Came(decided=(role, some))
 
-    def _enter(self, name: str, entries: list[Entry]) -> None:
+    def _enter(self, name: str, entries: list[Entry], before: bool = False) -> None:
         for entry in entries:
             if entry.sender != name:
                 raise RemoteProtocolError(f"{name!r} tells what {entry.sender!r} has sent")
             if entry.receiver == name or entry.receiver not in self.names:
                 raise RemoteProtocolError(f"{name!r} tells of a message to {entry.receiver!r}")
+            if entry.discarded or (entry.lost and not before):
+                raise RemoteProtocolError(f"{name!r} tells what became of what it has sent")
+            if not 0 < entry.framed_bytes - entry.body_bytes <= _ENVELOPE:
+                raise RemoteProtocolError(
+                    f"{name!r} tells that {entry.body_bytes} bytes took {entry.framed_bytes}"
+                )
+            if not entry.lost:
+                if entry.sequence <= self._newest[name]:
+                    raise RemoteProtocolError(
+                        f"{name!r} tells of message {entry.sequence} after {self._newest[name]}"
+                    )
+                self._newest[name] = entry.sequence
+                self._sent[name][entry.receiver] += not before
         if self.recorded:
             self._ledger.extend(entries)
 
@@ -144,12 +172,24 @@ class WhatCame:
                 self._discarded.append((receiver, sender, sequence))
 
     def _refuse_other_end(self, name: str, played: control.Played) -> None:
-        """Refuse an end that is not that of the others."""
+        """Refuse an end that is none, or not that of the others."""
+        if not played.finished:
+            raise RemoteProtocolError(f"{name!r} tells that it was stopped, and nobody stopped it")
         for other, told in self.played.items():
-            if told.finished and played.finished and told.round != played.round:
+            if told.round != played.round:
                 raise RemoteProtocolError(
                     f"{name!r} tells that the run is over before round {played.round}, and "
                     f"{other!r} that it is before round {told.round}"
+                )
+
+    def _refuse_other_counts(self, name: str, sent: Mapping[str, int]) -> None:
+        """Refuse numbers of messages that are not those of the messages told."""
+        told = self._sent[name]
+        for receiver in sorted(told.keys() | sent.keys()):
+            if sent.get(receiver, 0) != told[receiver]:
+                raise RemoteProtocolError(
+                    f"{name!r} tells of {told[receiver]} messages to {receiver!r}, and that it has "
+                    f"sent {sent.get(receiver, 0)}"
                 )
 
 
@@ -158,30 +198,31 @@ def contradictions(ledger: Ledger, received: Mapping[str, control.Received | Non
 
     >>> from colonnade.wire import Purpose
     >>> ledger = Ledger([Entry("bank", "shop", "embedding", Purpose.TRAINING, 0, 0, 100, 117, 5)])
-    >>> contradictions(ledger, {"shop": {"bank": (1, 100)}, "bank": {}})
+    >>> came = tallies(ledger)["bank", "shop"]
+    >>> contradictions(ledger, {"shop": {"bank": came}, "bank": {}})
     []
-    >>> contradictions(ledger, {"shop": {"bank": (1, 96)}, "bank": None})
+    >>> contradictions(ledger, {"shop": {"bank": Tally(1, 96)}, "bank": None})
     ["'bank' tells that it sent 'shop' 1 messages of 100 bytes, and 'shop' that 1 of 96 came"]
     """
-    frame = ledger.frame().filter(~pl.col("lost"))
-    sent = {
-        (sender, receiver): (messages, size)
-        for sender, receiver, messages, size in frame.group_by("sender", "receiver")
-        .agg(pl.len(), pl.col("body_bytes").sum())
-        .rows()
-    }
+    sent = tallies(ledger)
     came = {
-        (sender, receiver): tuple(counted)
+        (sender, receiver): tally
         for receiver, all_of_it in received.items()
-        for sender, counted in (all_of_it or {}).items()
+        for sender, tally in (all_of_it or {}).items()
     }
     known = {pair for pair in sent.keys() | came.keys() if received.get(pair[1]) is not None}
     found = []
     for sender, receiver in sorted(known):
-        told, counted = sent.get((sender, receiver), (0, 0)), came.get((sender, receiver), (0, 0))
-        if told != counted:
+        told, counted = (of.get((sender, receiver), Tally()) for of in (sent, came))
+        if told[:2] != counted[:2]:
             found.append(
-                f"{sender!r} tells that it sent {receiver!r} {told[0]} messages of {told[1]} "
-                f"bytes, and {receiver!r} that {counted[0]} of {counted[1]} came"
+                f"{sender!r} tells that it sent {receiver!r} {told.messages} messages of "
+                f"{told.body_bytes} bytes, and {receiver!r} that {counted.messages} of "
+                f"{counted.body_bytes} came"
+            )
+        elif told != counted:
+            found.append(
+                f"{sender!r} tells that it sent {receiver!r} {told.messages} messages otherwise "
+                f"than they came, as {receiver!r} tells: in kind, purpose, round, number or size"
             )
     return found

@@ -13,7 +13,8 @@ from colonnade.departures import Mark
 from colonnade.effects import Role
 from colonnade.errors import CheckpointError
 from colonnade.journals import Journal
-from colonnade.wire import Purpose
+from colonnade.tallies import Tally
+from colonnade.wire import Message, Purpose
 
 __all__ = ["Account", "Activity", "Values"]
 
@@ -72,8 +73,8 @@ class Account:
         What came to the role too late, by (sender, sequence), where it keeps its own checkpoints:
         whoever kept the senders' rows would enter it there.
     received
-        How much has come from each role, in messages and in bytes of bodies, where a player counts
-        it: others tell what they have sent. None where an older checkpoint does not say.
+        How much has come from each role, where a player counts it: others tell what they have sent.
+        None where an older checkpoint does not say.
     """
 
     sequence: int = 0
@@ -91,13 +92,20 @@ class Account:
     fingerprint: str | None = None
     anew: list[tuple[int, int]] = field(default_factory=list)
     discarded: set[tuple[str, int]] = field(default_factory=set)
-    received: dict[str, tuple[int, int]] | None = field(default_factory=dict)
+    received: dict[str, Tally] | None = field(default_factory=dict)
 
-    def receive(self, sender: str, body_bytes: int) -> None:
-        """Enter a message that came."""
+    def receive(self, message: Message, framed_bytes: int) -> None:
+        """Enter a message that came, for which a stream carried so many bytes."""
         if self.received is not None:
-            messages, bodies = self.received.get(sender, (0, 0))
-            self.received[sender] = messages + 1, bodies + body_bytes
+            until = self.received.get(message.sender, Tally())
+            self.received[message.sender] = until.after(
+                message.kind,
+                message.purpose,
+                message.round,
+                message.sequence,
+                len(message.body),
+                framed_bytes,
+            )
 
     def belong(self, role: Role) -> None:
         """Enter of which role this is.
@@ -216,7 +224,7 @@ class Account:
             fingerprint=data.get("fingerprint"),
             anew=[(first, after) for first, after in data.get("anew", [])],
             discarded={(sender, sequence) for sender, sequence in data.get("discarded", [])},
-            received=received and {name: (count, size) for name, (count, size) in received.items()},
+            received=received and {name: Tally(*tally) for name, tally in received.items()},
         )
 
 
@@ -246,4 +254,4 @@ class _Told(msgspec.Struct):
     fingerprint: _Name | None = None
     anew: list[tuple[_Number, _Number]] = []
     discarded: list[tuple[_Name, _Number]] = []
-    received: dict[_Name, tuple[_Number, _Number]] | None = None
+    received: dict[_Name, Tally] | None = None

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from colonnade.ledger import Entry
+from colonnade.tallies import Tally
 from colonnade.wire import Message
 
 __all__ = [
@@ -41,7 +42,7 @@ Decisions = list[Decision]
 _Clock = Annotated[int, msgspec.Meta(ge=-(2**61), le=2**61)]  # what is added to it is in 64 bits
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**33)]
-Received = dict[str, tuple[_Count, _Count]]  # messages, and bytes of bodies, by who sent them
+Received = dict[str, Tally]  # by who sent it
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -117,10 +118,14 @@ class Reached(msgspec.Struct, tag=True):
 
 
 class Recorded(msgspec.Struct, tag=True):
-    """What the role has sent, and its awaits were given, told in pieces before it is asked."""
+    """What the role has sent, and its awaits were given, told in pieces before it is asked.
+
+    ``before`` says that it was sent before the round that the run goes on from.
+    """
 
     entries: list[Entry]
     decisions: Decisions = []  # msgspec copies defaults
+    before: bool = False
 
 
 class Reported(msgspec.Struct, tag=True):

@@ -28,6 +28,7 @@ from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed, Unwritte
 __all__ = ["Gatekeeper", "rebuilt"]
 
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
+_ASKED_IN_VAIN = 5  # times, after which what has not come does not come
 _QUIET = 1.0  # seconds in which nothing is heard, after which the gatekeeper asks how it stands
 
 
@@ -72,6 +73,7 @@ class Gatekeeper:
         self._left: set[str] = set()
         self._heard = time.monotonic()  # when a player last told anything of its own accord
         self._asked = 0  # the number of the last question
+        self._short = 0  # how often it was answered that less came than was sent
         self._standings: dict[str, control.Standing] = {}  # answers to it
         self._owing: set[str] = set()  # who has not answered the last one that it was asked
 
@@ -119,11 +121,14 @@ class Gatekeeper:
         """
         if isinstance(message, control.Standing):
             self._owing.discard(name)
+            if message.waits == "" and name not in self._played:
+                raise RemoteProtocolError(f"{name!r} is at its end, and has told none")
             if message.number == self._asked:
                 self._standings[name] = message
                 self._refuse_deadlock()
             return
         self._void()
+        self._short = 0
         match message:
             case control.Cast(agreed):
                 self._agreed[name] = agreed
@@ -147,8 +152,12 @@ class Gatekeeper:
                     self._go_on()
             case control.Played():
                 self._refuse_leap(name, message.round)
+                if name in self._played:
+                    raise RemoteProtocolError(f"{name!r} has told its end before")
                 self._played[name] = message.sent
             case control.Left():
+                if name not in self._played or name in self._left:
+                    raise RemoteProtocolError(f"{name!r} told that it left, and is not to leave")
                 self._left.add(name)
                 self._owing.discard(name)
             case control.Failed():
@@ -226,11 +235,14 @@ class Gatekeeper:
     def _refuse_deadlock(self) -> None:
         """Raise ``Deadlock`` if all who have not left wait, and nothing is under way."""
         standings = self._standings
+        if self.everybody_has_played:
+            self._refuse_short()
+            return
         if self._left or len(standings) < len(self.names):
             return
         # A role at the gate, or at its end, is waited for by nobody but the gatekeeper.
         waits = {name: standings[name].waits for name in self.names}
-        if None in waits.values() or self.everybody_has_played:
+        if None in waits.values():
             return
         for receiver, standing in standings.items():
             for sender, count in standing.received.items():
@@ -241,6 +253,11 @@ class Gatekeeper:
                 [
                     *(f"{name} {what}" for name, what in waits.items() if what),
                     *(
+                        f"{name} has not told that it saved"
+                        for name in self.names
+                        if self._saved is not None and name not in self._saved
+                    ),
+                    *(
                         f"{name} has lost its connection to {', '.join(standing.lost)}"
                         for name, standing in standings.items()
                         if standing.lost
@@ -249,6 +266,29 @@ class Gatekeeper:
                 [name for name, what in waits.items() if not what],
             )
         )
+
+    def _refuse_short(self) -> None:
+        """Refuse what a sender tells of its messages, where so many do not come.
+
+        All have played, and nothing leaves before that is told. What a network still holds is there
+        in less time than it takes to be asked so often.
+        """
+        standings = self._standings
+        if set(standings) != set(self.names) - self._left:
+            return
+        short = [
+            (sender, receiver, count, standing.received.get(sender, 0))
+            for receiver, standing in standings.items()
+            if standing.waits is not None
+            for sender, count in _sent_to(receiver, self._played).items()
+            if count > standing.received.get(sender, 0) and sender not in standing.lost
+        ]
+        self._short = self._short + 1 if short else 0
+        if self._short >= _ASKED_IN_VAIN:
+            sender, receiver, told, came = short[0]
+            raise RemoteProtocolError(
+                f"{sender!r} tells that it has sent {receiver!r} {told} messages, and {came} came"
+            )
 
 
 def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

@@ -46,7 +46,7 @@ from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError, R
 from colonnade.flows import Limits
 from colonnade.journals import Journal
 from colonnade.ledger import Ledger
-from colonnade.wire import Message, decode_frame
+from colonnade.wire import PREFIX_BYTES, Message, decode_frame
 
 __all__ = ["Parcel", "Player", "Task", "Transport", "batched"]
 
@@ -217,8 +217,8 @@ class Player:
 
     # The role's own thread
 
-    def play(self) -> None:
-        """Play the role to its end, or until the gatekeeper stops it.
+    def play(self) -> bool:
+        """Play the role to its end, or until the gatekeeper stops it; return whether to its end.
 
         Raises
         ------
@@ -228,20 +228,20 @@ class Player:
             What the role raised, or what went wrong with its messages.
         """
         try:
-            self._play()
+            return self._play()
         finally:  # in this process another may go on with the run
             self.journal.close()
             self.departures.close()
             self._new_entries()  # of a role that failed, too, all is known that it has sent
 
-    def _play(self) -> None:
+    def _play(self) -> bool:
         for agreed in agreements([self.role]).values():
             self.transport.tell(control.Cast(agreed))
         self.transport.tell(control.Waiting())
         self._wait(lambda: self.origin is not None, "the others to be there")
         if self.task.keeper is not None:
             for entries in batched(self.task.keeper.ledger, _TOLD):
-                self.transport.tell(control.Recorded(entries))
+                self.transport.tell(control.Recorded(entries, before=True))
         finished = self._step()
         self.transport.flush()
         self.journal.close()
@@ -272,6 +272,7 @@ class Player:
                 self.account.received,
             ),
         )
+        return finished
 
     def _step(self) -> bool:
         """Step the role; return whether it came to its end."""
@@ -509,7 +510,7 @@ class Player:
         with self.changed:
             self._put(message, self.now())
             self.received[sender] += 1
-            self.account.receive(sender, len(message.body))
+            self.account.receive(message, PREFIX_BYTES + len(frame))
             self.changed.notify_all()
 
     def lose(self, peer: str) -> None:
@@ -529,6 +530,12 @@ class Player:
         if isinstance(message, control.Ask):
             self.transport.tell(self._standing(message.number))
             return
+        if isinstance(message, control.Save | control.Stop):
+            strangers = sorted(set(message.received) - set(self.received))
+            if strangers:
+                raise RemoteProtocolError(
+                    f"the gatekeeper told of {strangers[0]!r}, of whom nothing can come"
+                )
         with self.changed:
             match message:
                 case control.Begin(origin):
