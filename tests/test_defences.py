@@ -382,6 +382,60 @@ def test_a_top_model_that_mixes_rows_is_refused():
         GaussianDerivatives(1.0, 0.0)
 
 
+class AsOneSequence(nn.Module):
+    """A layer that takes a batch of rows for one sequence, as stock layers do with 2 dimensions."""
+
+    def __init__(self, layer, own):
+        super().__init__()
+        self.layer, self.own = layer, own
+
+    def forward(self, x):
+        x = self.layer(x.unsqueeze(1) if self.own else x)
+        x = x[0] if isinstance(x, tuple) else x
+        return x.squeeze(1) if self.own else x
+
+
+LAYERS = {
+    "attention": lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
+    "attention that drops out": lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
+    "recurrent": lambda: nn.GRU(4, 4, batch_first=True),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_that_take_a_batch_for_a_sequence_are_refused(layer):
+    torch.manual_seed(0)
+    labels = torch.randint(3, (60,))
+    x = torch.randn(60, 6)
+    noisy = Perturbed(Gaussian(1.0, 2.0))
+    defended = cn.Split(defence=GaussianDerivatives(0.5, 2.0))
+
+    def train(method, top, bottom):
+        parties = [cn.Party("a", x[:, :3], bottom), cn.Party("b", x[:, 3:], nn.Linear(3, 4))]
+        holder = cn.LabelHolder("insurer", labels, nn.Sequential(top, nn.Linear(4, 3)))
+        federation = cn.Federation(parties, holder, range(40), range(40, 60))
+        return federation.train(method, cn.Training(epochs=1, batch_size=8, secrets="seed"))
+
+    for own in (False, True):
+        mixing = AsOneSequence(LAYERS[layer](), own)
+        in_top = cn.Method("defended", Sum(), exchange=defended)
+        in_bottom = cn.Method("noisy", Sum(), noisy)
+        for method, top, bottom, whose in (
+            (in_top, mixing, nn.Linear(3, 4), "the top model computes a row by others"),
+            (
+                in_bottom,
+                nn.Identity(),
+                nn.Sequential(nn.Linear(3, 4), mixing),
+                "the bottom model of 'a' computes a row by others",
+            ),
+        ):
+            if own:
+                train(method, top, bottom)
+            else:
+                with pytest.raises(ConfigurationError, match=whose):
+                    train(method, top, bottom)
+
+
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss, nn.NLLLoss])
 def test_class_weights_that_are_made_up_for_over_a_batch_are_refused(loss):
     """The mean is divided by the weights of the batch's labels: see the derivative of row 0."""

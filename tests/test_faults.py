@@ -299,3 +299,32 @@ def test_what_was_being_read_is_not_told_as_written(command, monkeypatch):
         "colonnade.config.load_config", lambda *_: (_ for _ in ()).throw(OSError("gone"))
     )
     assert command("plan", "run.yaml") == (3, "error: the system refuses to read or write: gone")
+
+
+def test_what_cannot_be_looked_at_is_not_told_as_lost(tmp_path, monkeypatch):
+    federation().train(method=svfl(), training=TRAINING, out=tmp_path / "run", stop_before=5)
+    monkeypatch.setattr(Departures, "__init__", _refused)
+    listed = Path.iterdir
+    monkeypatch.setattr(
+        Path, "iterdir", lambda path: _refused() if path.name == "checkpoint" else listed(path)
+    )
+    with pytest.raises(Unwritten, match="checkpoint cannot be read: Too many open files"):
+        federation().train(svfl(), TRAINING, out=tmp_path / "run", resume=True)
+    monkeypatch.setattr(Path, "iterdir", listed)
+    latest = CheckpointStore.latest
+    asked = iter([True])
+
+    def sometimes(store, *given):
+        if next(asked, False):
+            return latest(store, *given)
+        raise Unwritten("it cannot be read")
+
+    monkeypatch.setattr(CheckpointStore, "latest", sometimes)
+    with pytest.raises(Unwritten, match=r"What of the run is left cannot be seen now: when .*"):
+        federation().train(svfl(), TRAINING, out=tmp_path / "run", resume=True)
+    monkeypatch.undo()
+    assert federation().train(svfl(), TRAINING, out=tmp_path / "run", resume=True)
+
+
+def _refused(*_):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

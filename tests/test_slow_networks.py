@@ -655,6 +655,17 @@ def test_a_run_that_goes_on_under_another_driver_tells_of_both(method: Any, tmp_
     assert again["completed"]
 
 
+def test_a_driver_under_which_nothing_was_left_to_do_is_not_told_of(tmp_path: Path) -> None:
+    def train(driver: Any, **more: Any) -> Any:
+        federation = small_federation(svfl())
+        return federation.train(svfl(), TRAINING, driver, out=tmp_path, report=False, **more)
+
+    train(driver_of(0.02))
+    again = train(Processes(), resume=True).summary
+    assert again["driver"] == "simulate"
+    assert not any("more than one way" in each for each in again["warnings"])
+
+
 def test_of_what_an_earlier_checkpoint_was_timed_by_nothing_is_made_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

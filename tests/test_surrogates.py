@@ -684,3 +684,31 @@ def test_a_table_can_go_to_another_process_until_it_is_used(tmp_path):
     table.load_state_dict(state)
     copied = pickle.loads(pickle.dumps(table))
     assert same_bits(whole(copied), before)
+
+
+def test_a_folder_may_be_shared_with_whom_nobody_may_look_at(tmp_path, monkeypatch):
+    """The lock of another user says nothing of whether the place may be swept, so it stays."""
+    older, _ = marked(Disk(tmp_path))
+    del older
+    opened = os.open
+
+    def refused(path, *how):
+        if Path(path).name == "lock" and not how[0] & os.O_CREAT:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", refused)
+    newer, _ = marked(Disk(tmp_path))
+    assert len(list((tmp_path / "bank").iterdir())) == 2
+
+
+def test_a_mark_that_cannot_be_read_is_told_as_that(tmp_path, monkeypatch):
+    older, (state,) = marked(Disk(tmp_path))
+    del older
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied", "mark")
+
+    monkeypatch.setattr(disk, "read_mark", refused)
+    with pytest.raises(Unwritten, match="mark cannot be read: Permission denied"):
+        Disk(tmp_path).table("bank", ROWS, WIDTH).load_state_dict(state)

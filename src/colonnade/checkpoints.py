@@ -410,6 +410,10 @@ class CheckpointStore:
                 before, self._clock, 0 if checkpoint is None else checkpoint.round
             )
 
+    def clocks_before(self, round: int) -> tuple[Clock, ...]:
+        """Return how the seconds of the rounds before one came about, or of a run of none."""
+        return tuple(clock for clock in self.clocks if clock.round < round) or self.clocks[:1]
+
     def _clocks_of(self, manifest: Mapping[str, Any]) -> tuple[Clock, ...]:
         """Return the clocks of a run until a checkpoint; an earlier version's did not tell them."""
         if "clocks" in manifest:
@@ -430,8 +434,11 @@ class CheckpointStore:
     def _folders(self, before: str = "") -> list[Path]:
         """Return checkpoints, or those that are being written; nothing else that lies there."""
         ours = re.compile(f"{before}round-[0-9]{{8,}}")
-        there = self.folder.iterdir() if self.folder.is_dir() else ()
-        return sorted(path for path in there if path.is_dir() and ours.fullmatch(path.name))
+        try:
+            there = [*self.folder.iterdir()] if self.folder.is_dir() else []
+            return sorted(path for path in there if ours.fullmatch(path.name) and path.is_dir())
+        except OSError as error:
+            raise unread(self.folder, error) from error
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:

@@ -299,7 +299,7 @@ class Federation:
             )
             watcher.on_begin(assignment.first_round, batches.rounds)
             record = driver.run(list(roles.values()), assignment)
-            clocks = () if store is None else store.clocks
+            clocks = () if store is None else store.clocks_before(record.round)
             told = config or description
             run = self._run(method, agreement, driver, clocks, roles, record, told, folder)
             if folder is not None:

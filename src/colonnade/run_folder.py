@@ -472,7 +472,10 @@ class RunFolder:
             checkpoint = store.latest()
             there = checkpoint is not None or self.has_begun
         except (OSError, ColonnadeError):
-            checkpoint, there = None, False
+            return (
+                "What of the run is left cannot be seen now: when that is mended, resume the run "
+                "(--resume)"
+            )
         if checkpoint is not None:
             return (
                 f"The checkpoint before round {checkpoint.round} is whole: when that is mended, "

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from colonnade.agreement import Agreement, Exchange, HolderSeat, PartySeat
 from colonnade.defences import Bare, Defence, Guard
 from colonnade.disclosures import Disclosure
@@ -15,6 +17,7 @@ from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Direct, Link
 from colonnade.local_updates import LocalStep
+from colonnade.models import check_rows_apart
 from colonnade.privacy import Game
 from colonnade.roles.split import DERIVATIVE, SKIPPED, SplitLabelHolder, SplitParty
 from colonnade.wire import Purpose
@@ -123,4 +126,10 @@ class Split(Exchange):
 
     def _guard(self, agreement: Agreement, seat: HolderSeat) -> Guard:
         """Return what derivatives pass before they leave."""
-        return Bare() if self.defence is None else self.defence.guard(agreement.layout, seat.own)
+        if self.defence is None:
+            return Bare()
+        layout, top = agreement.layout, seat.own.top
+        width = agreement.method.fusion.width(list(layout.widths.values()))
+        fused = torch.randn(8, width, generator=torch.Generator().manual_seed(0))
+        check_rows_apart("the top model", top, "a label reaches the derivatives", fused)
+        return self.defence.guard(layout, seat.own)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
+from colonnade.models.learner import Features, take
 from colonnade.models.modes import put_into_training
+from colonnade.models.trial import tried
 
 __all__ = ["check_rows_apart"]
 
 _BatchNorm = nn.modules.batchnorm._BatchNorm
+_TRIED = 32  # rows
 
 
-def check_rows_apart(whose: str, model: nn.Module, reaches: str) -> None:
-    """Raise ``ConfigurationError`` if a model has batch normalisation that looks at its batch.
+def check_rows_apart(
+    whose: str, model: nn.Module, reaches: str, inputs: Features | None = None
+) -> None:
+    """Raise ``ConfigurationError`` if a model computes a row by others of its batch.
 
-    One that stays in evaluation mode as the model is trained, and has statistics to go by, does
-    not. Whether modules of the user's own mix rows is not known.
+    Batch normalisation does, but where it stays in evaluation mode as the model is trained and has
+    statistics to go by. Other modules are tried: a row must come to the same whatever is beside
+    it. A layer of attention takes a batch of rows for one sequence.
 
     Parameters
     ----------
@@ -27,11 +35,43 @@ def check_rows_apart(whose: str, model: nn.Module, reaches: str) -> None:
         The model.
     reaches
         What would reach what of other rows: "a label reaches the derivatives".
+    inputs
+        Rows to try it on, of which the first are taken; None tries nothing.
 
     Examples
     --------
     >>> check_rows_apart("the model", nn.Sequential(nn.GroupNorm(2, 4)), "a row reaches all")
     """
+    _refuse_batch_norm(whose, model, reaches)
+    if inputs is not None and _mixes(model, inputs):
+        raise ConfigurationError(
+            f"{whose} computes a row by others of its batch, by which {reaches} of other rows, "
+            "more than noise on its own hides: attention and recurrent layers take a batch of rows "
+            "for one sequence, unless each row is a sequence of its own, [rows, steps, width] with "
+            "batch_first=True"
+        )
+
+
+def _mixes(model: nn.Module, inputs: Features) -> bool:
+    """Return whether the last of some rows comes to something else where others are beside it."""
+    columns = inputs if isinstance(inputs, Tensor) else next(iter(inputs.values()))
+    rows = np.arange(min(_TRIED, len(columns)))
+    alone = np.where(rows == rows[-1], rows, 0)  # beside the first row, over and over
+    outputs = []
+    for chosen in (rows, alone):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same rows drop out
+            try:
+                output = tried(model, take(inputs, chosen), training=True)
+                outputs.append(output.detach()[-1].double())
+            except Exception:  # it may take no such rows; others tell
+                return False
+    first, second = outputs
+    least = 1e-6 * float(first.abs().max()) if first.numel() else 0.0
+    return not torch.allclose(first, second, rtol=1e-6, atol=least, equal_nan=True)
+
+
+def _refuse_batch_norm(whose: str, model: nn.Module, reaches: str) -> None:
     if not any(isinstance(part, _BatchNorm) for part in model.modules()):
         return
     own = copied(model)

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolError
-from colonnade.faults import explained
+from colonnade.faults import explained, unread
 from colonnade.surrogates.lock import Lock, unused
 from colonnade.surrogates.marks import (
     generation,
@@ -203,10 +203,16 @@ class _DiskTable:
         self._state = dict(state)
 
     def _check(self, state: Mapping[str, Any]) -> None:
+        try:
+            self._look_at(state)
+        except OSError as error:
+            raise unread(error.filename or self._folder, error) from error
+
+    def _look_at(self, state: Mapping[str, Any]) -> None:
         folder = self._folder / state["place"]
+        if folder.is_dir():  # whoever is using it has newer marks
+            Lock(folder).release()
         slots = read_mark(folder, state)
-        lock = Lock(folder)
-        lock.release()
         rows, width = state["shape"]
         size = (int(slots.max(initial=_NOWHERE)) + 1) * slot_bytes(width, state["dtype"])
         path = folder / "rows"

@@ -25,7 +25,7 @@ def unused(folder: Path) -> Iterator[bool]:
     """
     try:
         file, other = (os.open(folder / "lock", os.O_RDWR) for _ in range(2))
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         yield False
         return
     status = os.fstat(file)
@@ -56,7 +56,8 @@ class Lock:
 
     def __init__(self, folder: Path) -> None:
         self._process = os.getpid()
-        self._file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        # Others of a group may have to look at it: the umask says whether.
+        self._file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         self._close = weakref.finalize(self, os.close, self._file)
         status = os.fstat(self._file)
         place = (status.st_dev, status.st_ino)

@@ -282,7 +282,10 @@ class Masked(Uplink):
         """Make the half of ``party``, whose bottom keeps rows apart where sums are private."""
         if any(self._is_private(layout, p) for p in (Purpose.TRAINING, Purpose.EVALUATION)):
             check_rows_apart(
-                f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
+                f"the bottom model of {party.name!r}",
+                party.bottom,
+                "a row reaches the embeddings",
+                party.features,
             )
         check_shown(self.identities, party)
         return MaskedUploader(self._terms(layout), party)

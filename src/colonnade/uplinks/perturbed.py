@@ -216,7 +216,10 @@ class Perturbed(Uplink):
         """Make the half of ``party``, whose bottom keeps rows apart where there is noise."""
         if self._adds_noise:
             check_rows_apart(
-                f"the bottom model of {party.name!r}", party.bottom, "a row reaches the embeddings"
+                f"the bottom model of {party.name!r}",
+                party.bottom,
+                "a row reaches the embeddings",
+                party.features,
             )
         return _Uploader(self, layout, party)
 
