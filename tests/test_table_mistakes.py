@@ -25,6 +25,7 @@ from colonnade.estimators import VerticalClassifier
 from colonnade.tables import (
     HashSplit,
     IdForm,
+    IdSplit,
     TableTransformer,
     align,
     read_table,
@@ -55,6 +56,31 @@ def csv(folder: Path, text: str) -> Path:
     path = folder / "people.csv"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+# --- a frame where a column is expected ---------------------------------------------------------
+
+KINDS_OF_FRAME = (pd.DataFrame, pl.DataFrame, pl.LazyFrame)
+
+
+@pytest.mark.parametrize("frame", KINDS_OF_FRAME)
+def test_a_frame_of_one_column_is_that_column(frame: Any) -> None:
+    column = as_series(frame({"id": [7, 8]}))
+    assert (column.name, column.to_list()) == ("id", [7, 8])
+    assert encode_labels(frame({"y": ["no", "yes"]})).classes == ("no", "yes")
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_people_may_be_named_in_a_frame_of_one_column(frame: Any) -> None:
+    train, validation, test = IdSplit(test=frame({"id": [8]})).rows(pl.Series([7, 8, 9]))
+    assert [*map(list, (train, validation, test))] == [[0, 2], [], [1]]
+
+
+@pytest.mark.parametrize("frame", KINDS_OF_FRAME)
+def test_of_a_frame_of_several_columns_one_must_be_given(frame: Any) -> None:
+    said = refusal(as_series, frame({"id": [7], "age": [41]}))
+    assert said == "the column is a frame of 2 columns, and must be one; give one: frame['id']"
+    assert refusal(as_series, frame({})) == "the column is a frame of 0 columns, and must be one"
 
 
 # --- numbers that others have not ---------------------------------------------------------------

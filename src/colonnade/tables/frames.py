@@ -100,6 +100,8 @@ def as_frame(
 def as_series(values: Any, name: str = "") -> pl.Series:
     """Return one column as a polars series, whatever holds it; ``name`` is for one without.
 
+    A frame of one column is that column.
+
     Raises
     ------
     DataError
@@ -115,6 +117,8 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     if isinstance(values, pl.Series):
         return values if not name or values.name == name else _called(name, values)
     what = f"column {name!r}" if name else "the column"
+    if isinstance(values, pl.LazyFrame) or _is_frame(values):
+        return as_series(_alone(values, what), name)
     if isinstance(values, Tensor):
         values = _as_array(values, what)
     elif hasattr(values, "to_numpy"):  # a column of pandas
@@ -144,6 +148,27 @@ def as_column(values: Any, name: str) -> pl.Series:
     codes = pl.Series(values.cat.codes.to_numpy().astype(np.int64))
     found = known.gather(codes.set(codes < 0, None))
     return _called(name, found).cast(pl.Categorical)
+
+
+def _is_frame(values: Any) -> bool:
+    return hasattr(values, "columns") and hasattr(values, "to_numpy")
+
+
+def _alone(frame: Any, what: str) -> Any:
+    """Return the one column of a frame.
+
+    Raises
+    ------
+    DataError
+        If it has several, or none.
+    """
+    if isinstance(frame, pl.LazyFrame):
+        frame = _collected(frame)
+    names = [*map(str, frame.columns)]
+    if len(names) != 1:
+        which = f"; give one: frame[{names[0]!r}]" if names else ""
+        raise DataError(f"{what} is a frame of {len(names)} columns, and must be one{which}")
+    return frame.to_series() if isinstance(frame, pl.DataFrame) else frame.iloc[:, 0]
 
 
 def _of_pandas(values: Any) -> NDArray[Any]:
