@@ -53,7 +53,17 @@ from colonnade.privacy import BinomialSum, Spending
 from colonnade.run_folder import load_run
 from colonnade.serving import ServeConfig
 from colonnade.wire import Purpose
-from toy_sites import Mesh, configuration, failing, play, prepared, same_as, written
+from toy_sites import (
+    Mesh,
+    configuration,
+    failing,
+    federation,
+    play,
+    prepared,
+    same_as,
+    tables,
+    written,
+)
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -352,6 +362,23 @@ def test_a_site_is_tried_before_a_job_is_submitted(tmp_path):
     (tmp_path / "bank.csv").unlink()
     with pytest.raises(DataError, match=r"bank\.csv"):
         told("bank", "align")
+
+
+def test_a_loss_that_no_defence_covers_is_told_before_a_job_is_submitted(tmp_path):
+    sites = {}
+    for name, objective in {"own": {}, "given": {"mean": 0, "scale": 2}}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        tables(folder)
+        labels = pl.read_csv(folder / "labels.csv")
+        labels.with_columns(y=pl.col("f") * 3).write_csv(folder / "labels.csv")
+        defence = {"defence": "gaussian", "bound": 1.0, "multiplier": 1.0}
+        method = {"exchange": {"exchange": "split", "defence": defence}}
+        config = parse_config(configuration(folder, method) | {"objective": objective})
+        sites[name] = (job_of(config, "first", "train"), federation(folder, config)["insurer"])
+    assert len([*checked(*sites["given"])]) > 0
+    with pytest.raises(ConfigurationError, match=r"know mean and scale of all training labels"):
+        [*checked(*sites["own"])]
 
 
 class Overheard(Mesh):

@@ -22,6 +22,7 @@ from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, MessageType
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
+from colonnade.config import parse_config
 from colonnade.config.registry import GROUPS, names
 from colonnade.deployment.cells import CellPost
 from colonnade.deployment.flare import Preside
@@ -32,6 +33,7 @@ from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.run_folder import load_run
 from test_deployment import prepared, same_as
+from toy_sites import configuration, tables
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -107,6 +109,20 @@ def test_a_table_that_cannot_be_used_is_found_before_anything_is_started(tmp_pat
     shop.with_columns(since=pl.date(2024, 1, 31)).write_csv(tmp_path / "shop.csv")
     with pytest.raises(DataError, match=r"'shop': column 'since' holds Date; .* name it in dates"):
         prove(config, "first", Place(tmp_path / "deployed"), print)
+    assert not (tmp_path / "deployed").exists()
+
+
+def test_a_loss_that_no_defence_covers_is_refused_before_anything_is_started(tmp_path):
+    tables(tmp_path)
+    labels = pl.read_csv(tmp_path / "labels.csv")
+    labels.with_columns(y=pl.col("f") * 3).write_csv(tmp_path / "labels.csv")
+    defence = {"defence": "gaussian", "bound": 1.0, "multiplier": 1.0}
+    method = {"exchange": {"exchange": "split", "defence": defence}}
+    config = parse_config(configuration(tmp_path, method))
+    said = []
+    with pytest.raises(ConfigurationError, match=r"know mean and scale of all training labels"):
+        prove(config, "first", Place(tmp_path / "deployed"), said.append)
+    assert said == []
     assert not (tmp_path / "deployed").exists()
 
 

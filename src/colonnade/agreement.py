@@ -197,6 +197,18 @@ class Exchange(Protocol):
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""
         return
 
+    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+        """Raise ``ConfigurationError`` if it cannot go with a loss.
+
+        Parameters
+        ----------
+        loss
+            The label holder's.
+        learned
+            What loss and top model know of the labels of all training rows; see ``LabelHolder``.
+        """
+        return
+
     @abstractmethod
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return all messages of training that it adds to the uplink's."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from colonnade.disclosures import Disclosure
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.organisations import LabelHolder
+from colonnade.organisations import LabelHolder, Loss
 from colonnade.privacy import Game
 from colonnade.uplinks import Moment, Timetable
 
@@ -89,6 +89,13 @@ class Defence(Protocol):
     def disclosures(self, layout: Layout) -> tuple[Disclosure, ...]:
         """Return what is told of labels then, and what is not covered."""
         ...
+
+    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+        """Raise ``ConfigurationError`` if it does not cover such a loss.
+
+        For that a guard is refused, too; who asks before, has not brought others together in vain.
+        """
+        return
 
     def guard(self, layout: Layout, holder: LabelHolder) -> Guard:
         """Make the label holder's half.

@@ -161,11 +161,15 @@ class GaussianDerivatives(Defence):
             source_of_secrets(layout.simulated),
         )
 
+    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+        """Refuse those by which a label reaches the derivatives of other rows."""
+        _check_mean(loss)
+        _check_learned(learned)
+
     def guard(self, layout: Layout, holder: LabelHolder) -> Guard:
         """Make the label holder's half."""
         check_rows_apart("the top model", holder.top, "a label reaches the derivatives")
-        _check_mean(holder.objective())
-        _check_learned(holder.learned)
+        self.check_loss(holder.objective(), holder.learned)
         return _Guard(self, layout, holder)
 
 

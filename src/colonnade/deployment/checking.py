@@ -50,6 +50,8 @@ def checked(job: JobConfig, site: SiteConfig) -> Iterator[str]:
                 yield f"its columns become embeddings of {part.width} numbers"
             if part.tables.classes is not None:
                 yield f"its labels are {', '.join(map(str, part.tables.classes))}"
+            if part.is_label_holder:
+                job.method.build().exchange.check_loss(*part.loss())
         case "predict" | "serve":
             trained = trained_part(job, site, RunFolder(site.runs / job.run))
             yield f"{name!r} has its part of the run, and a row of each of {trained.rows:,} people"

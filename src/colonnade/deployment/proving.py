@@ -126,7 +126,9 @@ def prove(
     if serve and not new:
         raise ConfigurationError("predictions are served of new people: say with --new who")
     _check_sources(config.data, new or {}, place_of_data)
-    config.build_federation()  # a site would find what is wrong with a table minutes later
+    # A site would find what is wrong with a table, or with what labels are for, minutes later.
+    holder = config.build_federation().label_holder
+    config.method.build().exchange.check_loss(holder.objective(), holder.learned)
     told("all tables can be read, and models be made for them")
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     _hand_over(config, files.values())

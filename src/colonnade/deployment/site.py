@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os.path import lexists
 from pathlib import Path
@@ -21,7 +21,7 @@ from colonnade.config.sections import Name, Section
 from colonnade.deployment.job import JobConfig
 from colonnade.errors import ConfigurationError
 from colonnade.objectives import Objective, Regression
-from colonnade.organisations import LabelHolder, Party
+from colonnade.organisations import LabelHolder, Loss, Party
 from colonnade.serving import ServeConfig
 from colonnade.tables import OwnTables, own_tables
 
@@ -173,6 +173,13 @@ class OwnPart:
         if self.party is None:
             return None
         return embedding_width(self.name, self.party.bottom, self.party.features)
+
+    def loss(self) -> tuple[Loss, Mapping[str, Any]]:
+        """Return the label holder's loss, and what it knows of the labels of all training rows."""
+        assert self.tables.labels is not None
+        objective = self.blueprint.objective
+        learned = objective.learned(self.tables.labels[self.tables.train])
+        return objective.loss(learned), learned
 
     def label_holder(self, widths: list[int]) -> LabelHolder:
         """Return the label holder, where everybody's embeddings have these widths."""

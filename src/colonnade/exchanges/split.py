@@ -18,6 +18,7 @@ from colonnade.layout import Layout
 from colonnade.links import Direct, Link
 from colonnade.local_updates import LocalStep
 from colonnade.models import check_rows_apart
+from colonnade.organisations import Loss
 from colonnade.privacy import Game
 from colonnade.roles.split import DERIVATIVE, SKIPPED, SplitLabelHolder, SplitParty
 from colonnade.wire import Purpose
@@ -88,6 +89,11 @@ class Split(Exchange):
     def games(self, layout: Layout) -> tuple[Game, ...]:
         """As the defence answers."""
         return () if self.defence is None else self.defence.games(layout)
+
+    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+        """As the defence answers."""
+        if self.defence is not None:
+            self.defence.check_loss(loss, learned)
 
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return a derivative for each party, or the word that there is none."""
