@@ -58,6 +58,35 @@ def csv(folder: Path, text: str) -> Path:
     return path
 
 
+# --- a row without an id ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1000, np.nan, 1002],
+        pd.array([1000, None, 1002], dtype="Float64"),
+        pd.Categorical([1000.0, None, 1002.0]),
+        pd.Categorical([1000, None, 1002]),
+        pl.Series([1000.0, None, 1002.0]),
+    ],
+)
+def test_whole_numbers_that_are_floats_for_one_is_missing_are_told_by_its_row(ids: Any) -> None:
+    lacking = pd.DataFrame({"customer": ids, "age": [41.0, 37.0, 52.0]})
+    whole = pd.DataFrame({"customer": [1000, 1001, 1002], "buys": ["no", "yes", "no"]})
+    bank = {"customer": whole["customer"], "age": lacking["age"]}
+    said = "has no id in row 1 (column 'customer'); give every row an id, or drop the row"
+    assert refusal(vertical_tables, {"bank": lacking}, whole, id="customer") == f"'bank' {said}"
+    answers = lacking.rename(columns={"age": "buys"})
+    assert refusal(vertical_tables, {"bank": bank}, answers, id="customer").endswith(said)
+
+
+@pytest.mark.parametrize("ids", [[1000.5, np.nan], [np.nan, np.inf], [np.nan, 1e300], [7.0, 8.0]])
+def test_floats_that_are_no_whole_numbers_with_one_missing_are_no_ids(ids: list[float]) -> None:
+    table = pd.DataFrame({"customer": ids, "age": [41.0, 37.0]})
+    assert "holds Float64, and ids must be" in refusal(align, {"bank": table}, id="customer")
+
+
 # --- a frame where a column is expected ---------------------------------------------------------
 
 KINDS_OF_FRAME = (pd.DataFrame, pl.DataFrame, pl.LazyFrame)

@@ -280,6 +280,8 @@ def first_twice(ids: pl.Series) -> tuple[int, int] | None:
 
 def _plain(name: str, id: str, values: pl.Series) -> pl.Series:
     """Return ids as int64 or text."""
+    if values.dtype.is_float() and _lack_some(values.fill_nan(None)):
+        return values.fill_nan(None).cast(pl.Int64)
     if values.dtype.is_integer():
         try:
             return values.cast(pl.Int64)
@@ -296,6 +298,13 @@ def _plain(name: str, id: str, values: pl.Series) -> pl.Series:
         f"column {id!r} of {name!r} holds {values.dtype}, and ids must be whole numbers or text; "
         f"{advice}"
     )
+
+
+def _lack_some(values: pl.Series) -> bool:
+    """Return whether floats are but whole numbers of which some are missing, as pandas has them."""
+    known = values.drop_nulls()
+    whole = known.is_finite() & (known == known.floor()) & (known.abs() < 2.0**53)
+    return 0 < len(known) < len(values) and bool(whole.all())
 
 
 def _check_alike(ids: Mapping[str, pl.Series]) -> None:
