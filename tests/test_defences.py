@@ -484,6 +484,29 @@ def test_where_targets_lie_is_given_whole(given):
         Regression(**given)
 
 
+@pytest.mark.parametrize(
+    ("mean", "scale"),
+    [
+        (1e39, 1),
+        (-1e39, 1),
+        (0, 1e39),
+        (0, 1e-300),
+        (0, 1e-46),
+        pytest.param(10**400, 1, id="mean beyond floats"),
+        pytest.param(0, 10**400, id="scale beyond floats"),
+    ],
+)
+def test_where_targets_lie_is_said_in_numbers_that_models_have(mean, scale):
+    with pytest.raises(ConfigurationError, match=r"compute in float32, .* in another unit$"):
+        Regression(mean=mean, scale=scale)
+
+
+@pytest.mark.parametrize(("mean", "scale"), [(-3e38, 3e38), (0, 2e-38), (np.float16(5), 1)])
+def test_where_targets_lie_may_be_any_number_that_models_have(mean, scale):
+    top = Regression(mean=mean, scale=scale).finished(nn.Identity(), {})
+    assert top(torch.zeros(1)).tolist() == [float(np.float32(mean))]
+
+
 @pytest.mark.filterwarnings("ignore:training ran out")
 def test_a_regressor_that_hides_labels_is_told_where_targets_lie():
     method = cn.Method("defended", exchange=cn.Split(defence=GaussianDerivatives(0.5, 1.0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -22,6 +23,7 @@ from colonnade.metrics import (
     Metric,
     at_threshold,
 )
+from colonnade.telling import shown
 
 __all__ = ["Classification", "Objective", "Regression", "Rescaled", "balanced_weights"]
 
@@ -160,7 +162,8 @@ class Regression:
     Raises
     ------
     ConfigurationError
-        If one is given and not the other, or they are no finite numbers with a scale above 0.
+        If one is given and not the other, or they are no finite numbers with a scale above 0, or
+        float32 does not hold them.
 
     Examples
     --------
@@ -180,9 +183,17 @@ class Regression:
         if self.mean is None or self.scale is None:
             raise ConfigurationError("mean and scale belong together: give both, or neither")
         given = (self.mean, self.scale)
-        if not all(is_number(each) and math.isfinite(each) for each in given) or self.scale <= 0:
+        mean, scale = (_as_float(each) if is_number(each) else math.nan for each in given)
+        if not abs(mean) < math.inf > scale > 0:
             raise ConfigurationError(
-                f"mean and scale must be finite numbers, the scale above 0, not {given}"
+                f"mean and scale must be finite numbers, the scale above 0, not {shown(given)}"
+            )
+        held = torch.finfo(torch.float32)
+        if not abs(mean) <= held.max >= scale >= held.smallest_normal:
+            raise ConfigurationError(
+                f"mean and scale are {shown(self.mean)} and {shown(self.scale)}, but models "
+                f"compute in float32, which has numbers to {held.max:.2g} and a scale from "
+                f"{held.smallest_normal:.2g}: give both, and the labels, in another unit"
             )
 
     @property
@@ -220,6 +231,14 @@ class Regression:
         if self.mean is None or self.scale is None:
             return learned["mean"], learned["scale"]
         return float(self.mean), float(self.scale)
+
+
+def _as_float(number: float) -> float:
+    """Return a number as a float; the largest float of a whole number beyond it."""
+    try:
+        return float(number)
+    except OverflowError:
+        return sys.float_info.max if number > 0 else -sys.float_info.max
 
 
 class Rescaled(nn.Module):
