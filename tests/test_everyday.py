@@ -494,6 +494,18 @@ def test_a_text_is_no_list_of_columns():
         fitted_with(tables=table, parties={"p": "a", "q": ["b"]})
     with pytest.raises(ConfigurationError, match=r"parties\['p'\] must .*, not 5$"):
         fitted_with(tables=table, parties={"p": 5, "q": ["b"]})
+    once = (column for column in ["a"])
+    with pytest.raises(ConfigurationError, match=r"parties\['p'\] must .*, not a generator, which"):
+        fitted_with(tables=table, parties={"p": once, "q": ["b"]})
+
+
+def test_a_learning_rate_may_be_a_number_of_numpys(tmp_path):
+    rate = np.float32(0.01)
+    tables = {"bank": {"a": np.arange(40.0)}, "shop": {"b": np.arange(40.0)[::-1]}}
+    model = VerticalClassifier(aligned=True, **QUICK | {"learning_rate": rate, "out": tmp_path})
+    model.fit(tables, np.arange(40) % 2)
+    assert model.get_params()["learning_rate"] is rate
+    assert model.run_.summary["rounds"] > 0
 
 
 def test_a_learning_rate_that_nobody_uses_may_be_anything():

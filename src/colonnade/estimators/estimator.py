@@ -300,7 +300,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             self.bottoms or {},
             self._layers(None if top is None else _widths("top", top)) if _are_widths(top) else top,
             fusion=Concat() if self.method is None else checked_method(self.method).fusion,
-            optimiser=self.optimiser or partial(torch.optim.Adam, lr=self.learning_rate),
+            optimiser=self.optimiser or partial(torch.optim.Adam, lr=float(self.learning_rate)),
             scheduler=self.scheduler,
             device=self.device,
             seed=self._seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
@@ -141,7 +141,8 @@ def _checked(parties: Any) -> Mapping[str, Sequence[str]]:
     Raises
     ------
     ConfigurationError
-        If no names have columns, or one has no list of them: of a text its letters would be taken.
+        If no names have columns, or one has no list of them: of a text its letters would be taken,
+        and an iterator is at its end when a prediction asks.
     """
     if not isinstance(parties, Mapping):
         raise ConfigurationError(
@@ -152,5 +153,10 @@ def _checked(parties: Any) -> Mapping[str, Sequence[str]]:
             raise ConfigurationError(
                 f"parties[{name!r}] must be a list of columns, not {columns!r}"
                 + (f": say [{columns!r}]" if isinstance(columns, str) else "")
+            )
+        if isinstance(columns, Iterator):
+            raise ConfigurationError(
+                f"parties[{name!r}] must be a list of columns, not a {type(columns).__name__}, "
+                "which gives them once, and they are needed for predictions again: say list(...)"
             )
     return parties
