@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import re
 import resource
@@ -19,7 +20,8 @@ from torch import nn
 from colonnade import cli, run_folder
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import Unwritten
+from colonnade.errors import DataError, Unwritten
+from colonnade.faults import misnamed_or_unwritten, unwritten
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.organisations import LabelHolder, Party
@@ -51,6 +53,20 @@ def bits(run):
 @pytest.fixture(scope="module")
 def whole():
     return bits(federation().train(training=TRAINING))
+
+
+def test_a_full_disk_that_polars_finds_is_told_with_the_remedy():
+    full = OSError("No space left on device (os error 28)")
+    assert str(unwritten("x", full)) == "x cannot be written: No space left on device; make room"
+    assert str(misnamed_or_unwritten("x", full)) == str(unwritten("x", full))
+
+
+def test_a_ledger_that_is_packed_or_damaged_is_refused(tmp_path):
+    path = tmp_path / "ledger.csv"
+    for damaged in (gzip.compress(b"sender,receiver")[:-6], b"\x1f\x8b", b""):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"ledger\.csv is damaged"):
+            Ledger.read_csv(path)
 
 
 @contextmanager

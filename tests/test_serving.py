@@ -156,6 +156,14 @@ def test_who_does_not_show_the_token_is_told_nothing(shown):
     assert answers.asked == []
 
 
+def test_a_body_that_is_not_said_to_be_json_is_told_so():
+    asking = TestClient(service(Told(), TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+    body = b'{"ids": ["person-1"]}'
+    reply = asking.post("/predict", content=body, headers={"content-type": "text/plain"})
+    assert reply.status_code == 422
+    assert "say Content-Type: application/json" in reply.text
+
+
 def test_nothing_is_read_of_who_does_not_show_the_token():
     told = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -382,6 +383,26 @@ def test_damaged_parts_are_refused(damage, tmp_path):
         case "part":
             details.write_text(details.read_text().replace('"bottom"', '"../shop/bottom"', 1))
     with pytest.raises(DataError, match="bank"):
+        load_part(folder)
+
+
+def test_a_part_of_any_size_is_refused_in_words(tmp_path, monkeypatch):
+    run = problem().train(svfl(), Training(batch_size=150))
+    run.export(tmp_path)
+    folder = tmp_path / "bank"
+    with (folder / "part.json").open("r+b") as file:
+        file.truncate(2**30 + 1)
+    with pytest.raises(
+        DataError, match=r"part\.json is damaged: it has 1,073,741,825 bytes, and at"
+    ):
+        load_part(folder)
+    run.export(tmp_path)
+
+    def too_large(path):
+        raise MemoryError
+
+    monkeypatch.setattr(pathlib.Path, "read_bytes", too_large)
+    with pytest.raises(DataError, match=r"part\.json is damaged: MemoryError$"):
         load_part(folder)
 
 

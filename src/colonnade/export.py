@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,7 @@ MEAN_FILE = "mean.json"
 """What the mean of its embeddings is called there, which is for the party to give."""
 
 _LARGEST_MEAN = 2**26  # bytes
+_LARGEST_PART_FILE = 2**30  # bytes; all categories of all columns may be in it
 _FORMAT = 2  # 1 had no digests
 _PROGRAM = "bottom.pt2"
 
@@ -313,7 +315,7 @@ def load_part(folder: str | Path) -> Part:
     folder = Path(folder)
     path = folder / PART_FILE
     try:
-        written = json.loads(_read(path))
+        written = json.loads(_read(path, _LARGEST_PART_FILE))
         if written["format"] not in (1, _FORMAT):
             raise DataError(f"{path} has the format {written['format']!r}, not {_FORMAT}")
         is_older = written["format"] == 1
@@ -335,7 +337,7 @@ def load_part(folder: str | Path) -> Part:
     except FileNotFoundError:
         raise DataError(f"there is no {path}: it is no exported part") from None
     except (*_DAMAGED, safetensors.SafetensorError, CheckpointError) as error:
-        raise DataError(f"{path} is damaged: {error}") from None
+        raise DataError(f"{path} is damaged: {first_line(error)}") from None
     return Part(organisation, details, tensors, versions)
 
 
@@ -360,9 +362,11 @@ def _details(told: Any) -> dict[str, Any]:
     return dict(told)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: float = math.inf) -> bytes:
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise ValueError("it is no ordinary file")
+    if (size := path.stat().st_size) > most:
+        raise ValueError(f"it has {size:,} bytes, and at most {most:,} are written")
     return path.read_bytes()
 
 

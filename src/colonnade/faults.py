@@ -7,6 +7,7 @@ whole run adds what is safe, and how to go on (``RunFolder.safeguarded``).
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +29,7 @@ _REMEDIES = {
     errno.ELOOP: "something else is in its place",
 }
 
+_NUMBERED = re.compile(r"(.*) \(os error (\d+)\)", re.DOTALL)
 _MISNAMED = {
     *(errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     *(errno.ENOENT, errno.ENOTDIR),
@@ -40,9 +42,22 @@ def unwritten(what: object, error: OSError) -> Unwritten:
     >>> print(unwritten("run/ledger.csv", OSError(errno.ENOSPC, "No space left on device")))
     run/ledger.csv cannot be written: No space left on device; make room
     """
-    remedy = _REMEDIES.get(error.errno or 0)
-    why = f"{what} cannot be written: {error.strerror or error}"
+    number, said = _told(error)
+    remedy = _REMEDIES.get(number)
+    why = f"{what} cannot be written: {said}"
     return Unwritten(f"{why}; {remedy}" if remedy else why)
+
+
+def _told(error: OSError) -> tuple[int, str]:
+    """Return the number of an error, 0 if nobody knows, and what it says without it.
+
+    >>> _told(OSError("No space left on device (os error 28)"))  # as polars has it
+    (28, 'No space left on device')
+    """
+    of_polars = _NUMBERED.fullmatch(str(error))
+    if error.errno is None and of_polars is not None:
+        return int(of_polars[2]), of_polars[1]
+    return error.errno or 0, error.strerror or str(error)
 
 
 def misnamed_or_unwritten(what: object, error: OSError) -> ColonnadeError:
@@ -51,8 +66,9 @@ def misnamed_or_unwritten(what: object, error: OSError) -> ColonnadeError:
     >>> misnamed_or_unwritten("no/such.csv", OSError(errno.ENOENT, "No such file or directory"))
     ConfigurationError('no/such.csv cannot be written: No such file or directory')
     """
-    if error.errno in _MISNAMED:
-        return ConfigurationError(f"{what} cannot be written: {error.strerror}")
+    number, said = _told(error)
+    if number in _MISNAMED:
+        return ConfigurationError(f"{what} cannot be written: {said}")
     return unwritten(what, error)
 
 

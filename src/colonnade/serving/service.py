@@ -150,6 +150,9 @@ def service(answers: Answers, token: str) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     async def misunderstood(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
+        kind = request.headers.get("content-type", "")
+        if first["loc"] == ("body",) and first["type"] != "missing" and "json" not in kind:
+            return _refusal(422, "the body is no JSON: say Content-Type: application/json")
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         return _refusal(422, f"{place}: {first['msg']}".removeprefix(": "))
 
