@@ -488,6 +488,18 @@ def test_a_number_is_the_width_of_one_layer():
     assert fitted_with(hidden=6, top=3).n_iter_ >= 1
 
 
+@pytest.mark.parametrize("given", [True, b"ab"])
+@pytest.mark.parametrize("name", ["hidden", "top"])
+def test_truth_values_and_bytes_are_no_widths(name, given):
+    with pytest.raises(ConfigurationError, match=f"{name} must be the widths of layers, .* not "):
+        fitted_with(**{name: given})
+
+
+def test_a_class_of_metrics_is_called_a_class():
+    with pytest.raises(ConfigurationError, match="the class 'Metric' is no metric"):
+        fitted_with(metrics=[metrics.Metric])
+
+
 def test_a_text_is_no_list_of_columns():
     table = pl.DataFrame({"a": np.zeros(120), "b": np.zeros(120)})
     with pytest.raises(ConfigurationError, match=r"parties\['p'\] must .*, not 'a': say \['a'\]"):

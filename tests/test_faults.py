@@ -24,9 +24,10 @@ from colonnade.errors import DataError, Unwritten
 from colonnade.faults import misnamed_or_unwritten, unwritten
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
+from colonnade.methods import svfl
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import write_sheets
-from colonnade.run_folder import load_run
+from colonnade.run_folder import RunFolder, load_run
 from colonnade.training import Training, Watcher
 
 DRIVERS = {"simulate": Simulate, "processes": Processes}
@@ -319,7 +320,6 @@ def test_what_was_being_read_is_not_told_as_written(command, monkeypatch):
 
 def test_what_cannot_be_looked_at_is_not_told_as_lost(tmp_path, monkeypatch):
     federation().train(method=svfl(), training=TRAINING, out=tmp_path / "run", stop_before=5)
-    monkeypatch.setattr(Departures, "__init__", _refused)
     listed = Path.iterdir
     monkeypatch.setattr(
         Path, "iterdir", lambda path: _refused() if path.name == "checkpoint" else listed(path)
@@ -327,17 +327,13 @@ def test_what_cannot_be_looked_at_is_not_told_as_lost(tmp_path, monkeypatch):
     with pytest.raises(Unwritten, match="checkpoint cannot be read: Too many open files"):
         federation().train(svfl(), TRAINING, out=tmp_path / "run", resume=True)
     monkeypatch.setattr(Path, "iterdir", listed)
-    latest = CheckpointStore.latest
-    asked = iter([True])
-
-    def sometimes(store, *given):
-        if next(asked, False):
-            return latest(store, *given)
-        raise Unwritten("it cannot be read")
-
-    monkeypatch.setattr(CheckpointStore, "latest", sometimes)
-    with pytest.raises(Unwritten, match=r"What of the run is left cannot be seen now: when .*"):
-        federation().train(svfl(), TRAINING, out=tmp_path / "run", resume=True)
+    store = CheckpointStore(tmp_path / "run" / "checkpoint", {})
+    monkeypatch.setattr(store, "latest", _refused)
+    with (
+        pytest.raises(Unwritten, match=r"full. What of the run is left cannot be seen now: when"),
+        RunFolder(tmp_path / "run").safeguarded(store),
+    ):
+        raise Unwritten("the disk is full")
     monkeypatch.undo()
     assert federation().train(svfl(), TRAINING, out=tmp_path / "run", resume=True)
 

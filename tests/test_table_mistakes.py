@@ -31,7 +31,7 @@ from colonnade.tables import (
     read_table,
     vertical_tables,
 )
-from colonnade.tables.frames import as_series
+from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.labels import encode_labels
 
 PEOPLE = 200
@@ -103,6 +103,13 @@ def test_a_frame_of_one_column_is_that_column(frame: Any) -> None:
 def test_people_may_be_named_in_a_frame_of_one_column(frame: Any) -> None:
     train, validation, test = IdSplit(test=frame({"id": [8]})).rows(pl.Series([7, 8, 9]))
     assert [*map(list, (train, validation, test))] == [[0, 2], [], [1]]
+
+
+def test_people_may_be_named_by_an_index_of_several_levels() -> None:
+    index = pd.MultiIndex.from_tuples([(7, "a"), (8, "b"), (9, "c")])
+    ids = index_of(pd.DataFrame({"age": [41, 37, 52]}, index=index))
+    assert ids is not None
+    assert [*map(list, IdSplit(test=index[1:]).rows(ids))] == [[0], [], [1, 2]]
 
 
 @pytest.mark.parametrize("frame", KINDS_OF_FRAME)

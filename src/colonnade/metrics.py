@@ -397,9 +397,13 @@ colonnade.metrics.ACCURACY
     for each in given if isinstance(given, Sequence) and not isinstance(given, str) else [given]:
         if not isinstance(each, Metric):
             name = getattr(each, "__name__", None)
-            found = repr(each) if name is None else f"the function {name!r}"
+            found = repr(each) if name is None else f"the {_sort(each)} {name!r}"
             raise ConfigurationError(f"{found} is no metric: {_instead(each)}")
     return tuple(given)
+
+
+def _sort(given: Any) -> str:
+    return "class" if isinstance(given, type) else "function"
 
 
 def _instead(given: Any) -> str:

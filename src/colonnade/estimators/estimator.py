@@ -360,9 +360,9 @@ def _are_widths(top: object) -> bool:
 
 def _widths(name: str, given: Any) -> tuple[int, ...]:
     """Return the widths of layers; one number is that of one layer, as scikit-learn takes it."""
-    if isinstance(given, Integral):
+    if not isinstance(given, bool) and isinstance(given, Integral):
         return (int(given),)
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise ConfigurationError(
             f"{name} must be the widths of layers, such as (32, 16), not {given!r}"
         )

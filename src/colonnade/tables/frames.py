@@ -124,6 +124,8 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     elif hasattr(values, "to_numpy"):  # a column of pandas
         own = getattr(values, "name", None)
         name = name or ("" if own is None else str(own))
+        if hasattr(values, "levels"):  # an index of several, which ids are called by as well
+            return _called(name, _from_values([*map(_called_row, values)], what))
         values = _of_pandas(values)
     elif not isinstance(values, np.ndarray):
         if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
