@@ -27,7 +27,7 @@ __all__ = ["WhatCame", "contradictions"]
 _TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _OF_A_ROUND = 2**22  # bytes that a site may tell of a round, and for each row besides
 _OF_A_ROW = 2**10
-_ENVELOPE = 128  # bytes, at least what a message has besides its body
+_ENVELOPE = 128  # bytes; a message has fewer besides its body
 _WHILE_IT_PLAYS = (control.Reached, control.Recorded, control.Saved, control.Played)
 _KEPT = (control.Recorded, control.Saved, control.Played, control.Left)
 
