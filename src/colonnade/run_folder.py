@@ -19,7 +19,13 @@ import yaml
 from colonnade import __version__
 from colonnade.checkpoints import CheckpointStore
 from colonnade.clocks import Clock
-from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
+from colonnade.errors import (
+    CheckpointError,
+    ColonnadeError,
+    ConfigurationError,
+    DataError,
+    Unwritten,
+)
 from colonnade.export import PART_FILE, PARTS, Part, load_part
 from colonnade.faults import explained, unwritten
 from colonnade.layout import check_names
@@ -471,6 +477,8 @@ class RunFolder:
         try:
             checkpoint = store.latest()
             there = checkpoint is not None or self.has_begun
+        except CheckpointError as error:  # there are some, and none that it can go on from
+            return str(error)
         except (OSError, ColonnadeError):
             return (
                 "What of the run is left cannot be seen now: when that is mended, resume the run "

@@ -13,7 +13,7 @@ import torch
 from colonnade import __version__
 from colonnade.agreement import Agreement
 from colonnade.channels import Network
-from colonnade.clocks import Clock, several
+from colonnade.clocks import NOT_NOTED, Clock, several
 from colonnade.disclosures import (
     Disclosure,
     privacy_statement,
@@ -174,7 +174,7 @@ def run_told(
             *agreement.notes(),
             *_uncounted(record),
             *(f"{what}; the ledger is what senders tell" for what in record.contradictions),
-            *([_SEVERAL_CLOCKS.format(drivers)] if len(clocks) > 1 else []),
+            *([_SEVERAL_CLOCKS.format(drivers)] if sum(c != NOT_NOTED for c in clocks) > 1 else []),
             *([_UNREPEATABLE] if method.timed and not driver.repeats else []),
         ],
         details={

@@ -27,6 +27,7 @@ __all__ = ["WhatCame", "contradictions"]
 _TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _OF_A_ROUND = 2**22  # bytes that a site may tell of a round, and for each row besides
 _OF_A_ROW = 2**10
+_LOST = 2**28  # bytes that a site may tell of what it sent in vain
 _ENVELOPE = 128  # bytes; a message has fewer besides its body
 _WHILE_IT_PLAYS = (control.Reached, control.Recorded, control.Saved, control.Played)
 _KEPT = (control.Recorded, control.Saved, control.Played, control.Left)
@@ -79,6 +80,8 @@ class WhatCame:
             If it is too much.
         """
         most = (self._reached[name] + 2) * (_OF_A_ROUND + rows * _OF_A_ROW)
+        if name in self._before:  # and what crashes have lost besides
+            most += _LOST
         if self._told[name] + size > most:
             raise RemoteProtocolError(
                 f"{name!r} tells more of the run than there can be: before round "
@@ -154,7 +157,8 @@ class WhatCame:
                         f"{name!r} tells of message {entry.sequence} after {self._newest[name]}"
                     )
                 self._newest[name] = entry.sequence
-                self._sent[name][entry.receiver] += not before
+                if not before:
+                    self._sent[name][entry.receiver] += 1
         if self.recorded:
             self._ledger.extend(entries)
 

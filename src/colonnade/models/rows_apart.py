@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -25,7 +27,8 @@ def check_rows_apart(
 
     Batch normalisation does, but where it stays in evaluation mode as the model is trained and has
     statistics to go by. Other modules are tried: a row must come to the same whatever is beside
-    it. A layer of attention takes a batch of rows for one sequence.
+    it, as with a layer of attention, which takes a batch of rows for one sequence, it does not.
+    What a module does by chance, or to other rows than are tried, is not seen.
 
     Parameters
     ----------
@@ -57,15 +60,22 @@ def _mixes(model: nn.Module, inputs: Features) -> bool:
     columns = inputs if isinstance(inputs, Tensor) else next(iter(inputs.values()))
     rows = np.arange(min(_TRIED, len(columns)))
     alone = np.where(rows == rows[-1], rows, 0)  # beside the first row, over and over
+    together, beside = (take(inputs, chosen) for chosen in (rows, alone))
+    return any(_differ(model, together, beside, training) for training in (False, True))
+
+
+def _differ(model: nn.Module, together: Any, beside: Any, training: bool) -> bool:
+    before = torch.default_generator.get_state()
     try:
         first, again, other = (
-            tried(model, take(inputs, chosen)).detach()[-1].double()
-            for chosen in (rows, rows, alone)
+            tried(model, batch, training).detach()[-1].double()
+            for batch in (together, together, beside)
         )
     except Exception:  # it may take no such rows; others tell
         return False
-    if not torch.equal(first, again):
-        return False  # it draws numbers, or is not a number, and nothing can be told
+    drawn = not torch.equal(before, torch.default_generator.get_state())
+    if drawn or not torch.equal(first, again):
+        return False  # by chance it may come to anything, and nothing can be told
     least = 1e-6 * float(first.abs().max()) if first.numel() else 0.0
     return not torch.allclose(first, other, rtol=1e-6, atol=least)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from colonnade.errors import ConfigurationError
@@ -23,18 +23,21 @@ def unused(folder: Path) -> Iterator[bool]:
 
     Where there is no lock yet, or a file system has none, nobody can tell.
     """
-    try:
-        file, other = (os.open(folder / "lock", os.O_RDWR) for _ in range(2))
-    except (FileNotFoundError, PermissionError):
-        yield False
-        return
-    status = os.fstat(file)
-    holder = _held.get((status.st_dev, status.st_ino))
-    try:
+    with ExitStack() as opened:
+        try:
+            file, other = (_opened(folder / "lock", opened) for _ in range(2))
+        except (FileNotFoundError, PermissionError):
+            yield False
+            return
+        status = os.fstat(file)
+        holder = _held.get((status.st_dev, status.st_ino))
         yield (holder is None or not holder.held) and locked(file) and not locked(other)
-    finally:
-        os.close(file)
-        os.close(other)
+
+
+def _opened(path: Path, until: ExitStack) -> int:
+    file = os.open(path, os.O_RDWR)
+    until.callback(os.close, file)
+    return file
 
 
 class Lock:
