@@ -25,7 +25,6 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
-from colonnade.errors import DataError
 from colonnade.telling import first_line
 from colonnade.wire import Purpose
 
@@ -282,10 +281,9 @@ class Ledger:
 
         Raises
         ------
-        DataError
-            If it is no table of text.
         ValueError
-            If a row lacks what every message has, or its purpose or time is none.
+            If it is no such table, a row lacks what every message has, or its purpose or time is
+            none.
         """
         # Older ones have neither discarded nor lost.
         text = path.read_bytes()  # polars takes no path that is not UTF-8
@@ -295,7 +293,7 @@ class Ledger:
             schema = {name: kind for name, kind in _SCHEMA.items() if name not in missing}
             frame = pl.read_csv(text, schema=schema | {"seconds": pl.Float64})
         except (OSError, pl.exceptions.PolarsError) as error:  # polars unpacks what looks packed
-            raise DataError(f"{path} is damaged: {first_line(error)}") from error
+            raise ValueError(first_line(error)) from error
         purpose, seconds = pl.col("purpose"), pl.col("seconds")
         wrong = frame.with_row_index("row", 1).filter(
             pl.any_horizontal(pl.col(*schema).is_null())
