@@ -44,6 +44,13 @@ def lying(mesh, job, lie, name="bank"):
     return server
 
 
+def changing(kind, change):
+    """Return a lie that tells what is of a kind with other fields."""
+    return lambda told: (
+        msgspec.structs.replace(told, **change(told)) if isinstance(told, kind) else told
+    )
+
+
 def entry(**changes):
     embedding = Entry("bank", "insurer", "embedding", Purpose.TRAINING, 0, 9999, 10, 20, 5)
     return embedding._replace(**changes)
@@ -86,11 +93,7 @@ def test_what_makes_no_sense_is_refused_by_the_name_of_who_told_it(tmp_path, end
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()
 
-    def lie(told):
-        if not isinstance(told, control.Played):
-            return told
-        return msgspec.structs.replace(told, **ENDS[end](told))
-
+    lie = changing(control.Played, ENDS[end])
     failed = play(job, sites, mesh, lying(mesh, job, lie))
     assert set(failed) >= {GATEKEEPER, "insurer"}
     for error in failed.values():
@@ -350,11 +353,7 @@ def test_who_has_no_time_to_tell_is_refused_by_its_own_name(tmp_path, seconds):
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()
 
-    def lie(told):
-        if not isinstance(told, meeting.Held):
-            return told
-        return msgspec.structs.replace(told, seconds=seconds)
-
+    lie = changing(meeting.Held, lambda told: {"seconds": seconds})
     failed = play(job, sites, mesh, lying(mesh, job, lie))
     assert "'bank' told what cannot be read" in str(failed[GATEKEEPER])
 
@@ -363,11 +362,7 @@ def test_a_version_acts_upon_no_terminal(tmp_path):
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()
 
-    def lie(told):
-        if not isinstance(told, meeting.Brings):
-            return told
-        return msgspec.structs.replace(told, version="0.1\x1b[2J" + "A" * 1000)
-
+    lie = changing(meeting.Brings, lambda told: {"version": "0.1\x1b[2J" + "A" * 1000})
     failed = play(job, sites, mesh, lying(mesh, job, lie))
     assert "different versions of colonnade" in str(failed[GATEKEEPER])
     for error in failed.values():
