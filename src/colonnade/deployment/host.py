@@ -216,7 +216,7 @@ class Host:
                 self._done.add(name)
             elif time.monotonic() - when > _LAST_WORDS:
                 raise RoleFailed(f"{name!r} has ended, and its last words have not come")
-        if self._asked and self._came.everybody_has_left:
+        if self._asked and gatekeeper.everybody_has_left:
             self._asked = False
             self._tell_what_came(self.job.label_holder.name)
         if gatekeeper.everybody_is_there and not gatekeeper.everybody_has_left:

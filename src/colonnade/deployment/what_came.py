@@ -64,11 +64,6 @@ class WhatCame:
         self._reached = dict.fromkeys(self.names, first)
         self._before = frozenset(before)
 
-    @property
-    def everybody_has_left(self) -> bool:
-        """Whether nothing more is to be told."""
-        return len(self.left) == len(self.names)
-
     def admit(self, name: str, size: int, rows: int) -> None:
         """Refuse ``size`` bytes more of a site that has told as much as there can be.
 
