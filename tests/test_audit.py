@@ -206,7 +206,7 @@ class EachByItself(guards._Guard):
 def label_game(guard, multiplier=1.5):
     @dataclass(frozen=True)
     class Defended(GaussianDerivatives):
-        def guard(self, layout, holder):
+        def guard(self, layout, fusion, holder):
             return guard(self, layout, holder)
 
     (game,) = Split(defence=Defended(0.5, multiplier)).games(LAYOUT)

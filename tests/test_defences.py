@@ -25,7 +25,7 @@ from colonnade.layout import Layout
 from colonnade.links import Direct, ErrorFeedback
 from colonnade.local_updates import Consecutive, Proximal, Replayed, Workset
 from colonnade.method import Method
-from colonnade.models import Mean, Sum
+from colonnade.models import Concat, Mean, Sum
 from colonnade.objectives import Regression
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Budget, Gaussian, GaussianNoise, Spending
@@ -108,7 +108,7 @@ def guard(
     secrets = secrets or (None if layout.simulated else Secrets(root * 32))
     top = top or nn.Linear(8, 2)
     holder = LabelHolder("insurer", LABELS, top, loss, secrets=secrets, learned=dict(learned))
-    made = defence.guard(layout, holder)
+    made = defence.guard(layout, Concat(), holder)
     played(made.prepare(HeldOut("all", [ROWS_OF_BATCH])), notes)
     return made
 

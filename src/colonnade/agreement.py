@@ -197,7 +197,7 @@ class Exchange(Protocol):
         """Raise ``ConfigurationError`` if it cannot work with the other parts of ``method``."""
         return
 
-    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+    def check_covers(self, loss: Loss, learned: Mapping[str, Any]) -> None:
         """Raise ``ConfigurationError`` if it cannot go with a loss.
 
         Parameters

@@ -16,6 +16,7 @@ from torch import Tensor
 from colonnade.disclosures import Disclosure
 from colonnade.layout import Layout
 from colonnade.links import Rows
+from colonnade.models import Fusion
 from colonnade.organisations import LabelHolder, Loss
 from colonnade.privacy import Game
 from colonnade.uplinks import Moment, Timetable
@@ -90,15 +91,15 @@ class Defence(Protocol):
         """Return what is told of labels then, and what is not covered."""
         ...
 
-    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+    def check_covers(self, loss: Loss, learned: Mapping[str, Any]) -> None:
         """Raise ``ConfigurationError`` if it does not cover such a loss.
 
         For that a guard is refused, too; who asks before, has not brought others together in vain.
         """
         return
 
-    def guard(self, layout: Layout, holder: LabelHolder) -> Guard:
-        """Make the label holder's half.
+    def guard(self, layout: Layout, fusion: Fusion, holder: LabelHolder) -> Guard:
+        """Make the label holder's half; its top model is given what ``fusion`` makes.
 
         Raises
         ------

@@ -30,7 +30,7 @@ from colonnade.effects import Commit, Purpose, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import check_rows_apart
+from colonnade.models import Fusion, check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
 from colonnade.privacy import (
     UNLIMITED,
@@ -161,15 +161,17 @@ class GaussianDerivatives(Defence):
             source_of_secrets(layout.simulated),
         )
 
-    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+    def check_covers(self, loss: Loss, learned: Mapping[str, Any]) -> None:
         """Refuse those by which a label reaches the derivatives of other rows."""
         _check_mean(loss)
         _check_learned(learned)
 
-    def guard(self, layout: Layout, holder: LabelHolder) -> Guard:
-        """Make the label holder's half."""
-        check_rows_apart("the top model", holder.top, "a label reaches the derivatives")
-        self.check_loss(holder.objective(), holder.learned)
+    def guard(self, layout: Layout, fusion: Fusion, holder: LabelHolder) -> Guard:
+        """Make the label holder's half, whose top model keeps rows apart."""
+        width = fusion.width(list(layout.widths.values()))
+        fused = torch.linspace(-2, 2, 8 * width).reshape(8, width)
+        check_rows_apart("the top model", holder.top, "a label reaches the derivatives", fused)
+        self.check_covers(holder.objective(), holder.learned)
         return _Guard(self, layout, holder)
 
 

@@ -51,7 +51,7 @@ def checked(job: JobConfig, site: SiteConfig) -> Iterator[str]:
             if part.tables.classes is not None:
                 yield f"its labels are {', '.join(map(str, part.tables.classes))}"
             if part.is_label_holder:
-                job.method.build().exchange.check_loss(*part.loss())
+                job.method.build().exchange.check_covers(*part.loss())
         case "predict" | "serve":
             trained = trained_part(job, site, RunFolder(site.runs / job.run))
             yield f"{name!r} has its part of the run, and a row of each of {trained.rows:,} people"

@@ -128,7 +128,7 @@ def prove(
     _check_sources(config.data, new or {}, place_of_data)
     # A site would find what is wrong with a table, or with what labels are for, minutes later.
     holder = config.build_federation().label_holder
-    config.method.build().exchange.check_loss(holder.objective(), holder.learned)
+    config.method.build().exchange.check_covers(holder.objective(), holder.learned)
     told("all tables can be read, and models be made for them")
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     _hand_over(config, files.values())

@@ -48,5 +48,5 @@ class Asynchronous(Split):
 
     def label_holder(self, agreement: Agreement, seat: HolderSeat) -> AsynchronousLabelHolder:
         """Return the label holder's role."""
-        guard = self._guard(agreement, seat)
+        guard = self.guard(agreement, seat)
         return AsynchronousLabelHolder(agreement, seat, self.downlink, guard)

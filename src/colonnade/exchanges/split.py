@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from colonnade.agreement import Agreement, Exchange, HolderSeat, PartySeat
 from colonnade.defences import Bare, Defence, Guard
 from colonnade.disclosures import Disclosure
@@ -17,7 +15,6 @@ from colonnade.flows import FixedSize, Flow
 from colonnade.layout import Layout
 from colonnade.links import Direct, Link
 from colonnade.local_updates import LocalStep
-from colonnade.models import check_rows_apart
 from colonnade.organisations import Loss
 from colonnade.privacy import Game
 from colonnade.roles.split import DERIVATIVE, SKIPPED, SplitLabelHolder, SplitParty
@@ -90,10 +87,10 @@ class Split(Exchange):
         """As the defence answers."""
         return () if self.defence is None else self.defence.games(layout)
 
-    def check_loss(self, loss: Loss, learned: Mapping[str, Any]) -> None:
+    def check_covers(self, loss: Loss, learned: Mapping[str, Any]) -> None:
         """As the defence answers."""
         if self.defence is not None:
-            self.defence.check_loss(loss, learned)
+            self.defence.check_covers(loss, learned)
 
     def flows(self, agreement: Agreement) -> tuple[Flow, ...]:
         """Return a derivative for each party, or the word that there is none."""
@@ -128,14 +125,10 @@ class Split(Exchange):
 
     def label_holder(self, agreement: Agreement, seat: HolderSeat) -> SplitLabelHolder:
         """Return the label holder's role."""
-        return SplitLabelHolder(agreement, seat, self.downlink, self._guard(agreement, seat))
+        return SplitLabelHolder(agreement, seat, self.downlink, self.guard(agreement, seat))
 
-    def _guard(self, agreement: Agreement, seat: HolderSeat) -> Guard:
+    def guard(self, agreement: Agreement, seat: HolderSeat) -> Guard:
         """Return what derivatives pass before they leave."""
         if self.defence is None:
             return Bare()
-        layout, top = agreement.layout, seat.own.top
-        width = agreement.method.fusion.width(list(layout.widths.values()))
-        fused = torch.randn(8, width, generator=torch.Generator().manual_seed(0))
-        check_rows_apart("the top model", top, "a label reaches the derivatives", fused)
-        return self.defence.guard(layout, seat.own)
+        return self.defence.guard(agreement.layout, agreement.method.fusion, seat.own)
