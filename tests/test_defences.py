@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -104,10 +105,11 @@ def guard(
     secrets=None,
     loss=None,
     learned=(),
+    labels=LABELS,
 ):
     secrets = secrets or (None if layout.simulated else Secrets(root * 32))
     top = top or nn.Linear(8, 2)
-    holder = LabelHolder("insurer", LABELS, top, loss, secrets=secrets, learned=dict(learned))
+    holder = LabelHolder("insurer", labels, top, loss, secrets=secrets, learned=dict(learned))
     made = defence.guard(layout, Concat(), holder)
     played(made.prepare(HeldOut("all", [ROWS_OF_BATCH])), notes)
     return made
@@ -459,6 +461,35 @@ def test_class_weights_that_are_made_up_for_over_a_batch_are_refused(loss):
             guard(loss=bad)
     for good in (loss(), loss(weights, reduction="sum"), nn.functional.cross_entropy):
         guard(loss=good)
+
+
+WEIGHTS = torch.tensor([1.0, 9.0])
+MIXING = {
+    "weights in a function": partial(nn.functional.cross_entropy, weight=WEIGHTS),
+    "ignored labels": nn.CrossEntropyLoss(),
+    "each with each": lambda p, y: ((p[:, :1] - y) ** 2).mean(),
+    "a pair of rows": lambda p, y: (p[0, 0] * y[-1] - p[-1, 0] * y[0]) ** 2,
+}
+APART = {
+    "weights of rows": lambda p, y: nn.functional.cross_entropy(
+        p, y, WEIGHTS, reduction="none"
+    ).mean(),
+    "smoothed": nn.CrossEntropyLoss(label_smoothing=0.1),
+    "beside labels": lambda p, y: ((p[:, 0] - y) ** 2).mean(),
+}
+
+
+@pytest.mark.parametrize("kind", MIXING)
+def test_a_loss_by_which_a_label_reaches_other_rows_is_refused(kind):
+    labels = torch.arange(ROWS) % 2
+    labels[7] = -100 if kind == "ignored labels" else 0
+    with pytest.raises(ConfigurationError, match="by the loss of 'insurer' a label reaches"):
+        guard(loss=MIXING[kind], labels=labels)
+
+
+@pytest.mark.parametrize("kind", APART)
+def test_a_mean_over_rows_each_of_its_own_label_is_guarded(kind):
+    guard(loss=APART[kind], labels=torch.arange(ROWS) % 2)
 
 
 def test_what_all_training_labels_have_a_part_in_is_refused():

@@ -43,6 +43,20 @@ __all__ = [
 ]
 
 _DIFFERENTIABLE = "compute it without argmax, rounding, detach() or item()"
+_ROW_BY_ROW = (
+    nn.MSELoss,
+    nn.L1Loss,
+    nn.SmoothL1Loss,
+    nn.HuberLoss,
+    nn.PoissonNLLLoss,
+)
+_ROW_BY_ROW_FUNCTIONS: tuple[Any, ...] = (
+    nn.functional.mse_loss,
+    nn.functional.l1_loss,
+    nn.functional.smooth_l1_loss,
+    nn.functional.huber_loss,
+    nn.functional.poisson_nll_loss,
+)
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _MOST_CODES = 2**26
 _AT_ONCE = 2**20  # values among which the wrong one is searched at a time: that needs memory
@@ -335,6 +349,7 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
             f"the loss of {name!r} has parameters of its own, which nobody would train: put what "
             "is learned into the top model, or freeze them by requires_grad_(False)"
         )
+    _check_row_by_row(name, loss, output, labels)
     predictions, own = output.detach().requires_grad_(), copied_loss(name, loss)
     with torch.enable_grad():
         try:
@@ -351,6 +366,23 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
             f"{shown(value)}"
         )
     _check_slope(f"the loss of {name!r}", value, predictions)
+
+
+def _check_row_by_row(name: str, loss: Loss, output: Tensor, labels: Tensor) -> None:
+    """Refuse what torch would compare each with each, as ``[rows, 1]`` and ``[rows]``."""
+    if not isinstance(loss, _ROW_BY_ROW) and loss not in _ROW_BY_ROW_FUNCTIONS:
+        return
+    if output.shape[1:] != labels.shape[1:]:
+        raise ConfigurationError(
+            f"predictions are {_of_rows(output)} and labels {_of_rows(labels)}, and torch would "
+            f"compare each row's prediction with the labels of all: let the loss of {name!r} bring "
+            "them into one shape, such as lambda p, y: mse_loss(p[:, 0], y), or leave it out, "
+            "where squared error is meant"
+        )
+
+
+def _of_rows(values: Tensor) -> str:
+    return f"[{', '.join(['rows', *map(str, values.shape[1:])])}]"
 
 
 def _check_slope(whose: str, value: Tensor, of: Tensor) -> None:

@@ -21,16 +21,22 @@ from functools import partial
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from colonnade.defences.contract import Defence, Guard
 from colonnade.defences.derivative_game import DerivativeGame
+from colonnade.defences.losses import (
+    TRIED,
+    check_labels_apart,
+    check_mean,
+    different_labels,
+)
 from colonnade.disclosures import Disclosure, source_of_secrets
 from colonnade.effects import Commit, Purpose, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Fusion, check_rows_apart
+from colonnade.models import Fusion, check_rows_apart, tried
 from colonnade.organisations import LabelHolder, Loss
 from colonnade.privacy import (
     UNLIMITED,
@@ -155,37 +161,28 @@ class GaussianDerivatives(Defence):
             Disclosure(
                 "labels, not covered",
                 "what a label leaves in the top model, which shapes the derivatives of other rows; "
-                "a loss that is no mean over rows; verdicts of early stopping; who sees "
-                "predictions or models",
+                "a loss that mixes rows, where a few do not show it; verdicts of early stopping; "
+                "who sees predictions or models",
             ),
             source_of_secrets(layout.simulated),
         )
 
     def check_covers(self, loss: Loss, learned: Mapping[str, Any]) -> None:
         """Refuse those by which a label reaches the derivatives of other rows."""
-        _check_mean(loss)
+        check_mean(loss)
         _check_learned(learned)
 
     def guard(self, layout: Layout, fusion: Fusion, holder: LabelHolder) -> Guard:
         """Make the label holder's half, whose top model keeps rows apart."""
         width = fusion.width(list(layout.widths.values()))
-        fused = torch.linspace(-2, 2, 8 * width).reshape(8, width)
+        labels = different_labels(holder.labels)
+        fused = torch.linspace(-2, 2, TRIED * width).reshape(TRIED, width)
         check_rows_apart("the top model", holder.top, "a label reaches the derivatives", fused)
-        self.check_covers(holder.objective(), holder.learned)
+        loss = holder.objective()
+        self.check_covers(loss, holder.learned)
+        predictions = tried(holder.top, fused)[: len(labels)]
+        check_labels_apart(holder.name, loss, predictions, labels)
         return _Guard(self, layout, holder)
-
-
-def _check_mean(loss: Loss) -> None:
-    """Refuse the losses of torch that divide by what the labels of the batch say."""
-    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or loss.reduction != "mean":
-        return
-    if loss.weight is not None or loss.ignore_index >= 0:
-        raise ConfigurationError(
-            "class weights (or ignored classes) are made up for over the batch, by which a label "
-            "reaches the derivatives of other rows, more than noise on its own hides: leave "
-            "class_weights out, or give a loss that is a mean over rows, such as lambda p, y: "
-            'cross_entropy(p, y, weights, reduction="none").mean()'
-        )
 
 
 def _check_learned(learned: Mapping[str, Any]) -> None:

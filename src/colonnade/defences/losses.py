@@ -1,0 +1,109 @@
+"""Whether a loss is a mean over rows, each of its own label: only then is noise on a row enough.
+
+Where it is, the derivative of one row's prediction changes with the label of that row alone. That
+is tried: a few rows with labels as they occur, one of which is changed, to each of the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import ConfigurationError
+from colonnade.organisations import Loss, copied_loss
+
+__all__ = ["TRIED", "check_labels_apart", "check_mean", "different_labels"]
+
+TRIED = 16  # rows
+_LOOKED_THROUGH = 2**12  # labels of several numbers, among which different ones are searched
+
+
+def check_mean(loss: Loss) -> None:
+    """Raise ``ConfigurationError`` for losses of torch that divide by what a batch's labels say.
+
+    >>> check_mean(nn.CrossEntropyLoss())
+    """
+    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or loss.reduction != "mean":
+        return
+    if loss.weight is not None or loss.ignore_index >= 0:
+        raise ConfigurationError(
+            "class weights (or ignored classes) are made up for over the batch, by which a label "
+            "reaches the derivatives of other rows, more than noise on its own hides: leave "
+            "class_weights out, or give a loss that is a mean over rows, such as lambda p, y: "
+            'cross_entropy(p, y, weights, reduction="none").mean()'
+        )
+
+
+def different_labels(labels: Tensor) -> Tensor:
+    """Return up to ``TRIED`` labels that differ, from the least to the greatest.
+
+    >>> different_labels(torch.tensor([1, 0, -100, 1]))
+    tensor([-100,    0,    1])
+    """
+    known = labels if labels.dim() == 1 else labels[:_LOOKED_THROUGH]
+    values: Tensor = torch.unique(known.detach().cpu(), dim=0)
+    chosen = np.unique(np.linspace(0, len(values) - 1, TRIED).round().astype(np.int64))
+    return values[torch.from_numpy(chosen)]
+
+
+def check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> None:
+    """Raise ``ConfigurationError`` if a label changes the derivatives of other rows' predictions.
+
+    Parameters
+    ----------
+    name
+        Whose loss it is.
+    loss
+        From predictions and labels to a mean.
+    predictions
+        Of as many rows as there are labels.
+    labels
+        Labels that differ: the first is changed to each of the others.
+
+    Examples
+    --------
+    Of predictions ``[rows, 1]`` and labels ``[rows]`` torch compares each with each.
+
+    >>> rows = torch.zeros(3, 1), torch.arange(3.0)
+    >>> check_labels_apart("bank", lambda p, y: ((p[:, 0] - y) ** 2).mean(), *rows)
+    >>> check_labels_apart("bank", lambda p, y: ((p - y) ** 2).mean(), *rows)
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: by the loss of 'bank' a label reaches the derivatives of \
+other rows, more than noise on its own hides: give one that is a mean over rows, each of its own \
+prediction and label; labels that are ignored, weights that the batch makes up for and predictions \
+[rows, 1] beside labels [rows] are the usual reasons
+    """
+    try:
+        before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
+        changed = [_slopes(name, loss, predictions, _with_first(labels, y)) for y in labels[1:]]
+    except ConfigurationError:
+        raise
+    except Exception:  # it may take no such rows; others tell
+        return
+    if not torch.equal(before, again):
+        return  # by chance it may come to anything, and nothing can be told
+    if any(_differ(before[1:], after[1:]) for after in changed):
+        raise ConfigurationError(
+            f"by the loss of {name!r} a label reaches the derivatives of other rows, more than "
+            "noise on its own hides: give one that is a mean over rows, each of its own prediction "
+            "and label; labels that are ignored, weights that the batch makes up for and "
+            "predictions [rows, 1] beside labels [rows] are the usual reasons"
+        )
+
+
+def _with_first(labels: Tensor, label: Tensor) -> Tensor:
+    return torch.cat([label[None], labels[1:]])
+
+
+def _slopes(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> Tensor:
+    of = predictions.detach().float().requires_grad_()
+    with torch.enable_grad():
+        value = copied_loss(name, loss)(of, labels)
+        slopes: Tensor = torch.autograd.grad(value, of)[0]
+    return slopes.detach().double()
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    least = 1e-5 * float(one.abs().max()) if one.numel() else 0.0
+    return not torch.allclose(one, other, rtol=1e-5, atol=least, equal_nan=True)
