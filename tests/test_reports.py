@@ -447,6 +447,7 @@ def test_runs_are_compared_by_what_it_took_to_reach_a_target() -> None:
     }
     assert {row["time to"] for row in cells.values()} == {"2.00 s", "—", "2.00 s*"}
     assert cells["one"]["bytes to"] == "40 B"
+    assert "time to includes evaluations" in str(table.caption)
     assert "local steps" not in cells["one"]
     caption = str(table.caption)
     assert "target: validation AUC 0.798, 0.002 below the best of one" in caption

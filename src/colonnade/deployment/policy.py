@@ -57,8 +57,8 @@ class PolicyConfig(Section):
     embeddings: list[Protection] = Field(
         [],
         description="what must protect the parties' embeddings, all that is listed: secure_sum, "
-        "nobody is shown one but in a sum with others'; differential_privacy, noise bounds what "
-        "they tell of a row",
+        "nobody is shown one but in a sum with others', in a job; differential_privacy, noise "
+        "bounds what they tell of a row",
     )
     kinds: list[str] | None = Field(
         None,

@@ -28,6 +28,7 @@ from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import (
+    CLOCKS,
     besides_notes,
     human_bytes,
     human_seconds,
@@ -526,7 +527,7 @@ def _runs_table(runs: Mapping[str, Run], title: str, target: float | None) -> Sh
         },
         **step_columns(runs),
     }
-    notes = [] if chosen is None else [f"{_capital(chosen.told)}."]
+    notes = [] if chosen is None else [f"{_capital(chosen.told)}.", f"{_capital(CLOCKS)}."]
     real = any(s["seconds_virtual"] is None for s in summaries)
     notes.append(("* real time on this machine; other t" if real else "T") + "imes are modelled.")
     notes += [f"{said}." for said in [*besides_notes(runs), *privacy_notes(runs)]]

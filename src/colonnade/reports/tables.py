@@ -20,6 +20,7 @@ from colonnade.runs import Run
 from colonnade.sent import bytes_between, bytes_sent
 
 __all__ = [
+    "CLOCKS",
     "besides_notes",
     "comparison_table",
     "comparison_tables",
@@ -36,6 +37,7 @@ __all__ = [
 
 
 _FIRST = "≤ at the first evaluation: look more often (training.evaluate_every) to see when"
+CLOCKS = "time to includes evaluations before it; time and bytes are of training alone"
 _REAL = "* real time on this machine; other times are modelled"
 
 
@@ -214,6 +216,8 @@ def reaching_table(runs: Mapping[str, Run], target: float | None = None) -> Tabl
     notes = [] if chosen is None else [chosen.told]
     if any("*" in cell for cells in reached.values() for cell in cells):
         notes.append(_REAL)
+    if any(cell != "—" for cell in reached.get("time to", [])):
+        notes.append(CLOCKS)
     if any("≤" in cell for cells in reached.values() for cell in cells):
         notes.append(_FIRST)
     if notes:
