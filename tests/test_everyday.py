@@ -471,6 +471,7 @@ def test_dates_of_any_unit_are_told_apart_from_numbers(unit):
         ({"parties": ["p"]}, "parties must be a dict from names to columns, not a list"),
         ({"learning_rate": 0}, "learning_rate must be a number above 0, not 0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, not nan"),
+        ({"learning_rate": 10**400}, "learning_rate must be a number above 0, not 1000"),
         ({"learning_rate": "fast"}, "learning_rate must be a number above 0, not 'fast'"),
         ({"out": 5}, "out is the path of a folder, not 5"),
         ({"device": None}, "cannot compute on 'None'"),

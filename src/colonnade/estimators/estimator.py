@@ -227,7 +227,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         if not isinstance(self.aligned, bool | np.bool_):
             raise ConfigurationError(f"aligned must be True or False, not {self.aligned!r}")
         rate: Any = self.learning_rate
-        if self.optimiser is None and not (is_number(rate) and 0 < rate < math.inf):
+        if self.optimiser is None and not (is_number(rate) and 0 < _as_float(rate) < math.inf):
             raise ConfigurationError(
                 f"learning_rate must be a number above 0, not {rate!r}: with none nothing is "
                 "learned"
@@ -393,3 +393,11 @@ def _check_judges(data: VerticalTables) -> None:
         f"{data.classes[lacking]!r}, so they cannot judge a model; set more aside by a greater "
         "validation=, or none by validation=0, which trains all epochs"
     )
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as a float, without end where no float is as large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
