@@ -36,7 +36,7 @@ from colonnade.effects import Commit, Purpose, Recall
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Fusion, check_rows_apart, tried
+from colonnade.models import Fusion, check_rows_apart
 from colonnade.organisations import LabelHolder, Loss
 from colonnade.privacy import (
     UNLIMITED,
@@ -180,8 +180,7 @@ class GaussianDerivatives(Defence):
         check_rows_apart("the top model", holder.top, "a label reaches the derivatives", fused)
         loss = holder.objective()
         self.check_covers(loss, holder.learned)
-        predictions = tried(holder.top, fused)[: len(labels)]
-        check_labels_apart(holder.name, loss, predictions, labels)
+        check_labels_apart(holder.name, loss, holder.top, fused[: len(labels)], labels)
         return _Guard(self, layout, holder)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
+from colonnade.models import tried
 from colonnade.organisations import Loss, copied_loss
 
 __all__ = ["TRIED", "check_labels_apart", "check_mean", "different_labels"]
@@ -47,7 +48,9 @@ def different_labels(labels: Tensor) -> Tensor:
     return values[torch.from_numpy(chosen)]
 
 
-def check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> None:
+def check_labels_apart(
+    name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Tensor
+) -> None:
     """Raise ``ConfigurationError`` if a label changes the derivatives of other rows' predictions.
 
     Parameters
@@ -56,8 +59,10 @@ def check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tenso
         Whose loss it is.
     loss
         From predictions and labels to a mean.
-    predictions
-        Of as many rows as there are labels.
+    top
+        The top model, whose predictions it takes.
+    fused
+        Fused embeddings, of as many rows as there are labels.
     labels
         Labels that differ: the first is changed to each of the others.
 
@@ -65,9 +70,9 @@ def check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tenso
     --------
     Of predictions ``[rows, 1]`` and labels ``[rows]`` torch compares each with each.
 
-    >>> rows = torch.zeros(3, 1), torch.arange(3.0)
-    >>> check_labels_apart("bank", lambda p, y: ((p[:, 0] - y) ** 2).mean(), *rows)
-    >>> check_labels_apart("bank", lambda p, y: ((p - y) ** 2).mean(), *rows)
+    >>> of = nn.Linear(4, 1), torch.ones(3, 4), torch.arange(3.0)
+    >>> check_labels_apart("bank", lambda p, y: ((p[:, 0] - y) ** 2).mean(), *of)
+    >>> check_labels_apart("bank", lambda p, y: ((p - y) ** 2).mean(), *of)
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: by the loss of 'bank' a label reaches the derivatives of \
 other rows, more than noise on its own hides: give one that is a mean over rows, each of its own \
@@ -75,6 +80,7 @@ prediction and label; labels that are ignored, weights that the batch makes up f
 [rows, 1] beside labels [rows] are the usual reasons
     """
     try:
+        predictions = tried(top, fused).detach().float()
         before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
         changed = [_slopes(name, loss, predictions, _with_first(labels, y)) for y in labels[1:]]
     except ConfigurationError:
@@ -97,7 +103,7 @@ def _with_first(labels: Tensor, label: Tensor) -> Tensor:
 
 
 def _slopes(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> Tensor:
-    of = predictions.detach().float().requires_grad_()
+    of = predictions.clone().requires_grad_()
     with torch.enable_grad():
         value = copied_loss(name, loss)(of, labels)
         slopes: Tensor = torch.autograd.grad(value, of)[0]
