@@ -31,7 +31,7 @@ from colonnade.deployment.local import Local, local_federation
 from colonnade.deployment.proving import Place, _epochs_in, prove
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.run_folder import load_run
+from colonnade.run_folder import alone_in, load_run
 from test_deployment import prepared, same_as
 from toy_sites import configuration, tables
 
@@ -124,6 +124,21 @@ def test_a_loss_that_no_defence_covers_is_refused_before_anything_is_started(tmp
         prove(config, "first", Place(tmp_path / "deployed"), said.append)
     assert said == []
     assert not (tmp_path / "deployed").exists()
+
+
+def test_a_place_where_another_is_at_work_is_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("colonnade.run_folder._DYING", 0.0)
+    config, _, _ = prepared(tmp_path)
+    place = Place(tmp_path / "deployed")
+    used = place.folder / "federation" / "flare" / "server.key"
+    used.parent.mkdir(parents=True)
+    used.touch()
+    with (
+        alone_in(place.folder),
+        pytest.raises(ConfigurationError, match=r"another run is at work in .*deployed; wait"),
+    ):
+        prove(config, "second", place, print)
+    assert [path for path in place.folder.rglob("*") if path.is_file()] == [used]
 
 
 def test_epochs_are_counted_by_what_the_server_logs(tmp_path):

@@ -46,7 +46,7 @@ from colonnade.runs import Run
 from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
-__all__ = ["RunFolder", "load_parts", "load_run"]
+__all__ = ["RunFolder", "alone_in", "load_parts", "load_run"]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
@@ -273,16 +273,9 @@ class RunFolder:
         Unwritten
             If it cannot be made.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = _lock(self.path)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        try:
+        with alone_in(self.path):
             self._check_ordinary()
             yield
-        finally:
-            _unlock(lock)
 
     def _check_ordinary(self) -> None:
         """Raise ``DataError`` where something lies that whoever reads it would wait for."""
@@ -356,7 +349,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise _unwritable(self.path, error) from None
         with explained(self.path / "config.yaml"):
             self._write("config.yaml", text)
 
@@ -545,12 +538,45 @@ class RunFolder:
                 "go on from; choose another folder, or resume with that configuration"
             )
 
-    def _unwritable(self, error: OSError) -> ColonnadeError:
-        """Return why there is no folder: another place has to be named, or the disk is at fault."""
-        what = f"the folder {self.path}"
-        if error.errno in _MISNAMED:
-            return DataError(f"{what} cannot be written: {error.strerror}")
-        return unwritten(what, error)
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Make a folder, and keep all others who ask for it so out of it until it is left.
+
+    The folder itself is locked: no file is left in it, and a process that is killed lets go.
+
+    Raises
+    ------
+    ConfigurationError
+        If another run is at work in it.
+    DataError
+        If something else is in its place.
+    Unwritten
+        If it cannot be made.
+
+    Examples
+    --------
+    >>> with alone_in(Path("deployed")):
+    ...     Path("deployed").is_dir()
+    True
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _lock(folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    try:
+        yield
+    finally:
+        _unlock(lock)
+
+
+def _unwritable(folder: Path, error: OSError) -> ColonnadeError:
+    """Return why there is no folder: another place has to be named, or the disk is at fault."""
+    what = f"the folder {folder}"
+    if error.errno in _MISNAMED:
+        return DataError(f"{what} cannot be written: {error.strerror}")
+    return unwritten(what, error)
 
 
 def _lock(folder: Path) -> int | None:

@@ -6,8 +6,8 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 from urllib.request import urlopen
@@ -25,6 +25,7 @@ from colonnade.errors import ConfigurationError, DataError, RoleFailed
 from colonnade.export import MEAN_FILE, PARTS
 from colonnade.fallbacks import NOBODY, Fallbacks, Lost
 from colonnade.faults import explained
+from colonnade.run_folder import alone_in
 from colonnade.serving import ServeConfig
 
 __all__ = ["Place", "prove"]
@@ -79,7 +80,7 @@ def prove(
     """Carry out a run on this machine as organisations would on theirs; return its job.
 
     Who has not aligned does so first. What of the run is there already, of one that was stopped, it
-    goes on with.
+    goes on with. Nobody else carries out one in the same place meanwhile.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def prove(
     Raises
     ------
     ConfigurationError
-        If NVIDIA FLARE is not installed, or the job cannot be.
+        If NVIDIA FLARE is not installed, the job cannot be, or another is at work in the place.
     DataError
         If a file is not there, or its columns, ids or labels cannot be used.
     RoleFailed
@@ -131,17 +132,21 @@ def prove(
     config.method.build().exchange.check_covers(holder.objective(), holder.learned)
     told("all tables can be read, and models be made for them")
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
-    _hand_over(config, files.values())
-    tasks: list[Task] = [] if all(file.is_file() for file in files.values()) else ["align"]
-    tasks += ["train", "align_new", "predict"] if new else ["train"]
     means = {name: place.run(name, job) / PARTS / name / MEAN_FILE for name in without}
     folder = place.folder / _FEDERATION
     service = None
     if serve:
         token = place.of(job.label_holder.name).absolute() / "token"
         service = ServeConfig(port=free_ports(1)[0], token=token)
-    with local_federation(folder / "flare", job.sites) as local:
+    with (
+        alone_in(place.folder),
+        _removed(folder, keep),
+        local_federation(folder / "flare", job.sites) as local,
+    ):
         told("certificates for the server and every site are made")
+        _hand_over(config, files.values())
+        tasks: list[Task] = [] if all(file.is_file() for file in files.values()) else ["align"]
+        tasks += ["train", "align_new", "predict"] if new else ["train"]
         for name in job.everybody:
             own = {"alignment": place.of(name) / "aligned", "runs": place.of(name) / "runs"}
             here = {} if place_of_data is None else {"folder": place_of_data}
@@ -200,10 +205,16 @@ def prove(
                 local.abort(number)
             if ended_by_itself:
                 raise failed(number)
+    return job
+
+
+@contextmanager
+def _removed(folder: Path, keep: bool) -> Iterator[None]:
+    """Remove a folder when all went well, unless it is to stay."""
+    yield
     if not keep:
         with explained(folder):
             shutil.rmtree(folder)
-    return job
 
 
 def _serve(
