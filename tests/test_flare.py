@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -30,7 +31,7 @@ from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import Local, local_federation
 from colonnade.deployment.proving import Place, _epochs_in, prove
 from colonnade.drivers.couriered import GATEKEEPER
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError, DataError, Unwritten
 from colonnade.run_folder import alone_in, load_run
 from test_deployment import prepared, same_as
 from toy_sites import configuration, tables
@@ -168,6 +169,29 @@ def test_a_federation_that_is_taken_down_leaves_no_worker(tmp_path):
     assert told(job)
     local.stop()
     assert not told(job)
+
+
+@pytest.mark.parametrize("spelling", ["federation", "link/federation"])
+def test_what_a_killed_command_left_at_work_is_ended_before_its_keys_are_removed(
+    tmp_path, monkeypatch, spelling
+):
+    def provisioned(folder, names):
+        assert left.poll() == -signal.SIGKILL
+        assert not list(folder.iterdir())
+        raise Unwritten("this is all that is tried")
+
+    monkeypatch.setattr("colonnade.deployment.local._provisioned", provisioned)
+    key = tmp_path.resolve() / "federation" / "clinic" / "client.key"
+    key.parent.mkdir(parents=True)
+    key.touch()
+    (tmp_path / "link").symlink_to(tmp_path)
+    program = f"import os, time\nwhile os.path.exists({str(key)!r}): time.sleep(0.01)"
+    left = subprocess.Popen([sys.executable, "-c", program, str(key)], start_new_session=True)
+    with (
+        pytest.raises(Unwritten, match="all that is tried"),
+        local_federation(tmp_path / spelling, ["clinic"]),
+    ):
+        pass
 
 
 def test_every_method_is_among_those_that_are_tried_over_the_engine():

@@ -40,6 +40,7 @@ _OPERATOR = "operator@colonnade.local"
 _START = 60.0  # seconds in which server and sites are there, or never
 _END = 10.0  # seconds in which processes end that were asked to
 _LOOK = 0.2
+_BETWEEN = 0.05  # seconds until it is looked again whether what was killed is gone
 
 
 class Local:
@@ -153,18 +154,7 @@ class Local:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        of_jobs = [*self._processes()]
-        for each in of_jobs:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-        psutil.wait_procs(of_jobs, _END)
-
-    def _processes(self) -> Iterator[psutil.Process]:
-        """Yield the processes of the server and of sites: each is told its folder."""
-        own = f"{self.folder}{os.sep}"
-        for process in psutil.process_iter(["cmdline"]):
-            if any(word.startswith(own) for word in process.info["cmdline"] or ()):
-                yield process
+        _end_all_in(self.folder)
 
     def _start_operator(self) -> None:
         with self.log(_OPERATOR).open("ab") as log:
@@ -200,16 +190,20 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
     Parameters
     ----------
     folder
-        Where; what is there of an earlier one is written over.
+        Where; what is there of an earlier one is ended and written over, so nobody else may be at
+        work in it.
     names
         The sites.
 
     Raises
     ------
+    RoleFailed
+        If a process of an earlier one does not end.
     Unwritten
         If FLARE cannot write what it needs.
     """
-    folder = folder.absolute()  # FLARE's own paths have to be
+    folder = folder.resolve()  # FLARE's own paths have to be absolute; processes are found by it
+    _end_all_in(folder)
     shutil.rmtree(folder, ignore_errors=True)
     with explained(folder):
         folder.mkdir(parents=True)
@@ -221,6 +215,29 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
         yield local
     finally:
         local.stop()
+
+
+def _end_all_in(folder: Path) -> None:
+    """Kill the processes of servers and sites in a folder, until there are none."""
+    deadline = time.monotonic() + _END
+    while there := [*_processes_in(folder)]:
+        if time.monotonic() > deadline:
+            numbers = ", ".join(str(each.pid) for each in there)
+            raise RoleFailed(
+                f"processes of a federation in {folder} do not end: end {numbers}, and try again"
+            )
+        for each in there:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                each.kill()
+        time.sleep(_BETWEEN)
+
+
+def _processes_in(folder: Path) -> Iterator[psutil.Process]:
+    """Yield the processes of the server and of sites: each is told its folder."""
+    own = f"{folder}{os.sep}"
+    for process in psutil.process_iter(["cmdline"]):
+        if any(word.startswith(own) for word in process.info["cmdline"] or ()):
+            yield process
 
 
 def _provisioned(folder: Path, names: Sequence[str]) -> Path:
