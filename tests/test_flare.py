@@ -194,6 +194,32 @@ def test_what_a_killed_command_left_at_work_is_ended_before_its_keys_are_removed
         pass
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_asks_again_to_end_a_federation_does_not_break_its_end_off(
+    tmp_path, monkeypatch, number
+):
+    def asked(number, frame):
+        raise KeyboardInterrupt(number)
+
+    def stop(local):
+        signal.raise_signal(number)
+        ended.append(local.folder)
+
+    ended = []
+    module = "colonnade.deployment.local"
+    monkeypatch.setattr(f"{module}._provisioned", lambda folder, names: folder)
+    monkeypatch.setattr(f"{module}.prepare_kit", lambda kit: None)
+    monkeypatch.setattr(f"{module}.Local.stop", stop)
+    before = signal.signal(number, asked)
+    try:
+        with pytest.raises(KeyboardInterrupt), local_federation(tmp_path / "federation", []):
+            pass
+        assert signal.getsignal(number) is asked
+    finally:
+        signal.signal(number, before)
+    assert ended == [(tmp_path / "federation").resolve()]
+
+
 def test_every_method_is_among_those_that_are_tried_over_the_engine():
     tried = [said["method"] for said in METHODS.values()]
     named = {said if isinstance(said, str) else said["name"] for said in tried}

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -214,7 +215,28 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
             prepare_kit(provisioned / name)
         yield local
     finally:
-        local.stop()
+        with _undisturbed():
+            local.stop()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let nobody break off what is in hand: who asks to end it meanwhile is heard afterwards."""
+    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+        yield
+        return
+    heard: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: heard.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in heard[:1]:
+        signal.raise_signal(number)
 
 
 def _end_all_in(folder: Path) -> None:
