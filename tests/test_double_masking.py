@@ -50,7 +50,7 @@ class Sum:
         self.holder.offers({name: self.parties[name].offer() for name in here})
         self.requests = self.holder.requests()
         for name in here:
-            self.parties[name].hear(self.requests[name])
+            self.parties[name].join(self.requests[name])
         self.holder.advance()
 
     def upload(self, values: dict[str, np.ndarray]) -> None:
@@ -228,17 +228,51 @@ def test_a_party_reveals_one_secret_of_each_member_and_only_once():
         party.hear(request)  # the label holder asks again, as it might with other contributors
 
 
-def test_a_label_holder_that_names_too_few_or_strangers_is_refused():
+@pytest.mark.parametrize(
+    ("named", "wrong"),
+    [
+        ("", "'holder' names nobody as contributing to sum 0, where 3 are the least"),
+        ("b", "'holder' names only party_1 as contributing to sum 0, where 3 are the least"),
+        ("ab", "'holder' names only party_0, party_1 as contributing to sum 0, where 3 are"),
+        ("abcd", "names party_3 as contributing to sum 0, to which only party_0, party_1, party_2"),
+        ("bcd", "names party_3 as contributing to sum 0, to which only party_0, party_1, party_2"),
+    ],
+)
+def test_a_label_holder_that_names_too_few_or_strangers_is_refused(named, wrong):
     sums = Sum(4, 3)
     sums.start(gone=["party_3"])
     sums.upload(drawn(2, sums.names[:3]))
-    marks = sums.sums._marks
-    for named, wrong in ((["party_0", "party_1"], "3 is the least"), (sums.names, "party_3")):
-        request = bytearray(sums.requests["party_0"])
-        start = double_masking.TAG_BYTES
-        request[start : start + marks] = sums.sums.marked(named)
-        with pytest.raises(RemoteProtocolError, match=wrong):
-            sums.parties["party_0"].hear(bytes(request))
+    request = sums.request("party_0", of(sums, named), sums.names[:3])
+    with pytest.raises(RemoteProtocolError, match=wrong):
+        sums.parties["party_0"].hear(request)
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"), [("abc", "names party_2 as contributing"), ("ab", "names only party_0")]
+)
+def test_who_is_no_member_refuses_what_cannot_be_of_others(named, wrong):
+    sums = Sum(4, 3)
+    sums.start()
+    values = drawn(2, sums.names)
+    here = {name: values[name] for name in of(sums, "abd")}
+    sums.upload(here)
+    sums.reveal()
+    sums.upload(here)
+    party = sums.parties["party_2"]
+    assert party.members == ()
+    with pytest.raises(RemoteProtocolError, match=wrong):
+        party.hear(sums.request("party_2", of(sums, named), ()))
+
+
+def test_nobody_contributes_where_members_are_told_alone():
+    sums = Sum(3, 2)
+    keys = sums.holder.meet({name: party.key() for name, party in sums.parties.items()})
+    for party in sums.parties.values():
+        party.meet(keys)
+    sums.holder.offers({name: party.offer() for name, party in sums.parties.items()})
+    request = sums.request("party_0", sums.names[:2], sums.names)
+    with pytest.raises(RemoteProtocolError, match="party_0, party_1 as contributing to sum -1, to"):
+        sums.parties["party_0"].join(request)
 
 
 # A label holder that lies
@@ -253,7 +287,7 @@ def told_apart(contributors=None, members=None, threshold=3):
         party.meet(keys)
     sums.holder.offers({name: party.offer() for name, party in sums.parties.items()})
     for name, party in sums.parties.items():
-        party.hear(sums.request(name, (), (members or {}).get(name, names)))
+        party.join(sums.request(name, (), (members or {}).get(name, names)))
     sums.holder.advance()
     sums.listed = {name: party.members for name, party in sums.parties.items()}
     values = drawn(4, names)
@@ -365,7 +399,7 @@ def _uploads(value: int, seed: int, parties: int, bits: int, count: int) -> np.n
         end.meet(keys)
     holder.offers({name: end.offer() for name, end in ends.items()})
     for name, request in holder.requests().items():
-        ends[name].hear(request)
+        ends[name].join(request)
     told = []
     for place, name in enumerate(names):
         mine = np.full(count, value if place == 0 else 1)
@@ -460,14 +494,14 @@ def test_what_belongs_elsewhere_is_refused_by_name():
     sums.requests = sums.holder.requests()
     sums.reveal()
     for wrong, what in (
-        (first, "'party_0' sent an offer that belongs to another sum than number 2"),
-        ({"party_0": first["party_1"]}, "'party_0' sent an offer that belongs to another sum"),
+        (first, "'party_0' sent an offer of another sum than number 2"),
+        ({"party_0": first["party_1"]}, "'party_0' sent an offer of another sum"),
         ({"party_0": first["party_0"][:-1]}, "'party_0' uploaded"),
         ({"nobody": first["party_0"]}, "'nobody' uploaded to sum 1, of which it is no member"),
     ):
         with pytest.raises(RemoteProtocolError, match=what):
             sums.holder.uploads(wrong, WORDS)
-    with pytest.raises(RemoteProtocolError, match="'holder' sent a request that belongs to"):
+    with pytest.raises(RemoteProtocolError, match="'holder' sent a request of another sum"):
         sums.parties["party_1"].hear(sums.requests["party_1"])
 
 

@@ -20,7 +20,12 @@ from colonnade.costs import Delayed, Modelled
 from colonnade.delays import Exponential
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.effects import Boundary, Commit, Notes, Recall, Send, Work
-from colonnade.errors import BudgetExhausted, CheckpointError, ConfigurationError
+from colonnade.errors import (
+    BudgetExhausted,
+    CheckpointError,
+    ConfigurationError,
+    RemoteProtocolError,
+)
 from colonnade.evaluation import HeldOut
 from colonnade.exchanges import Asynchronous
 from colonnade.journals import Journal
@@ -28,6 +33,7 @@ from colonnade.layout import Layout
 from colonnade.local_updates import Proximal, Replayed, Workset
 from colonnade.models import Learner, Mean, Sum
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
+from colonnade.secure import SumHolder
 from colonnade.stragglers import Deadline, Fastest, Wait
 from colonnade.testing.methods import (
     METHOD_CHECKS,
@@ -526,6 +532,19 @@ def test_what_is_spent_is_committed_before_it_leaves() -> None:
     assert roles["party_0"].said() == [*sending, "confirmation", "answer"]
     assert roles["party_1"].said() == sending
     assert roles["holder"].said() == ["spent", "request", "confirmations"]
+
+
+def test_a_sum_of_nobody_is_refused_by_who_told_of_it(monkeypatch: Any) -> None:
+    honest = SumHolder.requests
+
+    def requests(holder: SumHolder) -> dict[str, bytes]:
+        holder._uploads = {}
+        return honest(holder)
+
+    monkeypatch.setattr(SumHolder, "requests", requests)
+    sentence = "^what 'holder' sent in round 0 is refused: 'holder' names nobody as contributing"
+    with pytest.raises(RemoteProtocolError, match=sentence):
+        halves(PRIVATE.uplink, Moment(0))
 
 
 @pytest.mark.parametrize("how", [{"late": 5.0}, {"slow": 5.0}], ids=["before", "after its offer"])

@@ -243,8 +243,8 @@ class _End:
             )
         if body[:TAG_BYTES] != self._tag(author, number):
             raise RemoteProtocolError(
-                f"{author!r} sent {what} that belongs to another sum than number {number} of this "
-                "start, or to somebody else: it was repeated, or exchanged on its way"
+                f"{author!r} sent {what} of another sum than number {number} of this start, or of "
+                "somebody else: what came was repeated, or exchanged on its way"
             )
         return body[TAG_BYTES:]
 
@@ -351,6 +351,22 @@ class SumParty(_End):
         lists = self._sums.marked(claim.members), self._sums.marked(claim.contributors)
         return context("contributors", self._session.digest, claim.number, party, *lists)
 
+    def join(self, request: bytes) -> None:
+        """Hear who is a member of the next sum, where nobody contributes to the one under way.
+
+        Raises
+        ------
+        RemoteProtocolError
+            As of ``hear``, and if somebody is named as contributing.
+        """
+        contributors, members, offers = self._read(request)
+        if contributors:
+            raise RemoteProtocolError(
+                f"{self._holder!r} names {', '.join(contributors)} as contributing to sum "
+                f"{self._number}, to which nobody does"
+            )
+        self._advance(members, offers)
+
     def hear(self, request: bytes) -> Heard:
         """Return who contributed to the sum under way and, if it did itself, what is due.
 
@@ -363,6 +379,18 @@ class SumParty(_End):
             If the request is of another sum, names who is no member, too few contributors or
             members, or brings an offer that does not open.
         """
+        contributors, members, offers = self._read(request)
+        self._check_contributors(contributors)
+        answer, before = self._revealed(contributors), (self._number, self.members)
+        self._advance(members, offers)
+        if answer is None or contributors == before[1]:
+            return Heard(contributors, answer)
+        claim = self._claim = _Claim(*before, contributors, answer)
+        signature = self._introduced.identity.sign(self._contributed(self._name, claim))
+        return Heard(contributors, confirmation=self._tag(self._name, claim.number) + signature)
+
+    def _read(self, request: bytes) -> tuple[tuple[str, ...], tuple[str, ...], bytes]:
+        """Return contributors, members of the next sum if it is one, and what these offered."""
         sums, marks = self._sums, self._sums._marks
         least = TAG_BYTES + 2 * marks
         if len(request) < least:
@@ -380,13 +408,7 @@ class SumParty(_End):
                 f"{self._holder!r} names only {', '.join(members)} as members of sum "
                 f"{self._number + 1}, where {sums.threshold} are the least"
             )
-        answer, before = self._revealed(contributors), (self._number, self.members)
-        self._advance(members if mine else (), rest)
-        if answer is None or contributors == before[1]:
-            return Heard(contributors, answer)
-        claim = self._claim = _Claim(*before, contributors, answer)
-        signature = self._introduced.identity.sign(self._contributed(self._name, claim))
-        return Heard(contributors, confirmation=self._tag(self._name, claim.number) + signature)
+        return contributors, members if mine else (), rest
 
     def confirmed(self, body: bytes) -> bytes:
         """Return its answer, if the others have signed what it was told itself.
@@ -430,21 +452,26 @@ class SumParty(_End):
                 "was signed was changed on its way; nothing is revealed"
             ) from None
 
-    def _revealed(self, contributors: tuple[str, ...]) -> bytes | None:
-        if self._number < 0 or self._name not in contributors:
-            return None
-        strangers = [party for party in contributors if party not in self._publics]
-        if strangers or self._now is None:
-            can = f"only {', '.join(self.members)}" if self.members else "nobody"
+    def _check_contributors(self, contributors: tuple[str, ...]) -> None:
+        """Refuse who cannot have contributed; of a sum of others it knows that it did not."""
+        others = tuple(party for party in self._sums.parties if party != self._name)
+        can = self.members or others
+        strangers = [party for party in contributors if party not in can]
+        if strangers:
             raise RemoteProtocolError(
-                f"{self._holder!r} names {', '.join(strangers or [self._name])} as contributing to "
-                f"sum {self._number}, to which {can} can"
+                f"{self._holder!r} names {', '.join(strangers)} as contributing to sum "
+                f"{self._number}, to which only {', '.join(can)} can"
             )
         if len(contributors) < self._sums.threshold:
+            who = f"only {', '.join(contributors)}" if contributors else "nobody"
             raise RemoteProtocolError(
-                f"{self._holder!r} asks for the sum of {len(contributors)}, "
-                f"where {self._sums.threshold} is the least"
+                f"{self._holder!r} names {who} as contributing to sum {self._number}, "
+                f"where {self._sums.threshold} are the least"
             )
+
+    def _revealed(self, contributors: tuple[str, ...]) -> bytes | None:
+        if self._name not in contributors:
+            return None
         pieces = [
             self._shares[party][SECRET_BYTES:]
             if party in contributors

@@ -124,7 +124,7 @@ class MaskedUploader:
     async def _join(self, round: int, purpose: Purpose) -> None:
         """Offer for the next sum, and contribute nothing to this one."""
         await Send(self._holder, OFFER, round, self._sum.offer(), purpose)
-        await self._heed(self._sum.hear, REQUEST, round, purpose)
+        await self._heed(self._sum.join, REQUEST, round, purpose)
 
     async def upload(
         self, bottom: Embedder, rows: Rows, moment: Moment, saliency: Tensor | None = None
