@@ -544,6 +544,18 @@ def test_keys_in_place_of_a_partys_are_noticed_where_identities_are_pinned(pinne
         sums.parties["party_0"].meet(keys)
 
 
+@pytest.mark.parametrize(
+    ("pinned", "wrong"), [(True, "that is pinned, .* compare"), (False, "that came with it, .* no")]
+)
+def test_a_spoilt_key_is_refused_by_the_identity_that_is_known(pinned, wrong):
+    public = Identity.of(Secrets.insecure(5), "party_1").public
+    sums = Sum(3, 2, identities={"party_1": public} if pinned else {})
+    told = {name: party.key() for name, party in sums.parties.items()}
+    told["party_1"] = told["party_1"][:-1] + bytes([told["party_1"][-1] ^ 1])
+    with pytest.raises(RemoteProtocolError, match=f"'party_1' is not signed by the .* {wrong}"):
+        sums.parties["party_0"].meet(sums.holder.meet(told))
+
+
 @pytest.mark.parametrize("start", [-7, 2**53])
 def test_a_start_that_cannot_be_is_the_label_holders_fault(start):
     sums = Sum(3, 2, 0)

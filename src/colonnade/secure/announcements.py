@@ -41,7 +41,9 @@ def announce(identity: Identity, public: bytes, session: bytes) -> bytes:
     return public + identity.sign(_signed(public, session))
 
 
-def announced(body: bytes, identity: bytes, session: bytes, whose: str) -> bytes:
+def announced(
+    body: bytes, identity: bytes, session: bytes, whose: str, pinned: bool = True
+) -> bytes:
     """Return the public agreement key that ``whose`` announced.
 
     Parameters
@@ -49,11 +51,13 @@ def announced(body: bytes, identity: bytes, session: bytes, whose: str) -> bytes
     body
         What came, from whoever.
     identity
-        The public identity that is pinned for it.
+        Its public identity.
     session
         The context that it must have signed.
     whose
         Its name, for errors.
+    pinned
+        Whether its identity is pinned, rather than told with what it announced.
 
     Raises
     ------
@@ -65,7 +69,8 @@ def announced(body: bytes, identity: bytes, session: bytes, whose: str) -> bytes
             f"the announcement of {whose!r} has {len(body)} bytes, expected {ANNOUNCEMENT_BYTES}"
         )
     public, signature = body[:AGREEMENT_BYTES], body[AGREEMENT_BYTES:]
-    verify(identity, _signed(public, session), signature, f"the announced key of {whose!r}")
+    what = f"the announced key of {whose!r}"
+    verify(identity, _signed(public, session), signature, what, pinned)
     return public
 
 

@@ -168,8 +168,8 @@ class CodedParty:
         Raises
         ------
         RemoteProtocolError
-            If one is not signed by the identity that is pinned for its owner, or the own one is not
-            there.
+            If one is not signed by the identity that is pinned for its owner, or that came with it
+            where none is, or the own one is not there.
         """
         self._introduced.meet(keys)
 

@@ -294,8 +294,8 @@ class SumParty(_End):
         Raises
         ------
         RemoteProtocolError
-            If one is not signed by the identity that is pinned for its owner, or the own one is not
-            there.
+            If one is not signed by the identity that is pinned for its owner, or that came with it
+            where none is, or the own one is not there.
         """
         self._introduced.meet(keys)
         self._session = self._introduced.session

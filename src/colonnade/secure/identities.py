@@ -78,15 +78,17 @@ def checked_identity(public: bytes, whose: str) -> bytes:
     return public
 
 
-def verify(public: bytes, message: bytes, signature: bytes, what: str) -> None:
+def verify(public: bytes, message: bytes, signature: bytes, what: str, pinned: bool = True) -> None:
     """Accept a signature of ``message`` by who has the identity ``public``.
 
     Parameters
     ----------
     public, message, signature
-        The pinned public key, what was signed, and 64 bytes from whoever.
+        The public key, what was signed, and 64 bytes from whoever.
     what
         What is signed, and by whom, for the error: "the key of 'bank'".
+    pinned
+        Whether the public key is pinned, rather than told with what is signed.
 
     Raises
     ------
@@ -102,10 +104,14 @@ def verify(public: bytes, message: bytes, signature: bytes, what: str) -> None:
             raise InvalidSignature
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):
-        raise RemoteProtocolError(
-            f"{what} is not signed by the identity that is pinned, or not for this session; "
-            "compare the pinned identity with the one that colonnade shows there"
-        ) from None
+        told = (
+            "that is pinned, or not for this session; compare the pinned identity with the one "
+            "that colonnade shows there"
+            if pinned
+            else "that came with it, or not for this session: it was changed there or on its way; "
+            "no identity is pinned, by which one could tell whose it is"
+        )
+        raise RemoteProtocolError(f"{what} is not signed by the identity {told}") from None
 
 
 def _anybody_could_sign(public: bytes) -> bool:

@@ -165,8 +165,8 @@ class Introduced:
         Raises
         ------
         RemoteProtocolError
-            If one is not signed by the identity that is pinned for its owner, or the own one is not
-            there.
+            If one is not signed by the identity that is pinned for its owner, or that came with it
+            where none is, or the own one is not there.
         """
         introductions = self._introductions
         self.session = introductions.session(together, self._holder)
@@ -192,9 +192,10 @@ class Introduced:
         (incarnation,) = _INCARNATION.unpack_from(body)
         rest = body[_INCARNATION.size :]
         said, announcement = rest[:IDENTITY_BYTES], rest[IDENTITY_BYTES:]
-        identity = self._introductions.identities.get(party, said)
-        self.identities[party] = identity
-        return announced(announcement, identity, _begun(party, incarnation), party)
+        pinned = self._introductions.identities
+        identity = self.identities[party] = pinned.get(party, said)
+        begun = _begun(party, incarnation)
+        return announced(announcement, identity, begun, party, party in pinned)
 
     def sealed_to(self, party: str, plain: bytes, what: bytes) -> bytes:
         """Return what only ``party`` can open, and only as ``what``, a ``context``, says."""
