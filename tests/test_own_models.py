@@ -680,6 +680,40 @@ def test_of_a_sum_all_who_are_in_it_are_named():
     assert largest_embedding({}) == ""
 
 
+def new_rows(rows=3):
+    return {name: torch.ones(rows, 4) for name in ("bank", "shop")}
+
+
+def test_a_prediction_that_is_no_number_is_refused_and_names_who_sent_the_largest():
+    run = federation(top=nn.Linear(8, 3)).train(training=TRAINING)
+    absurd_from = Returns(lambda x: torch.where(x[:, :1] > 1, 3e38, torch.ones(len(x), 4)))
+    run.models["shop"]["bottom"] = absurd_from
+    torch.nn.init.constant_(run.models["insurer"]["top"].weight, 9.0)
+    assert run.predict(new_rows()).scores.isfinite().all()
+    features = new_rows()
+    features["shop"][1] = 2.0
+    sentence = (
+        "^what the top model of 'insurer' says of row 1 is no finite number, so nothing is "
+        r"predicted; the largest component that came is 3e\+38, of 'shop': see first what it"
+    )
+    for rows in (1, 1024):
+        with pytest.raises(Diverged, match=sentence):
+            run.predict(features, rows_per_message=rows)
+
+
+def test_a_new_row_that_is_too_large_is_told_by_its_own_numbers():
+    run = federation().train(training=TRAINING)
+    run.models["bank"]["bottom"] = Returns(lambda x: 9 * x)
+    features = new_rows()
+    features["bank"][1, 2] = -1e38
+    sentence = (
+        "^at bank, in round 0: component 2 of row 1 of a message is -inf, so nothing is predicted: "
+        "see that row's features, and what the bottom model makes of them$"
+    )
+    with pytest.raises(Diverged, match=sentence):
+        run.predict(features)
+
+
 # Metrics
 
 

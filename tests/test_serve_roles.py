@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,8 +42,11 @@ def members(width=4, rows=30):
     }
 
 
-def served(method, requests, release=lambda: None):
-    """Train and serve; return what was answered, what a whole prediction says, and the record."""
+def served(method, requests, release=lambda: None, change=lambda models: None):
+    """Train and serve; return what was answered, what a whole prediction says, and the record.
+
+    ``change`` is made to the trained models.
+    """
     parties = members()
     y = (sum(party.features[:, 0] for party in parties.values()) > 0).long()
     top = nn.Linear(method.fusion.width([4] * 3), 2)
@@ -49,14 +54,16 @@ def served(method, requests, release=lambda: None):
     run = federation.train(method, Training(epochs=1, batch_size=10, secrets="seed"))
     features = {name: party.features for name, party in parties.items()}
     predictor = run.predictor
+    change(run.models)
     layout = predictor._layout(30, {})
     own = {n: replace(p, bottom=run.models[n]["bottom"]) for n, p in parties.items()}
     answers, waiting = {}, deque([None])
     for rows in requests:
         asked = np.array(rows, dtype=np.int64)
-        waiting += [Asked(asked, lambda scores, rows=tuple(rows): answers.update({rows: scores}))]
+        keep = partial(answers.__setitem__, tuple(rows))
+        waiting += [Asked(asked, keep, keep)]
         waiting += [None]  # nobody asks for a while
-    waiting.append(Asked(np.zeros(0, dtype=np.int64), print))
+    waiting.append(Asked(np.zeros(0, dtype=np.int64), print, print))
     uplink = predictor.uplink
     holder = ServeLabelHolder(
         layout,
@@ -71,6 +78,31 @@ def served(method, requests, release=lambda: None):
     flows = [*uplink.flows(layout, MOST, Purpose.PREDICTION), request_flow(layout, MOST)]
     record = Simulate().run([*roles, holder], Assignment(limits=Limits.of(flows, 1)))
     return answers, lambda: predictor(features), record
+
+
+class Absurd(nn.Module):
+    """A bottom whose embeddings of some rows are absurd, and finite."""
+
+    def forward(self, x):
+        return torch.where(x[:, :1] > 0, 3e38, torch.zeros(len(x), 4))
+
+
+def test_who_asks_for_what_is_no_number_is_refused_and_the_next_is_answered():
+    absurd = (members()["shop"].features[:, 0] > 0).numpy()
+    (strange, *_), (plain, *_) = absurd.nonzero()[0], (~absurd).nonzero()[0]
+
+    def change(models):
+        models["shop"]["bottom"] = Absurd()
+        nn.init.constant_(models["insurer"]["top"].weight, 9.0)
+
+    requests = [(int(plain), int(strange)), (int(plain),)]
+    answers, _, _ = served(methods.svfl(fusion=Sum()), requests, change=change)
+    sentence = (
+        f"^what the top model of 'insurer' says of row {strange} is no finite number, so nothing "
+        r"is predicted; the largest component that came is 3e\+38, of 'shop': see first what it"
+    )
+    assert re.match(sentence, str(answers[requests[0]]))
+    assert answers[requests[1]].isfinite().all()
 
 
 @pytest.mark.parametrize(

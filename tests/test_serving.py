@@ -38,6 +38,7 @@ from colonnade.errors import (
     BudgetExhausted,
     ConfigurationError,
     DataError,
+    Diverged,
     ServiceBusy,
     ServiceEnded,
     UnknownPerson,
@@ -247,6 +248,7 @@ def test_nesting_without_end_is_refused():
         (BudgetExhausted("no epsilon is left"), 403),
         (ConfigurationError("the policy refuses it"), 403),
         (DataError("this is odd"), 500),
+        (Diverged("what the top model says is no finite number"), 500),
     ],
 )
 def test_why_nobody_could_be_predicted_is_told(failure, status):
@@ -256,12 +258,14 @@ def test_why_nobody_could_be_predicted_is_told(failure, status):
     assert ("retry-after" in reply.headers) == (status == 429)
 
 
-def test_what_is_no_number_is_not_told_as_one():
-    answers = Told()
-    answers.told = lambda number: torch.full((len(number), 2), torch.nan)
-    reply = client(answers).post("/predict", json={"ids": ["person-1"]})
-    assert reply.status_code == 500
-    assert "no finite number" in reply.json()["error"]
+def test_what_is_no_number_is_refused_to_who_asked_and_the_next_is_answered():
+    waiting = Waiting()
+    first, second = (waiting.ask(np.array([row])) for row in (0, 1))
+    waiting().refuse(Diverged("no finite number"))
+    waiting().answer(torch.zeros(1))
+    with pytest.raises(Diverged, match="no finite number"):
+        first.result()
+    assert second.result().tolist() == [0.0]
 
 
 @pytest.mark.parametrize(("state", "status"), [("starting", 503), ("serving", 200), ("ended", 503)])

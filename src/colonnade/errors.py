@@ -13,7 +13,7 @@
     │   ├── TooFewAnswers       shares were computed upon by fewer than it takes to tell the result
     │   └── TooFewSurvivors     so many parties are lost that a secure sum would tell of the others
     ├── BudgetExhausted         one more use of a row would disclose more of it than is allowed
-    ├── Diverged                training left the finite numbers
+    ├── Diverged                training or a prediction left the finite numbers
     ├── OutOfRange              numbers do not fit where they are computed with exactly
     ├── CheckpointError         a checkpoint is missing, damaged, or of another run
     ├── Unwritten               a full disk, a folder that is gone; the command exits with 3
@@ -109,7 +109,7 @@ class BudgetExhausted(ColonnadeError):
 
 
 class Diverged(ColonnadeError):
-    """Training left the finite numbers: a loss, embedding or derivative is NaN or infinite."""
+    """A loss, embedding, derivative or prediction is no finite number, but NaN or infinite."""
 
 
 class OutOfRange(ColonnadeError):

@@ -121,6 +121,8 @@ class Run:
             If the run has no models, or an organisation is missing.
         DataError
             If rows or values do not fit, or the number of earlier predictions is damaged or gone.
+        Diverged
+            If what a model makes of a row is no finite number.
         Unwritten
             If what is disclosed cannot be counted in the run's folder.
 

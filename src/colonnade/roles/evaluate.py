@@ -20,10 +20,17 @@ from colonnade.metrics import Metric
 from colonnade.models import Learner
 from colonnade.uplinks import Collected, Collector, Moment, Uploader
 
-__all__ = ["Own", "evaluated", "outputs", "upload"]
+__all__ = ["Heed", "Own", "evaluated", "outputs", "upload"]
 
 Own = Callable[[Rows, Moment], Awaitable[Tensor | None]]
 """The label holder's own embedding of some rows; None where it has no columns."""
+
+Heed = Callable[[Tensor, Collected, Tensor | None, Rows], None]
+"""What is done about the top model's outputs, of the embeddings and the own one of some rows."""
+
+
+def _nothing(said: Tensor, collected: Collected, own: Tensor | None, rows: Rows) -> None:
+    """Do nothing about them."""
 
 
 async def upload(
@@ -45,22 +52,27 @@ async def outputs(
     held_out: HeldOut,
     round: int,
     purpose: Purpose = Purpose.EVALUATION,
+    heed: Heed = _nothing,
 ) -> Tensor:
     """Play the label holder's part: return the top model's outputs for all rows.
 
-    ``own`` gives the label holder's own embedding of some rows.
+    ``own`` gives the label holder's own embedding of some rows; ``heed`` is called with each piece.
     """
     pieces = []
     for rows, moment in held_out.moments(round, purpose):
         embedding = await own(rows, moment)
         collected = await collector.collect(rows, moment)
-        predict = partial(_predicted, collected, embedding, top)
+        predict = partial(_predicted, collected, embedding, top, rows, heed)
         pieces.append(await Work("top", predict, round, purpose, rows=len(rows)))
     return torch.cat(pieces)
 
 
-def _predicted(collected: Collected, own: Tensor | None, top: Learner) -> Tensor:
-    return top(collected.fuse(own).clone(), training=False)  # which it may write into
+def _predicted(
+    collected: Collected, own: Tensor | None, top: Learner, rows: Rows, heed: Heed
+) -> Tensor:
+    said = top(collected.fuse(own).clone(), training=False)  # which it may write into
+    heed(said, collected, own, rows)
+    return said
 
 
 async def evaluated(

@@ -2,6 +2,7 @@
 
 The embeddings travel through the same uplink as in training, so what protects them there protects
 them here; the messages carry the purpose PREDICTION. Only the label holder learns the predictions.
+What the top model says that is no finite number is no prediction: a class for it would be a lie.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from colonnade.effects import Boundary, Purpose, Work
+from colonnade.errors import Diverged
 from colonnade.evaluation import HeldOut
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Fusion, Learner, take
+from colonnade.models import Fusion, Learner, all_finite, take
 from colonnade.organisations import Party
+from colonnade.roles.blame import largest_embedding
 from colonnade.roles.evaluate import outputs, upload
 from colonnade.stragglers import Wait
-from colonnade.uplinks import Moment, Uplink
+from colonnade.uplinks import Collected, Moment, Uplink
 
 __all__ = ["PredictLabelHolder", "PredictParty", "TrainedLabelHolder", "TrainedParty"]
 
@@ -40,6 +44,21 @@ class _Trained:
         self.round = state["round"]
 
 
+class _Trying(Learner):
+    """A bottom model that refuses rows of which it makes no finite numbers."""
+
+    def __call__(self, inputs: Any, training: bool) -> Tensor:
+        embedding = super().__call__(inputs, training)
+        if not all_finite(embedding):
+            row, column = (~torch.isfinite(embedding)).nonzero()[0].tolist()
+            raise Diverged(
+                f"component {column} of row {row} of a message is {float(embedding[row, column])}, "
+                "so nothing is predicted: see that row's features, and what the bottom model makes "
+                "of them"
+            )
+        return embedding
+
+
 class TrainedParty(_Trained):
     """A party whose bottom model is trained.
 
@@ -56,7 +75,7 @@ class TrainedParty(_Trained):
     def __init__(self, layout: Layout, own: Party, uplink: Uplink) -> None:
         super().__init__(own.name)
         self._peers = (layout.label_holder, *uplink.peers(layout, own.name))
-        self._bottom = Learner(own.bottom, device=own.device, width=layout.widths[self.name])
+        self._bottom = _Trying(own.bottom, device=own.device, width=layout.widths[self.name])
         self._uplink = uplink.uploader(layout, own)
 
     @property
@@ -143,10 +162,30 @@ class TrainedLabelHolder(_Trained):
         super().load_state_dict(state)
         self._uplink.load_state_dict(state["uplink"])
 
-    async def _outputs(self, rows: HeldOut) -> Tensor:
-        """Receive the embeddings of some rows, and return the top model's outputs."""
-        return await outputs(
-            self._uplink, self._own, self._top, rows, self.round, Purpose.PREDICTION
+    async def _outputs(self, rows: HeldOut) -> Tensor | Diverged:
+        """Receive the embeddings of some rows, and return the top model's outputs.
+
+        Where one of them is no finite number, return an error that says so.
+        """
+        wrong: list[Diverged] = []
+
+        def heed(said: Tensor, collected: Collected, own: Tensor | None, rows: Rows) -> None:
+            if not all_finite(said):
+                wrong.append(self._no_prediction(said, collected, own, rows))
+
+        scores = await outputs(
+            self._uplink, self._own, self._top, rows, self.round, Purpose.PREDICTION, heed
+        )
+        return wrong[0] if wrong else scores
+
+    def _no_prediction(
+        self, said: Tensor, collected: Collected, own: Tensor | None, rows: Rows
+    ) -> Diverged:
+        wrong = (~torch.isfinite(said.reshape(len(rows), -1))).any(dim=1).numpy()
+        whose = largest_embedding(collected.differentiable(own).leaves)
+        return Diverged(
+            f"what the top model of {self.name!r} says of row {rows[wrong][0]} is no finite "
+            f"number, so nothing is predicted{whose}"
         )
 
     async def _own(self, rows: Rows, moment: Moment) -> Tensor | None:
@@ -187,10 +226,19 @@ class PredictLabelHolder(TrainedLabelHolder):
         self._new = new
 
     async def run(self) -> None:
-        """Receive the embeddings of the new rows, and keep the top model's outputs."""
+        """Receive the embeddings of the new rows, and keep the top model's outputs.
+
+        Raises
+        ------
+        Diverged
+            If one of them is no finite number.
+        """
         await self._uplink.prepare(self._new)
         await Boundary(self.round)
-        self.predictions = await self._outputs(self._new)
+        said = await self._outputs(self._new)
+        if isinstance(said, Diverged):
+            raise said
+        self.predictions = said
         self.round += 1
 
     def state_dict(self) -> dict[str, Any]:

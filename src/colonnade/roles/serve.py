@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from colonnade.effects import Boundary, Expect, Purpose, Receive, Send, Work
-from colonnade.errors import RemoteProtocolError
+from colonnade.errors import Diverged, RemoteProtocolError
 from colonnade.evaluation import HeldOut
 from colonnade.flows import Flow, UpTo
 from colonnade.layout import Layout
@@ -53,10 +53,13 @@ class Asked:
         Which of the new rows, each once; none to end.
     answer
         Called with the top model's outputs for them.
+    refuse
+        Called with why there are none instead, where one is no finite number.
     """
 
     rows: Rows
     answer: Callable[[Tensor], None]
+    refuse: Callable[[Diverged], None]
 
 
 class Desk(Protocol):
@@ -205,8 +208,13 @@ class ServeLabelHolder(TrainedLabelHolder):
         while len((asked := await self._asked()).rows):
             await Work("release", self._release, self.round, Purpose.PREDICTION)
             await self._request(asked.rows)
-            scores = await self._outputs(self._requests.take(asked.rows))
-            await Work("answer", partial(asked.answer, scores), self.round, Purpose.PREDICTION)
+            said = await self._outputs(self._requests.take(asked.rows))
+            answer = (
+                partial(asked.refuse, said)
+                if isinstance(said, Diverged)
+                else partial(asked.answer, said)
+            )
+            await Work("answer", answer, self.round, Purpose.PREDICTION)
             self.round += 1
             await Boundary(self.round)
         await self._request(asked.rows)

@@ -21,7 +21,6 @@ from colonnade.errors import (
     BudgetExhausted,
     ColonnadeError,
     ConfigurationError,
-    Diverged,
     ServiceBusy,
     ServiceEnded,
     UnknownPerson,
@@ -165,8 +164,6 @@ def service(answers: Answers, token: str) -> FastAPI:
 
 def _told(answers: Answers, scores: Any) -> list[dict[str, Any]]:
     """Return what is predicted of each row."""
-    if not scores.isfinite().all():
-        raise Diverged("what the model says of these people is no finite number")
     prediction, classes = Prediction(scores, Ledger()), answers.classes
     if classes is None:
         return [{"predicted": value, "probabilities": None} for value in scores.flatten().tolist()]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.roles.serve import Asked
 from colonnade.serving.answers import State
-from colonnade.serving.pending import Pending, give
+from colonnade.serving.pending import Pending, give, refuse
 
 __all__ = ["Waiting"]
 
@@ -62,7 +62,9 @@ class Waiting:
             If too many wait.
         """
         return self._pending.admit(
-            lambda answer: self._requests.put(Asked(rows, partial(give, answer)))
+            lambda answer: self._requests.put(
+                Asked(rows, partial(give, answer), partial(refuse, answer))
+            )
         )
 
     def end(self, why: str) -> None:
