@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from colonnade.codecs import QSGD, Float, ProductQuantised, Scalar, TopK
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.exchanges import Asynchronous, EventDriven, Relay, Split
 from colonnade.federation import Federation
 from colonnade.kernels.philox import permutation
@@ -24,6 +24,7 @@ from colonnade.methods import Method, cvfl, efvfl, fedbcd, svfl
 from colonnade.models import Concat, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
+from colonnade.roles.relay import RelayLabelHolder
 from colonnade.roles.relayed_embeddings import CodesReceiver, bundled, unbundled
 from colonnade.streams import StreamKey
 from colonnade.training import Training
@@ -513,6 +514,33 @@ def test_what_is_not_finite_is_told_by_who_sent_it(uplink, exchange, sender):
     federation, fusion = problem(Concat()), Concat()
     with pytest.raises(RemoteProtocolError, match=f"^{SENT.format(sender)}"):
         federation.train(Method("spoilt", fusion, Plain(uplink), exchange), TRAINING)
+
+
+class Absurd(Spoiler):
+    """Sends what is absurd, and finite, in one round."""
+
+    def send(self, x, rows, key, saliency=None):
+        absurd = key.origin == self.link.origin and key.round == 2
+        return self.whole.send(torch.full_like(x, 1e38) if absurd else x, rows, key, saliency)
+
+
+@dataclass(frozen=True)
+class AbsurdLink(Spoilt):
+    def sender(self, rows, width, name):
+        return Absurd(self, Direct().sender(rows, width, name))
+
+
+def test_a_party_names_who_sent_an_absurd_top_model(monkeypatch):
+    federation, fusion = problem(Sum()), Sum()
+    # What the label holder makes of its own numbers is not looked at.
+    monkeypatch.setattr(RelayLabelHolder, "_step", lambda *what, **more: None)
+    exchange = Relay("shared", top=AbsurdLink(origin="holder"))
+    sentence = (
+        r"^at p\d, in round 3: component .* cannot be encoded; training has diverged, .*; the "
+        r"largest number in the top model from 'holder' is 1e\+38: see first what it sends$"
+    )
+    with pytest.raises(Diverged, match=sentence):
+        federation.train(Method("absurd", fusion, Plain(), exchange), TRAINING)
 
 
 def test_what_was_passed_on_is_told_by_both_names():

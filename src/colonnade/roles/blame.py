@@ -3,7 +3,7 @@
 Somebody may send numbers that are absurd and yet finite, as all are that a codec decodes. What is
 computed of them elsewhere is then infinite, or no number, and a smaller learning rate would not
 help. So the error says who sent the largest, where they are large. Before there is an error nothing
-is looked at.
+is told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from colonnade.effects import Attempt, Effect, Work
 from colonnade.errors import Diverged
 from colonnade.roles.courses import Through
 
-__all__ = ["Attributed", "attributed", "large_derivatives", "largest_embedding"]
+__all__ = ["Attributed", "attributed", "large_derivatives", "large_from", "largest_embedding"]
 
 _LARGE = 1e6
 
@@ -82,6 +82,32 @@ def large_derivatives(sender: str, in_all: Tensor | None) -> str:
     return (
         f"; the last derivatives from {sender!r} come to {most:.3g} in a component: see first what "
         "it computes"
+    )
+
+
+def large_from(sender: str, largest: Mapping[str, float]) -> str:
+    """Say in what somebody's last messages had the largest number, if that is large.
+
+    Parameters
+    ----------
+    sender
+        Who sent them.
+    largest
+        By what came, the largest magnitude in it.
+
+    Examples
+    --------
+    >>> large_from("insurer", {"top model": 3e9, "embeddings": 1.0})
+    "; the largest number in the top model from 'insurer' is 3e+09: see first what it sends"
+    >>> large_from("insurer", {"top model": 1.0})
+    ''
+    """
+    what = max(largest, key=largest.__getitem__, default=None)
+    if what is None or largest[what] <= _LARGE:
+        return ""
+    return (
+        f"; the largest number in the {what} from {sender!r} is {largest[what]:.3g}: see first "
+        "what it sends"
     )
 
 

@@ -30,7 +30,7 @@ from colonnade.effects import Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
 from colonnade.models import Learner, copied, parameter_vector, put_parameters, take
 from colonnade.organisations import copied_loss
-from colonnade.roles.blame import attributed, largest_embedding
+from colonnade.roles.blame import attributed, large_from, largest_embedding
 from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSender, FuseOwn
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
 from colonnade.roles.shared_labels import LabelsReceiver, LabelsSender
@@ -73,6 +73,7 @@ class RelayParty(TrainingParty):
         # Only the label holder trains it.
         self._top = Learner(copied(shared.top), device=seat.own.device)
         self._top.module.requires_grad_(False)
+        self._largest: dict[str, float] = {}  # of what the label holder sent last
         self._top_link = top.receiver(1, agreement.parameters, f"parties/{self.name}/top")
         self._others = others
         self._saliency: Tensor | None = None
@@ -82,8 +83,8 @@ class RelayParty(TrainingParty):
         await self._labels.prepare()
 
     async def _train(self, rows: Rows, moment: Moment) -> None:
-        embedding: Tensor | None = await self._uplink.upload(
-            self.bottom, rows, moment, self._saliency
+        embedding: Tensor | None = await self._attributed(
+            self._uplink.upload(self.bottom, rows, moment, self._saliency)
         )
         fuse = await self._others.receive(self._uplink, rows, moment)
         arrivals = await Receive(Expect(TOP, self.round, (self._label_holder,)))
@@ -98,12 +99,16 @@ class RelayParty(TrainingParty):
         key = moment.key(self._seed, self._label_holder, TOP)
         with reading(self._label_holder, moment.round):
             parameters = self._top_link.receive(body, _ONE, key)[0]
+        self._largest["top model"] = float(parameters.abs().max())
         put_parameters(self._top.module, parameters)
 
     def _step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
         """Take a step on its own parameters; the first one has the embedding that was sent."""
         if embedding is None:
             embedding = self._embed(take(self._features, rows), training=True)
+        else:
+            others = fuse(torch.zeros_like(embedding.detach()))
+            self._largest["others' embeddings"] = float(others.abs().max())
         own = embedding.detach().requires_grad_()
         # Copies, which top model and loss may write into.
         predictions = self._top(fuse(own).clone(), training=True)
@@ -113,6 +118,9 @@ class RelayParty(TrainingParty):
         self.bottom.step()
         self._saliency = derivative.sum(dim=0).abs()
 
+    def _at_fault(self) -> str:
+        return large_from(self._label_holder, self._largest)
+
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
         return super().state_dict() | {
@@ -120,6 +128,7 @@ class RelayParty(TrainingParty):
             "top_link": self._top_link.state_dict(),
             "others": self._others.state_dict(),
             "saliency": self._saliency,
+            "largest": {**self._largest},
             "labels": self._labels.state_dict(),
         }
 
@@ -130,6 +139,7 @@ class RelayParty(TrainingParty):
         self._top_link.load_state_dict(state["top_link"])
         self._others.load_state_dict(state["others"])
         self._saliency = state["saliency"]
+        self._largest = {**state.get("largest", {})}  # older checkpoints have none
         self._labels.load_state_dict(state["labels"])
 
 
