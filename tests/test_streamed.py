@@ -729,7 +729,11 @@ def test_categories_do_not_depend_on_their_neighbours_in_a_parquet_file():
     assert encoded(Path("f.csv"), form)[0].tolist() == numbers.tolist()
 
 
-@pytest.mark.parametrize("cell", ["007", "-01", "+5", "2.50", "1e3", ".5", "00.0"])
+SPELLED = ["007", "-01", "+5", "2.50", "1e3", ".5", "00.0", "0.0000001", "-0.00000999"]
+SPELLED += ["0.1234567890123456789", "0.10000000000000001", "18150123348479.187"]
+
+
+@pytest.mark.parametrize("cell", SPELLED)
 def test_numbers_do_not_stand_for_numerals_that_are_spelled_in_another_way(cell, tmp_path):
     Path("z.csv").write_text("y,zip,n\n" + f"0,{cell},5\n1,8000,6.0\n" * 50)
     data = streamed_rows("z.csv", {"a": Columns((), ["zip", "n"], 1000)}, "y", store="z")
@@ -743,6 +747,17 @@ def test_numbers_do_not_stand_for_numerals_that_are_spelled_in_another_way(cell,
     encoder.transform({"zip": np.array([np.nan]), "n": [5]})
     with pytest.raises(DataError, match="column 'n' holds numbers with a point that are too large"):
         encoder.transform({"zip": ["5"], "n": [2.0**53]})
+
+
+DECIMALS = ["0.00001", "-0.5", "0.30000000000000004", "0.9999999999999999", "1234567890123456.5"]
+DECIMALS += ["18150123348479.188", "1.0000000000000002", "0.000012345678901234568"]
+
+
+def test_decimals_that_doubles_are_written_as_have_the_codes_of_numbers(tmp_path):
+    Path("z.csv").write_text("y,c\n" + "".join(f"{i % 2},{c}\n" for i, c in enumerate(DECIMALS)))
+    data = streamed_rows("z.csv", {"a": Columns((), ["c"], 2**31 - 1)}, "y", split=RowSplit(0, 0))
+    codes = data.transformers["a"].transform({"c": np.array(DECIMALS, dtype=float)})["categorical"]
+    assert torch.equal(codes, data.features["a"]["categorical"].clone())
 
 
 def test_classes_in_yaml_may_be_true_and_false():

@@ -9,8 +9,9 @@ the finaliser of MurmurHash3 (Appleby, 2011), h, and
 Code 0 is a missing one. The bytes are those of the cell's one form, since 3.0 is 3 where another
 program writes the file: a whole number has no point (3. and 3.0 are 3, and -0 is 0), and True and
 False, in small letters or capitals, are 1 and 0; all else is as it is written. Which columns have
-numerals that no number is written as (007, +5, 2.50, 1e3) is noted: of these, numbers cannot
-stand for the text. Missing cells and labels are compared in that form, too.
+numerals that no number is written as (007, +5, 2.50, 1e3, 0.0000001, and what has other digits than
+the fewest that tell its double) is noted: of these, numbers cannot stand for the text. Missing
+cells and labels are compared in that form, too.
 
 A number x is sign(x) log(1 + |x|), or x itself; a missing one is 0. A quote counts where it begins
 a cell; within quotes separators and line ends are text, and two quotes are one.
@@ -52,6 +53,9 @@ _POWERS = np.array([10.0**n for n in range(23)])  # all that are exact in 53 bit
 _EXACT = 2**53
 _DIGITS = 18  # of a mantissa; what follows is beyond 53 bits
 _LARGEST = 3.4028234e38  # of float32
+_SURE = 15  # significant digits that every double keeps
+_MOST = 17  # that the shortest writing of a double has
+_SMALL = 5  # zeros behind the point of what polars writes with a power, 9.9e-6
 
 
 @njit(inline="always")
@@ -159,6 +163,52 @@ def _truth(text, start, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _is_shortest(digits, scale):  # type: ignore[no-untyped-def]
+    """Return whether the double nearest to digits / 10^scale has no shorter or nearer writing.
+
+    The digits are 16 or 17, of which the last is not 0, and behind the point are scale of them, 1
+    to 22. The double is m 2^-k. What the digits are beyond it, a step of the last one and a step of
+    m are small multiples of 2^(scale - k - 2), where the last digit counts as 1: so what overflows
+    in between is of no account.
+    """
+    fraction, exponent = math.frexp(float(digits) / _POWERS[scale])
+    step = np.int64(1) << np.int64(55 - exponent - scale)
+    ulp = np.int64(4)
+    for _ in range(scale):
+        ulp *= 5
+    over, reach = digits * step - np.int64(fraction * _EXACT) * ulp, ulp
+    if over < 0 and fraction == 0.5:  # below a power of two doubles lie twice as close
+        over, step = 2 * over, 2 * step
+        if 2 * over >= -ulp:
+            reach = 2 * ulp
+    while 2 * over > ulp:  # the quotient of rounded numbers may be off by one
+        over -= ulp
+    while 2 * over < -ulp:
+        over += ulp
+    last = digits % 10
+    below, above = over - last * step, over + (10 - last) * step
+    nearest = 2 * abs(over) + last % 2 <= step  # of two that are as near, the even one
+    return nearest and 2 * abs(below) > ulp and 2 * abs(above) > reach
+
+
+@njit(cache=True)
+def _as_a_number(text, first, point, stop):  # type: ignore[no-untyped-def]
+    """Return whether a decimal, whose last digit is not 0, is written as its double is."""
+    digits, count, zeros = np.int64(0), 0, 0
+    for i in range(first, stop):
+        if i == point:
+            continue
+        digits = digits * 10 + (np.int64(text[i]) - 48)
+        if digits:
+            count += 1
+        elif i > point:
+            zeros += 1
+        if count > _MOST or zeros == _SMALL:
+            return False
+    return count <= _SURE or _is_shortest(digits, stop - point - 1)
+
+
+@njit(cache=True)
 def _form(text, start, stop):  # type: ignore[no-untyped-def]
     """Return where the one form of a numeral starts and stops, and whether no number has it.
 
@@ -193,6 +243,8 @@ def _form(text, start, stop):  # type: ignore[no-untyped-def]
         stop = point
     elif last == 48:
         odd = True
+    elif not odd and stop - first > _SMALL + 2:
+        odd = not _as_a_number(text, first, point, stop)
     if text[start] == 45 and stop - start == 2 and text[first] == 48:
         start = first
     return start, stop, odd

@@ -225,8 +225,8 @@ def _check_exact(values: pl.Series, name: str, where: str, spelled: bool) -> Non
     if spelled and values.null_count() < len(values):
         raise DataError(
             f"{where}: column {name!r} holds numbers, and among the rows that were encoded are "
-            "texts like 007, 2.50 or 1e3, which as numbers would be others; read it as text "
-            "(dtype=str)"
+            "texts like 007, 2.50, 1e3 or 0.0000001, which as numbers would be others; read it as "
+            "text (dtype=str)"
         )
 
 
