@@ -460,10 +460,12 @@ def test_a_checkpoint_of_another_version_is_refused_as_such(tmp_path, version, f
     del manifest["digest"]  # as some others had none
     write_manifest(store, json.dumps(manifest | {"format": version, "fingerprint": fingerprint}))
     said = rf"another version of colonnade \(format {version}, this one has 5\)"
-    with pytest.raises(CheckpointError, match=said):
-        store.latest()
+    for look in (store.latest, store.check_format):
+        with pytest.raises(CheckpointError, match=said):
+            look()
     assert not store.holds(8)
     damage(store, 8)  # what is not whole is no checkpoint of any version
+    store.check_format()
     assert_whole(store.latest(), 4)
 
 

@@ -24,7 +24,7 @@ import yaml
 from rich.console import Console
 
 from colonnade import __version__, cli, demo, progress
-from colonnade.checkpoints import decode_state
+from colonnade.checkpoints import CheckpointStore, decode_state
 from colonnade.config import RunConfig, load_config, parse_config
 from colonnade.reports import comparison_table, human_bytes, human_seconds
 from colonnade.run_folder import load_run
@@ -438,6 +438,21 @@ def test_the_real_command_says_what_is_wrong(tmp_path: Path) -> None:
     assert err.startswith(f"error: {file}: training.epoch: unknown key; there are epochs, ")
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_of_another_version_is_refused_before_its_configuration_is_read(
+    colonnade: Command, tmp_path: Path
+) -> None:
+    store = CheckpointStore(tmp_path / "checkpoint", {})
+    store.commit(store.draft(4), 4, {})
+    manifest = tmp_path / "checkpoint" / "round-00000004" / "manifest.json"
+    older = json.loads(manifest.read_text(encoding="utf-8")) | {"format": 1}
+    del older["digest"]
+    manifest.write_text(json.dumps(older), encoding="utf-8")
+    config = write(tmp_path / "config.yaml", TINY | {"labels": "private"})
+    code, _, err = colonnade("run", config, "--out", tmp_path, "--resume")
+    assert code == 2
+    assert "was written by another version of colonnade (format 1," in err
 
 
 # Ctrl-C

@@ -36,6 +36,7 @@ from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
 from colonnade.models import Mean
 from colonnade.objectives import Classification, Regression
 from colonnade.organisations import LabelHolder, Party
+from colonnade.reports.tables import step_columns
 from colonnade.run_folder import load_parts, load_run
 from colonnade.surrogates import Disk
 from colonnade.training import Training, Watcher
@@ -1011,6 +1012,14 @@ def test_a_run_from_before_there_were_digests_is_read(finished, tmp_path):
     for name in OLDER:
         with pytest.raises(DataError, match=r"summary\.json is damaged: it lacks its "):
             load_run(written_as(finished, tmp_path / name, **{name: None}))
+
+
+def test_steps_that_an_older_version_counted_of_all_together_are_not_told_as_somebodys(
+    finished, tmp_path
+):
+    run = load_run(written_as(finished, tmp_path / "run", **OLDER, local_updates=3))
+    assert "local_updates" not in run.summary
+    assert step_columns({"run": run}) == {}
 
 
 def test_a_run_of_a_version_that_cannot_be_read_is_refused_naming_the_version(finished, tmp_path):

@@ -234,6 +234,19 @@ def test_a_run_whose_models_are_code_says_so():
         load_trained("nothing")
 
 
+def test_a_run_of_a_version_without_parts_is_refused_before_its_configuration_is_read():
+    trained(RUNS["classes"])
+    shutil.rmtree("run/parts")
+    summary = json.loads(Path("run/summary.json").read_text())
+    older = {name: value for name, value in summary.items() if "digest" not in name}
+    del older["format"]
+    Path("run/summary.json").write_text(json.dumps(older))
+    with Path("run/config.yaml").open("a") as file:
+        file.write("labels: private\n")
+    with pytest.raises(DataError, match=r"is of an older version .*, which kept no trained par"):
+        load_trained("run")
+
+
 def test_what_predictions_disclose_adds_up_over_processes(monkeypatch, capsys):
     trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})
     call = ("predict", "run", "--rows", "test", "--json")

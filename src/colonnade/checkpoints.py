@@ -348,12 +348,7 @@ class CheckpointStore:
             if manifest is None:
                 damaged.append(folder.name)
                 continue
-            if manifest["format"] != FORMAT:
-                raise CheckpointError(
-                    f"{folder} was written by another version of colonnade (format "
-                    f"{manifest['format']}, this one has {FORMAT}); resume with that version, or "
-                    "start a new run in a new folder"
-                )
+            _check_format(folder, manifest)
             if differing := _differing(manifest["fingerprint"], self.fingerprint):
                 raise CheckpointError(
                     f"{folder} was written by a run of another configuration or other data: "
@@ -389,6 +384,22 @@ class CheckpointStore:
                 f"no checkpoint in {self.folder} is whole ({', '.join(damaged)} damaged); "
                 "start the run again in a new folder"
             )
+
+    def check_format(self) -> None:
+        """Raise ``CheckpointError`` if the newest checkpoint was written by another version.
+
+        So its run is refused before its configuration is read, which this version may not know.
+
+        Raises
+        ------
+        Unwritten
+            If the system refuses to read one.
+        """
+        for folder in reversed(self._folders()):
+            manifest = _manifest(folder)
+            if manifest is not None:
+                _check_format(folder, manifest)
+                return
 
     def go_back_to(self, checkpoint: Checkpoint | None) -> None:
         """Go on from a checkpoint, and remove newer ones, which are left without what they need.
@@ -439,6 +450,15 @@ class CheckpointStore:
             return sorted(path for path in there if ours.fullmatch(path.name) and path.is_dir())
         except OSError as error:
             raise unread(self.folder, error) from error
+
+
+def _check_format(folder: Path, manifest: Mapping[str, Any]) -> None:
+    if manifest["format"] != FORMAT:
+        raise CheckpointError(
+            f"{folder} was written by another version of colonnade (format "
+            f"{manifest['format']}, this one has {FORMAT}); resume with that version, or "
+            "start a new run in a new folder"
+        )
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:

@@ -46,7 +46,7 @@ from colonnade.runs import Run
 from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
-__all__ = ["RunFolder", "alone_in", "load_parts", "load_run"]
+__all__ = ["RunFolder", "alone_in", "check_has_parts", "load_parts", "load_run"]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
@@ -117,6 +117,18 @@ def load_run(path: str | Path) -> Run:
     except _UNREADABLE as error:
         raise DataError(f"{folder / name} is damaged{older}: {first_line(error)}") from error
     return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
+
+
+def check_has_parts(path: str | Path) -> None:
+    """Raise ``DataError`` if the run in a folder is of a version that kept no parts there."""
+    folder = RunFolder(Path(path))
+    summary, digests = _summary_in(folder.path)
+    if digests is None and not folder.parts.exists():
+        raise DataError(
+            f"the run in {folder.path} is of an older version of colonnade "
+            f"({_version_of(summary)}), which kept no trained parts in its folder: nothing can be "
+            "predicted or exported from it; train it again in a new folder"
+        )
 
 
 def load_parts(path: str | Path) -> dict[str, Part]:
@@ -205,6 +217,8 @@ def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
         files = {name for name in digests if not _is_part(name)}
         if not {"history.csv", "ledger.csv"} <= files <= set(_SEALED):
             raise ValueError("its digests are of other files than those beside it")
+    elif isinstance(summary.get("local_updates"), int):
+        del summary["local_updates"]  # of all together: whose they were is not told
     if not summary.keys() >= {"method", "metric", "rounds"}:
         raise ValueError("it is no summary")
     return summary, digests

@@ -31,9 +31,12 @@ def run(
 ) -> None:
     """Train as a configuration says, into a folder that can be resumed and reported on."""
     from colonnade.reports import epsilon_line, judged, left_out
+    from colonnade.run_folder import RunFolder
 
-    parsed = parsed_config(config, set_, data)
     folder = out_ or Path("runs") / config.stem
+    if resume:
+        RunFolder(folder).store({}).check_format()
+    parsed = parsed_config(config, set_, data)
     show = show_of(quiet, json_)
     with watched(1, show) as watch:
         result = parsed.train(folder, resume=resume, watcher=watch.run(parsed.method.name))

@@ -26,7 +26,7 @@ from colonnade.models import Features, take
 from colonnade.organisations import Transformer
 from colonnade.prediction import Prediction, columns_of
 from colonnade.predictions_told import Predicted
-from colonnade.run_folder import RunFolder, load_parts, load_run
+from colonnade.run_folder import RunFolder, check_has_parts, load_parts, load_run
 from colonnade.runs import Run
 from colonnade.streamed import RowEncoder
 from colonnade.tables import FittedTransformer, IdForm, VerticalTables
@@ -371,6 +371,7 @@ def load_trained(path: str | Path) -> Trained:
             "is known to your code alone: give them what they learned by "
             f"load_part({str(RunFolder(folder).parts / '...')!r}).load_into(module)"
         )
+    check_has_parts(folder)
     config = parse_config(dict(run.config), str(folder / "config.yaml"))
     holder, parts = config.label_holder.name, load_parts(folder)
     try:
