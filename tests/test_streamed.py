@@ -749,6 +749,17 @@ def test_numbers_do_not_stand_for_numerals_that_are_spelled_in_another_way(cell,
         encoder.transform({"zip": ["5"], "n": [2.0**53]})
 
 
+def test_a_parquet_file_among_others_may_have_no_rows(tmp_path):
+    table = pl.DataFrame({"y": [0, 1] * 4, "x": [1.5] * 8})
+    table.clear().write_parquet("none.parquet")
+    table.write_csv("some.csv")
+    parties = {"a": Columns(["x"])}
+    data = streamed_rows(["none.parquet", "some.csv"], parties, "y", split=RowSplit(0, 0))
+    assert len(data.labels) == 8
+    with pytest.raises(DataError, match="there is no row to encode; the files have none"):
+        streamed_rows("none.parquet", parties, "y")
+
+
 DECIMALS = ["0.00001", "-0.5", "0.30000000000000004", "0.9999999999999999", "1234567890123456.5"]
 DECIMALS += ["18150123348479.188", "1.0000000000000002", "0.000012345678901234568"]
 

@@ -164,7 +164,7 @@ class Source:
         yield from encoded_text(read, form, header, self._separator, place, self._block)
 
     def _of_parquet(self, form: Form, told: Callable[[int], None] | None) -> Iterator[Encoded]:
-        table = StoredTable(self.path)
+        table = StoredTable(self.path, empty=True)
         check_header(str(self.path), form, list(table.schema))
         done = 0
         for batch in table.batches(form.columns, _BATCH):

@@ -31,6 +31,8 @@ class StoredTable:
         The file; it must not change while it is in use.
     columns
         The columns to know of; by default all.
+    empty
+        Whether it may have no rows, as one file of several.
 
     Raises
     ------
@@ -45,7 +47,9 @@ class StoredTable:
     (StoredTable('people.parquet', 2 rows, 2 columns), [41, 37])
     """
 
-    def __init__(self, path: str | Path, columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, columns: Sequence[str] | None = None, *, empty: bool = False
+    ) -> None:
         self.path = Path(path)
         check_path(str(self.path))
         if not self.path.exists():
@@ -60,7 +64,7 @@ class StoredTable:
             check_present(str(self.path), columns, list(schema))
             self._schema = {name: schema[name] for name in columns}
         self._height = int(self._read(lambda scan: scan.select(pl.len()).collect()).item())
-        if self._height == 0:
+        if self._height == 0 and not empty:
             raise DataError(f"{self.path} has no rows")
 
     def __repr__(self) -> str:
