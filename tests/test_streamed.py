@@ -310,6 +310,7 @@ def test_a_packed_file_that_is_cut_off_says_so(tmp_path, cut):
     ("content", "said"),
     [
         (b"", "is empty; expected a line of column names"),
+        (b'y,"x\n1",n\n1,2,3\n', "first line of t.csv has a quote that is not closed in it; close"),
         (b"y,x\n", "there is no row to encode"),
         (b"\ny,x\n1,2\n", "first line of t.csv is empty; .*: take the line out, or say in names"),
         (b"y,x\r1,2\r", "lines of t.csv end with CR alone"),

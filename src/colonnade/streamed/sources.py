@@ -271,12 +271,18 @@ def _names_in(path: Path, line: bytes, separator: str) -> list[str]:
             "of names; is this a text file?"
         )
     try:
-        header = next(csv.reader([line.decode("utf-8").rstrip("\r\n")], delimiter=separator), [])
+        text = line.decode("utf-8").rstrip("\r\n")
+        header, *rest = csv.reader([text, ""], delimiter=separator)
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(
             f"the first line of {path} cannot be read as names of columns: {_line(error)}; "
             "save the file as UTF-8 text"
         ) from error
+    if not rest:
+        raise DataError(
+            f"the first line of {path} has a quote that is not closed in it; close it, or give "
+            "columns names without line ends"
+        )
     if not header:
         raise DataError(f"{path} is empty; expected a line of column names, and rows")
     return header
