@@ -235,8 +235,8 @@ def _undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number in heard[:1]:
-        signal.raise_signal(number)
+    if heard:
+        signal.raise_signal(heard[0])
 
 
 def _end_all_in(folder: Path) -> None:
