@@ -294,6 +294,59 @@ def test_an_index_that_does_not_say_whose_rows_are() -> None:
     assert "rows belong together whose 'customer' differs; say id='customer'" in message(**wrong)
 
 
+def renamed(bank: Any, shop: Any) -> str:
+    """Return why tables are refused whose indices are these."""
+    tables = {"bank": indexed(BANK).set_axis(bank), "shop": indexed(SHOP).set_axis(shop)}
+    return refusal(vertical_tables, tables, pd.Series(LABELS["buys"].to_list(), bank))
+
+
+def test_indices_of_two_names_join_nothing() -> None:
+    numbers = range(1000, 1000 + PEOPLE)
+    customers, receipts = (pd.Index(numbers, name=name) for name in ("customer", "receipt"))
+    assert "'bank' is called customer and that of 'shop' receipt" in renamed(customers, receipts)
+    pairs = pd.MultiIndex.from_product([range(PEOPLE // 4), range(4)], names=["house", "member"])
+    assert "reorder_levels" in renamed(pairs, pairs.set_names(["member", "house"]))
+
+
+@pytest.mark.parametrize("kind", [int, float, str, "uint64"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_count_of_rows_joins_nothing_of_whatever_kind_it_is(kind: Any, first: int) -> None:
+    count = pd.Index(np.arange(first, PEOPLE + first)).astype(kind)
+    shuffled = count[np.random.default_rng(0).permutation(PEOPLE)]
+    assert "numbers of rows in different orders" in renamed(shuffled[::-1], shuffled)
+    assert "numbers of rows in different orders" in renamed(count.rename("ID"), shuffled)
+    assert "nothing says" in renamed(count, shuffled)
+
+
+HELD = {
+    "unsigned": (lambda i: i, lambda i: i.astype("uint64")),
+    "zones": (lambda i: at(i), lambda i: at(i).tz_convert("Europe/Rome")),
+    "units": (lambda i: bare(i).as_unit("ns"), lambda i: bare(i).as_unit("s")),
+}
+
+
+def at(index: Any) -> Any:
+    return pd.to_datetime(index, unit="h", utc=True)
+
+
+def bare(index: Any) -> Any:
+    return at(index).tz_localize(None)
+
+
+@pytest.mark.parametrize("how", HELD)
+def test_indices_that_mean_the_same_join_however_they_are_held(how: str) -> None:
+    bank, shop = indexed(BANK), indexed(SHOP)
+
+    def found(one: Any, other: Any) -> Any:
+        tables = {"bank": bank.set_axis(one), "shop": shop.set_axis(other)}
+        labels = pd.Series(LABELS["buys"].to_list(), one)
+        return vertical_tables(tables, labels, transformers=TableTransformer(scale="none"))
+
+    of_bank, of_shop = HELD[how]
+    features = found(of_bank(bank.index), of_shop(shop.index)).features
+    assert torch.equal(features["shop"], found(bank.index, shop.index).features["shop"])
+
+
 def test_who_says_aligned_and_is_not_is_told() -> None:
     with pytest.warns(DataWarning, match=r"'customer', which looks like an id.*say id='customer'"):
         found = vertical_tables({"bank": BANK, "shop": SHOP}, LABELS["buys"], aligned=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from colonnade.tables.names import check_named_once, check_present
 from colonnade.tables.written import texts
 from colonnade.telling import first_line
 
-__all__ = ["as_column", "as_frame", "as_series", "index_of"]
+__all__ = ["Counted", "as_column", "as_frame", "as_series", "counted", "index_of"]
 
 _UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
@@ -243,8 +244,9 @@ def _collected(data: pl.LazyFrame) -> pl.DataFrame:
 def index_of(data: Any) -> pl.Series | None:
     """Return what pandas calls the rows of a frame or column, None where that is but a count.
 
-    A count is an index without a name that is a ``RangeIndex``, or 0, 1, 2, ... What is no whole
-    number is called by its text; so is what an index of several levels says of a row.
+    A count is an index without a name that is a ``RangeIndex``, or 0, 1, 2, ... or 1, 2, 3, ..., as
+    numbers or text. What is no whole number is called by its text; so is what an index of several
+    levels says of a row, and its name is that of all levels.
 
     >>> index_of({"age": [41, 37]}) is None
     True
@@ -252,11 +254,54 @@ def index_of(data: Any) -> pl.Series | None:
     index: Any = getattr(data, "index", None)
     if not hasattr(index, "to_numpy"):
         return None
-    named, values = index.name is not None, index.to_numpy()
-    if not named and type(index).__name__ == "RangeIndex":
+    name = _name_of(index)
+    if not name and type(index).__name__ == "RangeIndex":
         return None
-    name = str(index.name) if named else ""
-    if values.dtype.kind not in "iu" or values.dtype == np.uint64:
+    if getattr(index, "tz", None) is not None:
+        index = index.tz_convert("UTC")
+    series = _series_of(index, index.to_numpy(), name)
+    return None if not name and counted(series) is Counted.IN_ORDER else series
+
+
+class Counted(Enum):
+    """Whether an index is but the numbers of the rows."""
+
+    NO = auto()
+    IN_ORDER = auto()
+    SHUFFLED = auto()
+
+
+def counted(index: pl.Series) -> Counted:
+    """Return whether values are 0, 1, 2, ... or 1, 2, 3, ..., as numbers or text, and their order.
+
+    >>> [counted(pl.Series(each)).name for each in ([7, 8], [1, 2, 3], ["1.0", "0.0"])]
+    ['NO', 'IN_ORDER', 'SHUFFLED']
+    """
+    numbers = index
+    if not index.dtype.is_integer():
+        plain = index.str.strip_suffix(".0")
+        numbers = plain.cast(pl.Int64, strict=False)
+        if numbers.null_count() or not numbers.cast(pl.String).equals(plain):
+            return Counted.NO
+    values = numbers.to_numpy()
+    count = np.arange(len(values)) + (int(values.min()) if len(values) else 0)
+    if len(values) and int(values.min()) not in (0, 1):
+        return Counted.NO
+    if np.array_equal(values, count):
+        return Counted.IN_ORDER
+    return Counted.SHUFFLED if np.array_equal(np.sort(values), count) else Counted.NO
+
+
+def _name_of(index: Any) -> str:
+    """Return the name of an index, or those of its levels, empty where there is none."""
+    if hasattr(index, "levels"):
+        return str(tuple(index.names)) if any(each is not None for each in index.names) else ""
+    return "" if index.name is None else str(index.name)
+
+
+def _series_of(index: Any, values: NDArray[Any], name: str) -> pl.Series:
+    whole = values.dtype.kind in "iu"
+    if not whole or (values.dtype == np.uint64 and (values > np.iinfo(np.int64).max).any()):
         absent = np.array([*map(_lacks, values)]) if hasattr(index, "levels") else index.isna()
         if absent.any():
             raise DataError(
@@ -264,8 +309,6 @@ def index_of(data: Any) -> pl.Series | None:
                 "that is; give it one, or reset the index"
             )
         return _called(name, _from_values([_called_row(value) for value in values], "the index"))
-    if not named and np.array_equal(values, np.arange(len(values))):
-        return None
     return _called(name, pl.Series(values.astype(np.int64)))
 
 
@@ -276,7 +319,10 @@ def _lacks(levels: tuple[Any, ...]) -> bool:
 
 def _called_row(value: Any) -> str:
     """Return the text of what an index says of a row, of numpy's numbers as of Python's."""
-    return str(tuple(map(_plain, value)) if isinstance(value, tuple) else value)
+    text = str(tuple(map(_plain, value)) if isinstance(value, tuple) else value)
+    if isinstance(value, np.datetime64) and "." in text:  # in whatever unit
+        return text.rstrip("0").rstrip(".")
+    return text
 
 
 def _arrays(data: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.columns import values_alone
+from colonnade.tables.frames import Counted, counted
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
@@ -178,6 +179,13 @@ def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray
                 "together; name a column of ids by id=..., or say aligned=True if the rows are in "
                 "one order already"
             )
+    if wanted.name and index.name and wanted.name != index.name:
+        raise DataError(
+            f"the index of {first!r} is called {wanted.name} and that of {name!r} {index.name}, so "
+            "nothing says that their rows belong together; give both one name (rename_axis, and "
+            "reorder_levels where they have several) if they mean the same, or name a column of "
+            "ids by id=..."
+        )
     if wanted.dtype != index.dtype or set(wanted) != set(index):
         lacking = sorted(set(map(str, wanted)) ^ set(map(str, index)))
         raise DataError(
@@ -187,7 +195,8 @@ def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray
             else f"the indices of {first!r} and {name!r} are numbers here and text there; give "
             "both the same type"
         )
-    if not wanted.equals(index) and _counts(wanted):
+    counts = not (wanted.name and index.name) and counted(wanted) is not Counted.NO
+    if counts and not wanted.equals(index):
         raise DataError(
             f"the indices of {first!r} and {name!r} are numbers of rows in different orders, as "
             "any two tables have when they were shuffled; name a column of ids by id=..., or say "
@@ -203,13 +212,6 @@ def _by_index(one: pl.Series, other: pl.Series) -> str:
     if one.name and one.name == other.name:
         return f"say id={one.name!r}, by which people whom all tables know are found"
     return "name a column of ids by id=..."
-
-
-def _counts(index: pl.Series) -> bool:
-    """Return whether an index without a name is the numbers of the rows, in whatever order."""
-    if index.name or not index.dtype.is_integer():
-        return False
-    return bool(np.array_equal(index.sort().to_numpy(), np.arange(len(index))))
 
 
 def _check_likely(tables: Mapping[str, Table], rows: Mapping[str, NDArray[np.int64]]) -> None:
