@@ -17,6 +17,7 @@ in place of a URL - is none to SQLAlchemy, which takes it for a part of the plac
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote_plus
@@ -121,11 +122,15 @@ def settings_in(text: str) -> tuple[Option, ...]:
 def misplaced(place: str) -> bool:
     """Return whether a user and a password are in a URL's place, where a path of SQLite's may be.
 
-    A path without a host may have an ``@``; behind a host it ends a login, as in Oracle's form.
+    A path without a host may have an ``@``; behind a host it ends a login, as in Oracle's form. In
+    the wide form of East Asian keyboards it is one, too.
 
     >>> misplaced("ann/hunter2@db.example/crm"), misplaced("/srv/a@b/people.db")
     (True, False)
+    >>> misplaced("ann\uff1ahunter2\uff20db.example/crm")
+    True
     """
+    place = unicodedata.normalize("NFKC", place)
     return ("@" in place and not place.startswith("/")) or _LOGIN.search(place) is not None
 
 
