@@ -468,6 +468,9 @@ MIXING = {
     "weights in a function": partial(nn.functional.cross_entropy, weight=WEIGHTS),
     "ignored labels": nn.CrossEntropyLoss(),
     "each with each": lambda p, y: ((p[:, :1] - y) ** 2).mean(),
+    "a balance of classes": lambda p, y: nn.functional.cross_entropy(
+        p, y, 1 / torch.bincount(y, minlength=2).clamp(min=2)
+    ),
     "a pair of rows": lambda p, y: (p[0, 0] * y[-1] - p[-1, 0] * y[0]) ** 2,
 }
 APART = {

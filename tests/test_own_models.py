@@ -736,19 +736,28 @@ def test_a_metric_that_is_no_number_loses_no_run(tmp_path, by, value, greater_is
         assert (run.summary["best_round"], run.summary["stopped_early"]) == (3, True)
 
 
-@pytest.mark.parametrize("loss", [nn.MSELoss(), nn.PoissonNLLLoss(), nn.functional.huber_loss])
+class OfColumn(nn.MSELoss):
+    def forward(self, input, target):
+        return super().forward(input[:, 0], target)
+
+
+BROADCASTING = [nn.MSELoss(), nn.PoissonNLLLoss(), partial(nn.functional.huber_loss, delta=2.0)]
+
+
+@pytest.mark.parametrize("loss", BROADCASTING)
 def test_a_loss_of_torch_that_compares_each_row_with_all_is_refused(tmp_path, loss):
     """Of ``[2, 1]`` and ``[2]`` torch makes ``[2, 2]``, whose mean is of four differences."""
     x = torch.rand(ROWS, 3, generator=torch.Generator().manual_seed(0))
 
-    def regression(top):
+    def regression(top, loss=loss):
         holder = LabelHolder("h", x.sum(1), top, loss=loss)
         return Federation([Party("p", x, nn.Linear(3, 4))], holder, range(20), range(20, ROWS))
 
     with pytest.raises(ConfigurationError, match=r"\[rows, 1\] and labels \[rows\], and torch"):
         regression(nn.Linear(4, 1)).train(training=TRAINING, out=tmp_path / "run")
     flat = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
-    assert regression(flat).train(training=TRAINING, out=tmp_path / "run").summary["completed"]
+    for good in (regression(flat), regression(nn.Linear(4, 1), OfColumn())):
+        assert good.train(training=TRAINING, report=False).summary["completed"]
 
 
 def test_a_metric_returns_a_number(tmp_path):

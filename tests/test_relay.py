@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -548,3 +548,11 @@ def test_what_was_passed_on_is_told_by_both_names():
     said = "what 'p1' sent, and 'holder' passed on, in round 7 is refused: a body of 3 bytes"
     with pytest.raises(RemoteProtocolError, match=said):
         receiver._decode({"p1": b"abc"}, np.arange(1), Moment(7))
+
+
+def test_a_top_model_without_parameters_is_relayed():
+    given = problem(Sum())
+    holder = replace(given.label_holder, top=nn.Softmax(1))
+    method = Method("bare", Sum(), Plain(), Relay("shared"))
+    run = Federation(given.parties, holder).train(method, TRAINING, report=False)
+    assert run.summary["completed"]

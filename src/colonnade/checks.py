@@ -6,6 +6,7 @@ Each check happens before anything is written, and its error names the organisat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -370,14 +371,15 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
 
 def _check_row_by_row(name: str, loss: Loss, output: Tensor, labels: Tensor) -> None:
     """Refuse what torch would compare each with each, as ``[rows, 1]`` and ``[rows]``."""
-    if not isinstance(loss, _ROW_BY_ROW) and loss not in _ROW_BY_ROW_FUNCTIONS:
-        return
-    if output.shape[1:] != labels.shape[1:]:
+    while isinstance(loss, partial):
+        loss = loss.func
+    of_torch = type(loss) in _ROW_BY_ROW or loss in _ROW_BY_ROW_FUNCTIONS
+    if of_torch and output.dim() != labels.dim():
         raise ConfigurationError(
             f"predictions are {_of_rows(output)} and labels {_of_rows(labels)}, and torch would "
             f"compare each row's prediction with the labels of all: let the loss of {name!r} bring "
-            "them into one shape, such as lambda p, y: mse_loss(p[:, 0], y), or leave it out, "
-            "where squared error is meant"
+            "them into one shape, such as lambda p, y: mse_loss(p.reshape(y.shape), y), or leave "
+            "it out, where squared error is meant"
         )
 
 

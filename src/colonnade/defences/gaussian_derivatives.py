@@ -180,7 +180,7 @@ class GaussianDerivatives(Defence):
         check_rows_apart("the top model", holder.top, "a label reaches the derivatives", fused)
         loss = holder.objective()
         self.check_covers(loss, holder.learned)
-        check_labels_apart(holder.name, loss, holder.top, fused[: len(labels)], labels)
+        check_labels_apart(holder.name, loss, holder.top, fused, labels)
         return _Guard(self, layout, holder)
 
 

@@ -37,15 +37,15 @@ def check_mean(loss: Loss) -> None:
 
 
 def different_labels(labels: Tensor) -> Tensor:
-    """Return up to ``TRIED`` labels that differ, from the least to the greatest.
+    """Return ``TRIED`` labels, the least to the greatest that there are, over and over.
 
-    >>> different_labels(torch.tensor([1, 0, -100, 1]))
-    tensor([-100,    0,    1])
+    >>> different_labels(torch.tensor([1, 0, -100, 1]))[:5]
+    tensor([-100,    0,    1, -100,    0])
     """
     known = labels if labels.dim() == 1 else labels[:_LOOKED_THROUGH]
     values: Tensor = torch.unique(known.detach().cpu(), dim=0)
     chosen = np.unique(np.linspace(0, len(values) - 1, TRIED).round().astype(np.int64))
-    return values[torch.from_numpy(chosen)]
+    return values[torch.from_numpy(np.resize(chosen, TRIED))]
 
 
 def check_labels_apart(
@@ -64,7 +64,7 @@ def check_labels_apart(
     fused
         Fused embeddings, of as many rows as there are labels.
     labels
-        Labels that differ: the first is changed to each of the others.
+        Of the rows: the first is changed to each of the others.
 
     Examples
     --------
@@ -82,7 +82,8 @@ prediction and label; labels that are ignored, weights that the batch makes up f
     try:
         predictions = tried(top, fused).detach().float()
         before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
-        changed = [_slopes(name, loss, predictions, _with_first(labels, y)) for y in labels[1:]]
+        others: Tensor = torch.unique(labels[1:], dim=0)
+        changed = [_slopes(name, loss, predictions, _with_first(labels, y)) for y in others]
     except ConfigurationError:
         raise
     except Exception:  # it may take no such rows; others tell

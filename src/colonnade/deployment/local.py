@@ -234,9 +234,9 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
-    if heard:
-        signal.raise_signal(heard[0])
+            signal.signal(number, handler or signal.SIG_DFL)
+        if heard:
+            signal.raise_signal(heard[0])
 
 
 def _end_all_in(folder: Path) -> None:
@@ -255,10 +255,15 @@ def _end_all_in(folder: Path) -> None:
 
 
 def _processes_in(folder: Path) -> Iterator[psutil.Process]:
-    """Yield the processes of the server and of sites: each is told its folder."""
+    """Yield the processes of the server and of sites: each is told its folder.
+
+    They are scripts and Python's; who looks at a log in the folder goes on.
+    """
     own = f"{folder}{os.sep}"
     for process in psutil.process_iter(["cmdline"]):
-        if any(word.startswith(own) for word in process.info["cmdline"] or ()):
+        program, *told = process.info["cmdline"] or ("",)
+        is_ours = Path(program).name.startswith(("bash", "sh", "python"))
+        if is_ours and any(word.startswith(own) for word in told):
             yield process
 
 

@@ -3,7 +3,7 @@
 Somebody may send numbers that are absurd and yet finite, as all are that a codec decodes. What is
 computed of them elsewhere is then infinite, or no number, and a smaller learning rate would not
 help. So the error says who sent the largest, where they are large. Before there is an error nothing
-is told.
+is looked at.
 """
 
 from __future__ import annotations
@@ -85,23 +85,25 @@ def large_derivatives(sender: str, in_all: Tensor | None) -> str:
     )
 
 
-def large_from(sender: str, largest: Mapping[str, float]) -> str:
+def large_from(sender: str, came: Mapping[str, Tensor]) -> str:
     """Say in what somebody's last messages had the largest number, if that is large.
 
     Parameters
     ----------
     sender
         Who sent them.
-    largest
-        By what came, the largest magnitude in it.
+    came
+        Each by what it is.
 
     Examples
     --------
-    >>> large_from("insurer", {"top model": 3e9, "embeddings": 1.0})
+    >>> import torch
+    >>> large_from("insurer", {"top model": torch.tensor([3e9]), "embeddings": torch.ones(2)})
     "; the largest number in the top model from 'insurer' is 3e+09: see first what it sends"
-    >>> large_from("insurer", {"top model": 1.0})
+    >>> large_from("insurer", {"top model": torch.empty(0)})
     ''
     """
+    largest = {what: float(each.abs().max()) for what, each in came.items() if each.numel()}
     what = max(largest, key=largest.__getitem__, default=None)
     if what is None or largest[what] <= _LARGE:
         return ""

@@ -17,7 +17,7 @@ nothing flows through a codec.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -73,7 +73,7 @@ class RelayParty(TrainingParty):
         # Only the label holder trains it.
         self._top = Learner(copied(shared.top), device=seat.own.device)
         self._top.module.requires_grad_(False)
-        self._largest: dict[str, float] = {}  # of what the label holder sent last
+        self._fused: Callable[[], Tensor] | None = None  # what the others sent last, for errors
         self._top_link = top.receiver(1, agreement.parameters, f"parties/{self.name}/top")
         self._others = others
         self._saliency: Tensor | None = None
@@ -99,17 +99,14 @@ class RelayParty(TrainingParty):
         key = moment.key(self._seed, self._label_holder, TOP)
         with reading(self._label_holder, moment.round):
             parameters = self._top_link.receive(body, _ONE, key)[0]
-        self._largest["top model"] = float(parameters.abs().max())
         put_parameters(self._top.module, parameters)
 
     def _step(self, embedding: Tensor | None, fuse: FuseOwn, rows: Rows) -> None:
         """Take a step on its own parameters; the first one has the embedding that was sent."""
         if embedding is None:
             embedding = self._embed(take(self._features, rows), training=True)
-        else:
-            others = fuse(torch.zeros_like(embedding.detach()))
-            self._largest["others' embeddings"] = float(others.abs().max())
         own = embedding.detach().requires_grad_()
+        self._fused = partial(fuse, torch.zeros_like(own))
         # Copies, which top model and loss may write into.
         predictions = self._top(fuse(own).clone(), training=True)
         loss = self._loss(predictions.clone(), self._labels.of(rows))
@@ -119,7 +116,10 @@ class RelayParty(TrainingParty):
         self._saliency = derivative.sum(dim=0).abs()
 
     def _at_fault(self) -> str:
-        return large_from(self._label_holder, self._largest)
+        came = {"top model": parameter_vector(self._top.module)}
+        if self._fused is not None:
+            came["others' embeddings"] = self._fused()
+        return large_from(self._label_holder, came)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all durable state."""
@@ -128,7 +128,6 @@ class RelayParty(TrainingParty):
             "top_link": self._top_link.state_dict(),
             "others": self._others.state_dict(),
             "saliency": self._saliency,
-            "largest": {**self._largest},
             "labels": self._labels.state_dict(),
         }
 
@@ -139,7 +138,6 @@ class RelayParty(TrainingParty):
         self._top_link.load_state_dict(state["top_link"])
         self._others.load_state_dict(state["others"])
         self._saliency = state["saliency"]
-        self._largest = {**state.get("largest", {})}  # older checkpoints have none
         self._labels.load_state_dict(state["labels"])
 
 
