@@ -101,6 +101,9 @@ class Defence(Protocol):
     def guard(self, layout: Layout, fusion: Fusion, holder: LabelHolder) -> Guard:
         """Make the label holder's half; its top model is given what ``fusion`` makes.
 
+        What the account counts on, as that a label reaches the derivatives of its own row alone,
+        the defence looks after here: ``models.check_rows_apart``, ``losses.check_labels_apart``.
+
         Raises
         ------
         ConfigurationError

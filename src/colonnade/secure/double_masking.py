@@ -362,8 +362,8 @@ class SumParty(_End):
         contributors, members, offers = self._read(request)
         if contributors:
             raise RemoteProtocolError(
-                f"{self._holder!r} names {', '.join(contributors)} as contributing to sum "
-                f"{self._number}, to which nobody does"
+                f"{self._holder!r} names {', '.join(contributors)} as contributing, where there is "
+                "no sum to which anybody does"
             )
         self._advance(members, offers)
 
