@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
-from colonnade.models import tried
+from colonnade.models import alike, tried
 from colonnade.organisations import Loss, copied_loss
 
 __all__ = ["TRIED", "check_labels_apart", "check_mean", "different_labels"]
@@ -90,7 +90,7 @@ prediction and label; labels that are ignored, weights that the batch makes up f
         return
     if not torch.equal(before, again):
         return  # by chance it may come to anything, and nothing can be told
-    if any(_differ(before[1:], after[1:]) for after in changed):
+    if not all(alike(before[1:], after[1:], 1e-5) for after in changed):
         raise ConfigurationError(
             f"by the loss of {name!r} a label reaches the derivatives of other rows, more than "
             "noise on its own hides: give one that is a mean over rows, each of its own prediction "
@@ -109,8 +109,3 @@ def _slopes(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> Tenso
         value = copied_loss(name, loss)(of, labels)
         slopes: Tensor = torch.autograd.grad(value, of)[0]
     return slopes.detach().double()
-
-
-def _differ(one: Tensor, other: Tensor) -> bool:
-    least = 1e-5 * float(one.abs().max()) if one.numel() else 0.0
-    return not torch.allclose(one, other, rtol=1e-5, atol=least, equal_nan=True)

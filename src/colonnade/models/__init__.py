@@ -26,7 +26,7 @@ from colonnade.models.mvcnn import Mvcnn
 from colonnade.models.optimising import check_optimiser, check_schedule, gone_on
 from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
 from colonnade.models.resnet import ResNet18, group_norm
-from colonnade.models.rows_apart import check_rows_apart
+from colonnade.models.rows_apart import alike, check_rows_apart
 from colonnade.models.sparse import Sparse
 from colonnade.models.tabular import Tabular
 from colonnade.models.trial import check_module, check_one_row, check_steady, shown, tried
@@ -54,6 +54,7 @@ __all__ = [
     "Sum",
     "Tabular",
     "WideAndDeep",
+    "alike",
     "all_finite",
     "check_bottom_learns",
     "check_gradients",

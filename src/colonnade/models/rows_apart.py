@@ -14,7 +14,7 @@ from colonnade.models.learner import Features, take
 from colonnade.models.modes import put_into_training
 from colonnade.models.trial import tried
 
-__all__ = ["check_rows_apart"]
+__all__ = ["alike", "check_rows_apart"]
 
 _BatchNorm = nn.modules.batchnorm._BatchNorm
 _TRIED = 32  # rows
@@ -76,8 +76,17 @@ def _differ(model: nn.Module, together: Any, beside: Any, training: bool) -> boo
     drawn = not torch.equal(before, torch.default_generator.get_state())
     if drawn or not torch.equal(first, again):
         return False  # by chance it may come to anything, and nothing can be told
-    least = 1e-6 * float(first.abs().max()) if first.numel() else 0.0
-    return not torch.allclose(first, other, rtol=1e-6, atol=least)
+    return not alike(first, other, 1e-6)
+
+
+def alike(one: Tensor, other: Tensor, within: float) -> bool:
+    """Return whether numbers differ by no more than a share of themselves, and of the largest.
+
+    >>> alike(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1e-7]), 1e-6)
+    True
+    """
+    least = within * float(one.abs().max()) if one.numel() else 0.0
+    return torch.allclose(one, other, rtol=within, atol=least)
 
 
 def _refuse_batch_norm(whose: str, model: nn.Module, reaches: str) -> None:

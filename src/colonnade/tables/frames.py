@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from colonnade.tables.names import check_named_once, check_present
 from colonnade.tables.written import texts
 from colonnade.telling import first_line
 
-__all__ = ["Counted", "as_column", "as_frame", "as_series", "counted", "index_of"]
+__all__ = ["as_column", "as_frame", "as_series", "index_of", "row_numbers"]
 
 _UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
@@ -260,36 +259,26 @@ def index_of(data: Any) -> pl.Series | None:
     if getattr(index, "tz", None) is not None:
         index = index.tz_convert("UTC")
     series = _series_of(index, index.to_numpy(), name)
-    return None if not name and counted(series) is Counted.IN_ORDER else series
+    count = None if name else row_numbers(series)
+    return None if count is not None and count.is_sorted() else series
 
 
-class Counted(Enum):
-    """Whether an index is but the numbers of the rows."""
+def row_numbers(index: pl.Series) -> pl.Series | None:
+    """Return an index as numbers if they are 0, 1, 2, ... or 1, 2, 3, ... in some order, else None.
 
-    NO = auto()
-    IN_ORDER = auto()
-    SHUFFLED = auto()
-
-
-def counted(index: pl.Series) -> Counted:
-    """Return whether values are 0, 1, 2, ... or 1, 2, 3, ..., as numbers or text, and their order.
-
-    >>> [counted(pl.Series(each)).name for each in ([7, 8], [1, 2, 3], ["1.0", "0.0"])]
-    ['NO', 'IN_ORDER', 'SHUFFLED']
+    >>> [row_numbers(pl.Series(each)) is None for each in ([7, 8], [2, 1, 3], ["1.0", "0.0"])]
+    [True, False, False]
     """
     numbers = index
     if not index.dtype.is_integer():
         plain = index.str.strip_suffix(".0")
         numbers = plain.cast(pl.Int64, strict=False)
         if numbers.null_count() or not numbers.cast(pl.String).equals(plain):
-            return Counted.NO
-    values = numbers.to_numpy()
-    count = np.arange(len(values)) + (int(values.min()) if len(values) else 0)
-    if len(values) and int(values.min()) not in (0, 1):
-        return Counted.NO
-    if np.array_equal(values, count):
-        return Counted.IN_ORDER
-    return Counted.SHUFFLED if np.array_equal(np.sort(values), count) else Counted.NO
+            return None
+    first = np.arange(len(numbers))
+    values = numbers.sort().to_numpy()
+    is_count = np.array_equal(values, first) or np.array_equal(values, first + 1)
+    return numbers if is_count else None
 
 
 def _name_of(index: Any) -> str:

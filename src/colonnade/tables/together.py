@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.columns import values_alone
-from colonnade.tables.frames import Counted, counted
+from colonnade.tables.frames import row_numbers
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
@@ -195,7 +195,7 @@ def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray
             else f"the indices of {first!r} and {name!r} are numbers here and text there; give "
             "both the same type"
         )
-    counts = not (wanted.name and index.name) and counted(wanted) is not Counted.NO
+    counts = not (wanted.name and index.name) and row_numbers(wanted) is not None
     if counts and not wanted.equals(index):
         raise DataError(
             f"the indices of {first!r} and {name!r} are numbers of rows in different orders, as "
