@@ -701,14 +701,24 @@ def test_a_prediction_that_is_no_number_is_refused_and_names_who_sent_the_larges
             run.predict(features, rows_per_message=rows)
 
 
+def test_what_the_label_holders_own_bottom_makes_no_number_of_is_told_as_its_own():
+    run = federation(own=linear(), top=nn.Linear(12, 3)).train(training=TRAINING)
+    run.models["insurer"]["bottom"] = Returns(lambda x: 9 * x)
+    features = new_rows() | {"insurer": torch.ones(3, 4)}
+    features["insurer"][1, 2] = -1e38
+    sentence = "^what the bottom model of 'insurer' says of row 1 is no finite number, so nothing"
+    with pytest.raises(Diverged, match=sentence):
+        run.predict(features)
+
+
 def test_a_new_row_that_is_too_large_is_told_by_its_own_numbers():
     run = federation().train(training=TRAINING)
     run.models["bank"]["bottom"] = Returns(lambda x: 9 * x)
     features = new_rows()
     features["bank"][1, 2] = -1e38
     sentence = (
-        "^at bank, in round 0: component 2 of row 1 of a message is -inf, so nothing is predicted: "
-        "see that row's features, and what the bottom model makes of them$"
+        "^at bank, in round 0: component 2 of row 1 of those embedded together is -inf, so nothing "
+        "is predicted: see that row's features, and what the bottom model makes of them$"
     )
     with pytest.raises(Diverged, match=sentence):
         run.predict(features)

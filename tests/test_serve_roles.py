@@ -16,7 +16,7 @@ from torch import nn
 
 from colonnade import methods
 from colonnade.drivers import Assignment, Simulate
-from colonnade.errors import ConfigurationError, RemoteProtocolError
+from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.federation import Federation
 from colonnade.flows import Limits
 from colonnade.models import Concat, Learner, Mean, Polynomial, Sum
@@ -103,6 +103,29 @@ def test_who_asks_for_what_is_no_number_is_refused_and_the_next_is_answered():
     )
     assert re.match(sentence, str(answers[requests[0]]))
     assert answers[requests[1]].isfinite().all()
+
+
+class Endless(nn.Module):
+    """A bottom that makes no finite number of one row."""
+
+    def __init__(self, row):
+        super().__init__()
+        self.register_buffer("row", row.clone())
+
+    def forward(self, x):
+        return torch.where((x == self.row).all(dim=1, keepdim=True), torch.inf, torch.zeros(1, 4))
+
+
+def test_a_party_tries_all_its_rows_before_it_serves():
+    def change(models):
+        models["shop"]["bottom"] = Endless(members()["shop"].features[17])
+
+    sentence = (
+        r"^at shop, in round 0: component 0 of row 1 of those embedded together is inf.* "
+        r"\(row 0 of these is row 16 of all\)$"
+    )
+    with pytest.raises(Diverged, match=sentence):
+        served(methods.svfl(), [(3,)], change=change)
 
 
 @pytest.mark.parametrize(

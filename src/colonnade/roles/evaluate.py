@@ -8,6 +8,7 @@ messages carry the purpose EVALUATION, so that the ledger keeps them apart from 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -20,17 +21,29 @@ from colonnade.metrics import Metric
 from colonnade.models import Learner
 from colonnade.uplinks import Collected, Collector, Moment, Uploader
 
-__all__ = ["Heed", "Own", "evaluated", "outputs", "upload"]
+__all__ = ["Own", "Said", "evaluated", "said", "upload"]
 
 Own = Callable[[Rows, Moment], Awaitable[Tensor | None]]
 """The label holder's own embedding of some rows; None where it has no columns."""
 
-Heed = Callable[[Tensor, Collected, Tensor | None, Rows], None]
-"""What is done about the top model's outputs, of the embeddings and the own one of some rows."""
 
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What the top model says of some rows, and of which embeddings.
 
-def _nothing(said: Tensor, collected: Collected, own: Tensor | None, rows: Rows) -> None:
-    """Do nothing about them."""
+    Parameters
+    ----------
+    outputs
+        The top model's.
+    collected
+        What the parties' embeddings of these rows came to.
+    own
+        The label holder's own; None where it has no columns.
+    """
+
+    outputs: Tensor
+    collected: Collected
+    own: Tensor | None
 
 
 async def upload(
@@ -45,34 +58,23 @@ async def upload(
         await uploader.upload(bottom, rows, moment)
 
 
-async def outputs(
-    collector: Collector,
-    own: Own,
-    top: Learner,
-    held_out: HeldOut,
-    round: int,
-    purpose: Purpose = Purpose.EVALUATION,
-    heed: Heed = _nothing,
-) -> Tensor:
-    """Play the label holder's part: return the top model's outputs for all rows.
+async def said(collector: Collector, own: Own, top: Learner, rows: Rows, moment: Moment) -> Said:
+    """Play the label holder's part for one piece of the rows: collect, fuse, apply the top model.
 
-    ``own`` gives the label holder's own embedding of some rows; ``heed`` is called with each piece.
+    ``own`` gives the label holder's own embedding of some rows.
     """
-    pieces = []
-    for rows, moment in held_out.moments(round, purpose):
-        embedding = await own(rows, moment)
-        collected = await collector.collect(rows, moment)
-        predict = partial(_predicted, collected, embedding, top, rows, heed)
-        pieces.append(await Work("top", predict, round, purpose, rows=len(rows)))
-    return torch.cat(pieces)
+    embedding = await own(rows, moment)
+    collected = await collector.collect(rows, moment)
+    predict = partial(_outputs, collected, embedding, top)
+    return Said(
+        await Work("top", predict, moment.round, moment.purpose, rows=len(rows)),
+        collected,
+        embedding,
+    )
 
 
-def _predicted(
-    collected: Collected, own: Tensor | None, top: Learner, rows: Rows, heed: Heed
-) -> Tensor:
-    said = top(collected.fuse(own).clone(), training=False)  # which it may write into
-    heed(said, collected, own, rows)
-    return said
+def _outputs(collected: Collected, own: Tensor | None, top: Learner) -> Tensor:
+    return top(collected.fuse(own).clone(), training=False)  # which it may write into
 
 
 async def evaluated(
@@ -85,7 +87,11 @@ async def evaluated(
     round: int,
 ) -> dict[str, float]:
     """Return the metrics on held-out rows, each named after them: ``test_accuracy``."""
-    predictions = await outputs(collector, own, top, held_out, round)
+    pieces = [
+        (await said(collector, own, top, rows, moment)).outputs
+        for rows, moment in held_out.moments(round, Purpose.EVALUATION)
+    ]
+    predictions = torch.cat(pieces)
     truth = labels[torch.from_numpy(held_out.rows)]
     values = await Work(
         "metrics",

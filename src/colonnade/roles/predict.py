@@ -21,9 +21,9 @@ from colonnade.links import Rows
 from colonnade.models import Fusion, Learner, all_finite, take
 from colonnade.organisations import Party
 from colonnade.roles.blame import largest_embedding
-from colonnade.roles.evaluate import outputs, upload
+from colonnade.roles.evaluate import Said, said, upload
 from colonnade.stragglers import Wait
-from colonnade.uplinks import Collected, Moment, Uplink
+from colonnade.uplinks import Moment, Uplink
 
 __all__ = ["PredictLabelHolder", "PredictParty", "TrainedLabelHolder", "TrainedParty"]
 
@@ -52,9 +52,9 @@ class _Trying(Learner):
         if not all_finite(embedding):
             row, column = (~torch.isfinite(embedding)).nonzero()[0].tolist()
             raise Diverged(
-                f"component {column} of row {row} of a message is {float(embedding[row, column])}, "
-                "so nothing is predicted: see that row's features, and what the bottom model makes "
-                "of them"
+                f"component {column} of row {row} of those embedded together is "
+                f"{float(embedding[row, column])}, so nothing is predicted: see that row's "
+                "features, and what the bottom model makes of them"
             )
         return embedding
 
@@ -162,29 +162,22 @@ class TrainedLabelHolder(_Trained):
         super().load_state_dict(state)
         self._uplink.load_state_dict(state["uplink"])
 
-    async def _outputs(self, rows: HeldOut) -> Tensor | Diverged:
-        """Receive the embeddings of some rows, and return the top model's outputs.
+    async def _said(self, rows: Rows, moment: Moment) -> Said:
+        """Receive the embeddings of some rows, and return what the top model says of them."""
+        return await said(self._uplink, self._own, self._top, rows, moment)
 
-        Where one of them is no finite number, return an error that says so.
-        """
-        wrong: list[Diverged] = []
-
-        def heed(said: Tensor, collected: Collected, own: Tensor | None, rows: Rows) -> None:
-            if not all_finite(said):
-                wrong.append(self._no_prediction(said, collected, own, rows))
-
-        scores = await outputs(
-            self._uplink, self._own, self._top, rows, self.round, Purpose.PREDICTION, heed
-        )
-        return wrong[0] if wrong else scores
-
-    def _no_prediction(
-        self, said: Tensor, collected: Collected, own: Tensor | None, rows: Rows
-    ) -> Diverged:
-        wrong = (~torch.isfinite(said.reshape(len(rows), -1))).any(dim=1).numpy()
-        whose = largest_embedding(collected.differentiable(own).leaves)
+    def _why_none(self, said: Said, rows: Rows) -> Diverged | None:
+        """Return an error that says of which row there is no prediction, if there is one."""
+        model, numbers, whose = "top", said.outputs, ""
+        if said.own is not None and not all_finite(said.own):
+            model, numbers = "bottom", said.own
+        elif all_finite(numbers):
+            return None
+        else:
+            whose = largest_embedding(said.collected.differentiable(said.own).leaves)
+        wrong = (~torch.isfinite(numbers.reshape(len(rows), -1))).any(dim=1).numpy()
         return Diverged(
-            f"what the top model of {self.name!r} says of row {rows[wrong][0]} is no finite "
+            f"what the {model} model of {self.name!r} says of row {rows[wrong][0]} is no finite "
             f"number, so nothing is predicted{whose}"
         )
 
@@ -235,10 +228,13 @@ class PredictLabelHolder(TrainedLabelHolder):
         """
         await self._uplink.prepare(self._new)
         await Boundary(self.round)
-        said = await self._outputs(self._new)
-        if isinstance(said, Diverged):
-            raise said
-        self.predictions = said
+        pieces = []
+        for rows, moment in self._new.moments(self.round, Purpose.PREDICTION):
+            said = await self._said(rows, moment)
+            if why := self._why_none(said, rows):
+                raise why
+            pieces.append(said.outputs)
+        self.predictions = torch.cat(pieces)
         self.round += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -16,14 +16,16 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from colonnade.batches import pieces
 from colonnade.effects import Boundary, Expect, Purpose, Receive, Send, Work
 from colonnade.errors import Diverged, RemoteProtocolError
 from colonnade.evaluation import HeldOut
 from colonnade.flows import Flow, UpTo
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Fusion, Learner
+from colonnade.models import Fusion, Learner, take
 from colonnade.organisations import Party
+from colonnade.roles.blame import attributed
 from colonnade.roles.predict import TrainedLabelHolder, TrainedParty
 from colonnade.uplinks import Moment, Uplink
 from colonnade.wire import reading
@@ -118,13 +120,13 @@ class _Requests:
     """The timetable of rows that nobody knows before they are asked for."""
 
     def __init__(self, layout: Layout) -> None:
-        self._rows = np.arange(layout.rows, dtype=np.int64)
-        self._asked = self._rows[:0]
+        self.all = np.arange(layout.rows, dtype=np.int64)
+        self._asked = self.all[:0]
 
     @property
     def row_sets(self) -> Sequence[Rows]:
         """All rows, as one set."""
-        return (self._rows,)
+        return (self.all,)
 
     def rows_at(self, moment: Moment) -> Rows:
         """Return what was asked for last."""
@@ -154,10 +156,20 @@ class ServeParty(TrainedParty):
     ) -> None:
         super().__init__(layout, own, uplink)
         self._layout, self._most, self._release = layout, most, release
+        self._features = own.features
         self._requests = _Requests(layout)
 
     async def run(self) -> None:
-        """Send the embeddings of whatever rows are asked for, until none are."""
+        """Send the embeddings of whatever rows are asked for, until none are.
+
+        Raises
+        ------
+        Diverged
+            If the bottom model makes no finite number of one of all rows: that is tried first.
+        """
+        for rows in pieces(self._requests.all, self._most):
+            embed = partial(self._embed, rows)
+            await Work("forward", embed, self.round, Purpose.PREDICTION, rows=len(rows))
         await self._uplink.prepare(self._requests)
         await Boundary(self.round)
         while len(rows := await self._asked()):
@@ -165,6 +177,11 @@ class ServeParty(TrainedParty):
             await self._send(self._requests.take(rows))
             self.round += 1
             await Boundary(self.round)
+
+    def _embed(self, rows: Rows) -> None:
+        """Let the bottom model embed some rows, of which nothing is sent."""
+        with attributed(lambda: f" (row 0 of these is row {rows[0]} of all)"):
+            self._bottom(take(self._features, rows), training=False)
 
     async def _asked(self) -> Rows:
         """Return the rows that are asked for in this round."""
@@ -208,13 +225,7 @@ class ServeLabelHolder(TrainedLabelHolder):
         while len((asked := await self._asked()).rows):
             await Work("release", self._release, self.round, Purpose.PREDICTION)
             await self._request(asked.rows)
-            said = await self._outputs(self._requests.take(asked.rows))
-            answer = (
-                partial(asked.refuse, said)
-                if isinstance(said, Diverged)
-                else partial(asked.answer, said)
-            )
-            await Work("answer", answer, self.round, Purpose.PREDICTION)
+            await self._answer(asked)
             self.round += 1
             await Boundary(self.round)
         await self._request(asked.rows)
@@ -225,6 +236,14 @@ class ServeLabelHolder(TrainedLabelHolder):
         while asked is None:
             asked = await Work("listen", self._desk, self.round, Purpose.PREDICTION)
         return asked
+
+    async def _answer(self, asked: Asked) -> None:
+        """Receive the embeddings of what is asked for, and say what the top model makes of them."""
+        ((rows, moment),) = self._requests.take(asked.rows).moments(self.round, Purpose.PREDICTION)
+        said = await self._said(rows, moment)
+        why = self._why_none(said, rows)
+        answer = partial(asked.refuse, why) if why else partial(asked.answer, said.outputs)
+        await Work("answer", answer, self.round, Purpose.PREDICTION)
 
     async def _request(self, rows: Rows) -> None:
         """Tell every party which rows are asked for."""
