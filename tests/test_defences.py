@@ -17,6 +17,7 @@ import colonnade as cn
 from colonnade.codecs import LargeRows, Scalar, TopK
 from colonnade.config.parse import parse_config
 from colonnade.defences import Bare, GaussianDerivatives
+from colonnade.defences.losses import TRIED
 from colonnade.effects import Notes
 from colonnade.errors import BudgetExhausted, CheckpointError, ConfigurationError
 from colonnade.evaluation import HeldOut
@@ -488,6 +489,24 @@ def test_a_loss_by_which_a_label_reaches_other_rows_is_refused(kind):
     labels[7] = -100 if kind == "ignored labels" else 0
     with pytest.raises(ConfigurationError, match="by the loss of 'insurer' a label reaches"):
         guard(loss=MIXING[kind], labels=labels)
+
+
+def test_a_loss_that_draws_and_mixes_rows_is_refused():
+    def loss(p, y):
+        return (p[:, 0] * y.double().mean() * torch.rand(len(p))).mean()
+
+    with pytest.raises(ConfigurationError, match="by the loss of 'insurer' a label reaches"):
+        guard(loss=loss, labels=torch.arange(ROWS) % 2)
+
+
+def test_a_loss_that_cannot_be_tried_is_not_taken_for_private():
+    def loss(p, y):
+        if len(p) == TRIED:
+            raise ValueError("batches of 32 alone")
+        return (p[:, 0] * y.double().mean()).mean()
+
+    with pytest.raises(ConfigurationError, match=r"raises ValueError of 16 rows, .* 32 alone$"):
+        guard(loss=loss, labels=torch.arange(ROWS) % 2)
 
 
 @pytest.mark.parametrize("kind", APART)

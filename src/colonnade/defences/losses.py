@@ -53,6 +53,8 @@ def check_labels_apart(
 ) -> None:
     """Raise ``ConfigurationError`` if a label changes the derivatives of other rows' predictions.
 
+    So it does if the loss raises: what cannot be tried is not taken for private.
+
     Parameters
     ----------
     name
@@ -81,15 +83,19 @@ prediction and label; labels that are ignored, weights that the batch makes up f
     """
     try:
         predictions = tried(top, fused).detach().float()
-        before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
+    except Exception:  # it may take no such embeddings; others tell
+        return
+    try:
+        before = _slopes(name, loss, predictions, labels)
         others: Tensor = torch.unique(labels[1:], dim=0)
         changed = [_slopes(name, loss, predictions, _with_first(labels, y)) for y in others]
     except ConfigurationError:
         raise
-    except Exception:  # it may take no such rows; others tell
-        return
-    if not torch.equal(before, again):
-        return  # by chance it may come to anything, and nothing can be told
+    except Exception as error:
+        raise ConfigurationError(
+            f"the loss of {name!r} raises {type(error).__name__} of {len(labels)} rows, so whether "
+            f"it is a mean over rows cannot be tried, without which noise hides no label: {error}"
+        ) from error
     if not all(alike(before[1:], after[1:], 1e-5) for after in changed):
         raise ConfigurationError(
             f"by the loss of {name!r} a label reaches the derivatives of other rows, more than "
@@ -105,7 +111,8 @@ def _with_first(labels: Tensor, label: Tensor) -> Tensor:
 
 def _slopes(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> Tensor:
     of = predictions.clone().requires_grad_()
-    with torch.enable_grad():
+    with torch.enable_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)  # what it draws is drawn alike
         value = copied_loss(name, loss)(of, labels)
         slopes: Tensor = torch.autograd.grad(value, of)[0]
     return slopes.detach().double()
