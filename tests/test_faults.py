@@ -20,14 +20,14 @@ from torch import nn
 from colonnade import cli, run_folder
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import Unwritten
+from colonnade.errors import DataError, Unwritten
 from colonnade.faults import misnamed_or_unwritten, unwritten
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.methods import svfl
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import write_sheets
-from colonnade.run_folder import RunFolder, load_run
+from colonnade.run_folder import RunFolder, alone_in, load_run
 from colonnade.training import Training, Watcher
 
 DRIVERS = {"simulate": Simulate, "processes": Processes}
@@ -303,6 +303,14 @@ def test_what_is_in_the_way_of_a_folder_is_the_users(command):
     Path("out").write_text("mine", encoding="utf-8")
     code, err = command("run", "run.yaml", "--out", "out", "--quiet")
     assert (code, err) == (2, "error: the folder out cannot be written: File exists")
+
+
+def test_a_name_that_no_folder_may_have_is_told():
+    with (
+        pytest.raises(DataError, match=r"^'a\\x00b' is no name of a folder: embedded null byte$"),
+        alone_in(Path("a\0b")),
+    ):
+        raise AssertionError
 
 
 def test_what_was_being_read_is_not_told_as_written(command, monkeypatch):

@@ -579,6 +579,8 @@ def alone_in(folder: Path) -> Iterator[None]:
         lock = _lock(folder)
     except OSError as error:
         raise _unwritable(folder, error) from None
+    except ValueError as error:  # a byte that no name may have
+        raise DataError(f"{str(folder)!r} is no name of a folder: {error}") from None
     try:
         yield
     finally:
