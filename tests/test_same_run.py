@@ -21,25 +21,33 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import sklearn
 import torch
 import yaml
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from colonnade.codecs import TopK
+from colonnade import packages_told
+from colonnade.codecs import Float, TopK
 from colonnade.costs import Modelled
 from colonnade.descriptions import content_of
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import CheckpointError, ConfigurationError, DataError, Unwritten
 from colonnade.federation import Federation
+from colonnade.links import Direct
+from colonnade.method import Method
 from colonnade.methods import efvfl, svfl
 from colonnade.metrics import ACCURACY, LOG_LOSS, Metric, at_threshold
 from colonnade.models import Mean
 from colonnade.objectives import Classification, Regression
 from colonnade.organisations import LabelHolder, Party
+from colonnade.packages_told import packages_of
 from colonnade.reports.tables import step_columns
 from colonnade.run_folder import load_parts, load_run
+from colonnade.stragglers import Wait
 from colonnade.surrogates import Disk
 from colonnade.training import Training, Watcher
+from colonnade.uplinks import Plain
 from test_training import assert_same
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -73,6 +81,76 @@ def train(out, made=None, **settings):
 
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# The method
+
+
+def halving(times, code):
+    """A codec of one's own; another of the same name has other code."""
+
+    @dataclass(frozen=True)
+    class Halving(Float):
+        times: float = field(default=1.0, repr=False)
+
+        if code == "one":
+
+            def encode(self, x, key, saliency=None):
+                return super().encode(x * self.times, key, saliency)
+
+        else:
+
+            def encode(self, x, key, saliency=None):
+                return super().encode(x * self.times / 2, key, saliency)
+
+    return replace(svfl(), uplink=Plain(Direct(Halving(times=times))))
+
+
+@pytest.mark.parametrize("given", [(1.0, "another"), (0.5, "one")], ids=["code", "hidden field"])
+def test_a_run_does_not_go_on_with_another_codec_of_the_same_name(tmp_path, given):
+    begun, other = halving(1.0, "one"), halving(*given)
+    assert repr(begun) == repr(other)
+    train(tmp_path, method=begun, stop_before=3)
+    with pytest.raises(CheckpointError, match="the method was different"):
+        train(tmp_path, method=other, resume=True)
+    agreed = {federation().agreement(each, TRAINING).digest for each in (begun, other)}
+    assert len(agreed) == 2
+    assert train(tmp_path, method=halving(1.0, "one"), resume=True).summary["completed"]
+
+
+class Everybody:
+    """A part of one's own that is told by no fields."""
+
+    drops = leaves_out = False
+
+    def __init__(self):
+        self.absent = Wait()
+
+    def expect(self, everything):
+        return everything
+
+    def absences(self, layout):
+        return self.absent.absences(layout)
+
+    def bytes_remembered(self, layout):
+        return 0
+
+
+def test_a_run_goes_on_with_a_part_that_was_made_anew(tmp_path):
+    train(tmp_path, method=Method("own", stragglers=Everybody()), stop_before=3)
+    again = Method("own", stragglers=Everybody())
+    assert train(tmp_path, method=again, resume=True).summary["completed"]
+
+
+def test_what_other_packages_brought_is_told_by_their_versions(monkeypatch):
+    method = replace(svfl(), stragglers=Everybody())
+    assert packages_of(method) == {}
+    method.stragglers.brought = StandardScaler()
+    assert packages_of(method) == {"scikit-learn": sklearn.__version__}
+    digests = {federation().agreement(method, TRAINING).digest}
+    monkeypatch.setattr(packages_told, "version", lambda name: "0")
+    digests.add(federation().agreement(method, TRAINING).digest)
+    assert len(digests) == 2
 
 
 # The objective

@@ -33,6 +33,7 @@ from colonnade.local_updates import LocalStep, LocalUpdates
 from colonnade.metrics import Metric
 from colonnade.models import Fusion, Learner
 from colonnade.organisations import LabelHolder, Loss, Party
+from colonnade.packages_told import packages_of
 from colonnade.privacy import Game
 from colonnade.stragglers import Stragglers
 from colonnade.training import Training
@@ -413,8 +414,9 @@ class Agreement:
     @cached_property
     def digest(self) -> str:
         """What all organisations' roles must have in common: drivers refuse to run others."""
-        said = (self.method, self.training, self.layout, self.parameters, self.labels)
-        told = f"{said!r} {self.digest_of_rows}".encode()
+        said = [self.method, self.training, self.layout, self.parameters, self.labels]
+        brought = packages_of(self.method)
+        told = f"{content_of(said)} {brought} {self.digest_of_rows}".encode()
         return hashlib.blake2b(told, digest_size=16).hexdigest()
 
     @cached_property

@@ -32,7 +32,7 @@ from colonnade.faults import explained, unread
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
-FORMAT = 5
+FORMAT = 6
 
 State = dict[str, Any]
 _SAVED = frozenset(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -130,7 +130,7 @@ class _Teller:
             if is_ours(type(value).__module__):
                 named = {e.name: named[e.name] for e in fields(value) if e.compare}
             else:  # what it computes of its fields is an attribute
-                named |= getattr(value, "__dict__", {})
+                named |= _attributes_of(value)
             return f"{inside(type(value))}{inside(named)}"
         if isinstance(value, (*_PLAIN, *_CONTAINERS)) and _has_more(value):
             return f"{inside(type(value))}{inside(_without_more(value))}{inside(vars(value))}"
@@ -186,6 +186,13 @@ class _Teller:
             case torch.Generator():
                 return f"Generator {_tensor(value.get_state())}"
         return f"{inside(type(value))}{inside(_state(value))}"
+
+
+def _attributes_of(value: object) -> dict[str, Any]:
+    """Return an object's attributes; not what is computed when it is first asked for."""
+    held: dict[str, Any] = getattr(value, "__dict__", {})
+    late = {key for key in held if isinstance(getattr(type(value), key, None), cached_property)}
+    return {key: own for key, own in held.items() if key not in late}
 
 
 def _first(pair: tuple[str, object]) -> str:

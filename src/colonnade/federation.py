@@ -274,9 +274,9 @@ class Federation:
                 kept.enter_context(folder.alone())
                 timing = driver.timing if method.timed else None
                 # A larger budget is no other run: it lets one go on that has used up a smaller.
-                same = description | {"method": repr(method.unlimited())}
+                told = self._fingerprint(method.unlimited(), description, agreement, seats)
                 clock = clock_of(driver, agreement.layout, driver.timing)
-                store = folder.store(self._fingerprint(same, agreement, seats), timing, clock)
+                store = folder.store(told, timing, clock)
                 checkpoint = store.latest(partial(self._try, agreement, seats)) if resume else None
                 folder.begin(config or description, resume, checkpoint is not None)
                 kept.enter_context(folder.safeguarded(store))
@@ -480,7 +480,11 @@ class Federation:
         }
 
     def _fingerprint(
-        self, description: Mapping[str, Any], agreement: Agreement, seats: Mapping[str, _Seat]
+        self,
+        method: Method,
+        description: Mapping[str, Any],
+        agreement: Agreement,
+        seats: Mapping[str, _Seat],
     ) -> dict[str, str]:
         """Return what a checkpoint must share with a run that goes on from it: also the data.
 
@@ -488,7 +492,7 @@ class Federation:
         organisations the layout tells, which all have told.
         """
         told = {
-            "the method": description["method"],
+            "the method": content_of(method),
             "the delta of a budget": agreement.deltas,
             "the training": description["training"],
             "the rows": [description["rows"], agreement.digest_of_rows],
