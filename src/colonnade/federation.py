@@ -274,9 +274,9 @@ class Federation:
                 kept.enter_context(folder.alone())
                 timing = driver.timing if method.timed else None
                 # A larger budget is no other run: it lets one go on that has used up a smaller.
-                told = self._fingerprint(method.unlimited(), description, agreement, seats)
+                same = self._fingerprint(method.unlimited(), description, agreement, seats)
                 clock = clock_of(driver, agreement.layout, driver.timing)
-                store = folder.store(told, timing, clock)
+                store = folder.store(same, timing, clock)
                 checkpoint = store.latest(partial(self._try, agreement, seats)) if resume else None
                 folder.begin(config or description, resume, checkpoint is not None)
                 kept.enter_context(folder.safeguarded(store))
