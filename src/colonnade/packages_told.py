@@ -26,7 +26,7 @@ def packages_of(value: object) -> dict[str, str]:
     Colonnade's own, Python's and those of ``numpy`` and ``torch`` are not among them.
 
     >>> from colonnade import methods
-    >>> packages_of(methods.efvfl())
+    >>> packages_of(methods.svfl())
     {}
     """
     modules = {kind.__module__ for kind in _kinds(value, set())}
