@@ -19,6 +19,8 @@ from torch import nn
 
 from colonnade import cli, run_folder
 from colonnade.checkpoints import CheckpointStore
+from colonnade.config import parse_config
+from colonnade.deployment.folders import write_site
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import DataError, Unwritten
 from colonnade.faults import misnamed_or_unwritten, unwritten
@@ -29,6 +31,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import write_sheets
 from colonnade.run_folder import RunFolder, alone_in, load_run
 from colonnade.training import Training, Watcher
+from toy_sites import configuration, tables
 
 DRIVERS = {"simulate": Simulate, "processes": Processes}
 TRAINING = Training(epochs=3, batch_size=10, checkpoint_every=2)  # 9 rounds
@@ -265,6 +268,50 @@ def test_a_full_disk_ends_the_command_with_3_and_it_goes_on(command, monkeypatch
         "error: both/comparison.html cannot be written: File too large; allow larger files"
     )
     assert command("compare", "out", "--out", "both", "--quiet") == (0, "")
+
+
+def test_a_full_disk_leaves_no_half_of_a_job_and_the_one_before_whole(command, tmp_path):
+    tables(tmp_path)
+    Path("run.yaml").write_text(yaml.safe_dump(configuration(tmp_path)), encoding="utf-8")
+    deploy = ("deploy", "run.yaml", "--to", "jobs", "--quiet")
+    with small_files() as limit:
+        limit(150)
+        code, err = command(*deploy)
+    assert code == 3
+    assert err == "error: jobs/align cannot be written: File too large; allow larger files"
+    assert not [*Path("jobs").iterdir()]
+    assert command(*deploy) == (0, "")
+    whole = contents(Path("jobs"))
+    with small_files() as limit:
+        limit(150)
+        assert command(*deploy, "--run", "other")[0] == 3
+    assert contents(Path("jobs")) == whole
+    assert command(*deploy, "--run", "other") == (0, "")
+    assert contents(Path("jobs")).keys() == whole.keys()
+
+
+def test_a_full_disk_leaves_no_empty_site_and_an_empty_one_is_not_kept(command, tmp_path):
+    tables(tmp_path)
+    config = parse_config(configuration(tmp_path))
+    Path("run.yaml").write_text(yaml.safe_dump(configuration(tmp_path)), encoding="utf-8")
+    with small_files() as limit:
+        limit(1)
+        with pytest.raises(Unwritten, match="allow larger files"):
+            write_site(config, "bank", Path("site"))
+    assert not [*Path("site").iterdir()]
+    for name, text in (("bank", ""), ("shop", "mine")):
+        site = Path("jobs/sites", name, "site.yaml")
+        site.parent.mkdir(parents=True)
+        site.write_text(text, encoding="utf-8")
+    assert command("deploy", "run.yaml", "--to", "jobs", "--quiet") == (0, "")
+    assert Path("jobs/sites/bank/site.yaml").read_text(encoding="utf-8").startswith("# Written by")
+    assert Path("jobs/sites/shop/site.yaml").read_text(encoding="utf-8") == "mine"
+
+
+def contents(folder):
+    """Return what is in the files of a folder, by their names in it."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def test_whatever_else_the_system_refuses_is_one_sentence(command, monkeypatch):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -38,6 +39,7 @@ __all__ = [
     "csv_of",
     "is_ours",
     "replacing",
+    "replacing_folder",
     "table",
     "unfinished",
 ]
@@ -160,13 +162,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Its name is one that nothing had, so what others have there is neither written over nor
     followed. It is gone again where writing fails.
     """
-    for number in count(1):
-        partial = path.with_name(f"{path.name}{_WRITING}{number}")
-        try:
-            partial.open("x").close()
-            break
-        except FileExistsError:
-            continue
+    partial = _made_beside(path, lambda new: new.open("x").close())
     try:
         yield partial
         with partial.open("rb+") as written:
@@ -174,6 +170,25 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder beside ``path`` to be filled, and put it in its place when it is whole.
+
+    What was in its place stays until then. What was begun is gone again where writing fails.
+    """
+    path = path.resolve()  # of a link, the folder that it names
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = _made_beside(path, Path.mkdir)
+    try:
+        yield partial
+        if path.exists():
+            shutil.rmtree(path)
+        partial.rename(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
         raise
 
 
@@ -186,6 +201,18 @@ def unfinished(folder: Path) -> Iterator[tuple[Path, str]]:
         name, writing, number = path.name.rpartition(_WRITING)
         if writing and number.isdecimal() and path.is_file() and not path.is_symlink():
             yield path, name
+
+
+def _made_beside(path: Path, make: Callable[[Path], None]) -> Path:
+    """Return what was made beside ``path`` under a name that nothing had."""
+    for number in count(1):
+        new = path.with_name(f"{path.name}{_WRITING}{number}")
+        try:
+            make(new)
+        except FileExistsError:
+            continue
+        return new
+    raise AssertionError("there are as many names as numbers")
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:

@@ -122,7 +122,7 @@ def deploy(
         for task in get_args(Task):
             each = job_of(parsed, name_of_run, task, place_of_holder, left)
             write_job(each, to / task, track.value if track and task == "train" else None)
-        kept = [name for name in job.everybody if (to / "sites" / name / "site.yaml").exists()]
+        kept = [name for name in job.everybody if _says(to / "sites" / name / "site.yaml")]
         for name in job.everybody:
             if name not in kept:  # where it is, somebody may have changed it
                 write_site(parsed, name, to / "sites" / name)
@@ -179,3 +179,8 @@ def deploy(
             "each one's trained part and the ledger of what left it, is in "
             f"{place.folder / 'organisations'}.",
         )
+
+
+def _says(file: Path) -> bool:
+    """Return whether there is anything in a file."""
+    return file.exists() and file.stat().st_size > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +15,14 @@ from colonnade.config.run import RunConfig
 from colonnade.deployment.job import JobConfig, load_job
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
-from colonnade.outputs import CONFIGURATION, SIGNATURE, check_outputs, is_ours
+from colonnade.outputs import (
+    CONFIGURATION,
+    SIGNATURE,
+    check_outputs,
+    is_ours,
+    replacing,
+    replacing_folder,
+)
 from colonnade.serving import ServeConfig
 
 __all__ = ["CLASSES", "TRACKERS", "Tracker", "read_job", "write_job", "write_site"]
@@ -55,7 +61,7 @@ def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> Non
     job
         What all are told.
     folder
-        Where; a job that is there is written over.
+        Where; a job that is there is replaced when this one is whole.
     track
         By what the server draws curves of what is reported; None draws none.
 
@@ -66,7 +72,6 @@ def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> Non
     Unwritten
         If it cannot be written.
     """
-    config = (folder / _JOB).parent
     if folder.exists() and not _is_written(folder / _JOB):
         raise ConfigurationError(f"{folder} is there, and holds no job; choose another folder")
     meta = {
@@ -79,15 +84,15 @@ def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> Non
     preside, attend = CLASSES
     server = {"workflows": [{"id": "preside", "path": preside, "args": {}}]}
     client = {"executors": [{"tasks": ["*"], "executor": {"path": attend, "args": {}}}]}
-    with explained(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    with explained(folder), replacing_folder(folder) as partial:
+        config = (partial / _JOB).parent
         config.mkdir(parents=True)
-        _write_json(folder / "meta.json", meta)
+        _write_json(partial / "meta.json", meta)
         usual = {"format_version": 2, "components": []}
         receivers = [] if track is None else [{"id": "tracker", "path": TRACKERS[track]}]
         _write_json(config / "config_fed_server.json", usual | server | {"components": receivers})
         _write_json(config / "config_fed_client.json", usual | client)
-        (config / "job.yaml").write_text(
+        (partial / _JOB).write_text(
             f"{_MARK}what all organisations of a run are told.\n{job.as_yaml()}", encoding="utf-8"
         )
 
@@ -152,7 +157,10 @@ def write_site(
     with explained(to):
         to.mkdir(parents=True, exist_ok=True)
         file = to / "site.yaml"
-        file.write_text(f"{_MARK}what this organisation keeps to itself.\n{text}", encoding="utf-8")
+        with replacing(file) as partial:
+            partial.write_text(
+                f"{_MARK}what this organisation keeps to itself.\n{text}", encoding="utf-8"
+            )
     return file
 
 
