@@ -38,7 +38,7 @@ from colonnade.codecs import Scalar, TopK
 from colonnade.defences import GaussianDerivatives
 from colonnade.defences import gaussian_derivatives as guards
 from colonnade.drivers import Simulate
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, Unwritten
 from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.layout import Layout
@@ -707,6 +707,19 @@ def test_the_command_puts_several_side_by_side(colonnade, tmp_path):
     assert "The strongest of each attack" in out
     assert "one.yaml" in out
     assert "two.yaml" in out
+
+
+def test_an_audit_that_cannot_be_written_is_shown(colonnade, tmp_path, monkeypatch):
+    def full(*_):
+        raise Unwritten("audited cannot be written: No space left on device; make room")
+
+    monkeypatch.setattr("colonnade.audits.write_audits", full)
+    tiny = write(tmp_path / "tiny.yaml", TINY)
+    code, out, err = colonnade("audit", tiny, "--only", "attacks", "--out", "audited")
+    assert code == 3
+    assert "The strongest of each attack" in out
+    assert "Everything is in" not in out
+    assert "make room" in err
 
 
 def test_digits_are_audited_without_a_configuration(colonnade):

@@ -18,17 +18,19 @@ import yaml
 from torch import nn
 
 from colonnade import cli, run_folder
+from colonnade.audits import Audit, Scope, write_audits
 from colonnade.checkpoints import CheckpointStore
 from colonnade.config import parse_config
 from colonnade.deployment.folders import write_site
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import DataError, Unwritten
+from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
 from colonnade.faults import misnamed_or_unwritten, unwritten
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.methods import svfl
 from colonnade.organisations import LabelHolder, Party
-from colonnade.reports import write_sheets
+from colonnade.reports import Sheet, write_sheets
 from colonnade.run_folder import RunFolder, alone_in, load_run
 from colonnade.training import Training, Watcher
 from toy_sites import configuration, tables
@@ -306,6 +308,31 @@ def test_a_full_disk_leaves_no_empty_site_and_an_empty_one_is_not_kept(command, 
     assert command("deploy", "run.yaml", "--to", "jobs", "--quiet") == (0, "")
     assert Path("jobs/sites/bank/site.yaml").read_text(encoding="utf-8").startswith("# Written by")
     assert Path("jobs/sites/shop/site.yaml").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("size", [5, 60])
+def test_a_full_disk_leaves_the_findings_of_an_experiment_as_they_were(tmp_path, size):
+    findings = Findings([Sheet("S", ("run", "accuracy"), [("one", "0.9")])])
+    given = (EXPERIMENTS["efvfl-mnist"], Scale(), findings, tmp_path)
+    write_findings(*given)
+    whole = contents(tmp_path)
+    with small_files() as limit:
+        limit(size)
+        with pytest.raises(Unwritten, match="allow larger files"):
+            write_findings(*given)
+    assert contents(tmp_path) == whole
+    write_findings(*given)
+
+
+def test_a_full_disk_leaves_the_findings_of_an_audit_as_they_were(tmp_path):
+    found = {"mine": Audit("mine", Scope(), (), (), (), None)}
+    write_audits(found, tmp_path, "colonnade audit mine.yaml")
+    whole = contents(tmp_path)
+    with small_files() as limit:
+        limit(20)
+        with pytest.raises(Unwritten, match="allow larger files"):
+            write_audits(found, tmp_path, "colonnade audit mine.yaml")
+    assert contents(tmp_path) == whole
 
 
 def contents(folder):

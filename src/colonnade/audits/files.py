@@ -10,7 +10,7 @@ from pathlib import Path
 from colonnade.audits.audit import Audit
 from colonnade.audits.sheets import MEANING, attack_sheets, overview_sheets
 from colonnade.faults import explained
-from colonnade.outputs import PAGE, Kind, check_outputs, table
+from colonnade.outputs import PAGE, Kind, check_outputs, replacing, table
 from colonnade.reports import write_sheets
 
 __all__ = ["AUDIT_FILES", "write_audits"]
@@ -68,8 +68,12 @@ def write_audits(audits: Mapping[str, Audit], folder: Path, command: str) -> Non
     ]
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "attacks.csv").write_text(_csv(_ATTACKS, attacks), encoding="utf-8")
-        (folder / "games.csv").write_text(_csv(_GAMES, games), encoding="utf-8")
+        for name, text in (
+            ("attacks.csv", _csv(_ATTACKS, attacks)),
+            ("games.csv", _csv(_GAMES, games)),
+        ):
+            with replacing(folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
         write_sheets(
             folder / "audit.html",
             "What can be learned of features and labels",

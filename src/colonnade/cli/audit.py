@@ -110,8 +110,6 @@ def audit(
             if watch.interrupted:
                 say(err, "interrupted; an audit begins anew")
                 raise typer.Exit(INTERRUPTED)
-    if out_ is not None:
-        write_audits(found, out_, shlex.join(["colonnade", *sys.argv[1:]]))
     if show is Show.JSON:
         for name, each in found.items():
             say(out, json.dumps({"run": name} | each.as_dict()))
@@ -122,7 +120,9 @@ def audit(
             for note in each.notes:
                 say(out, f"{name}: {note}.")
         say(out, MEANING)
-        if out_ is not None:
+    if out_ is not None:  # after all is shown, as a disk may refuse it
+        write_audits(found, out_, shlex.join(["colonnade", *sys.argv[1:]]))
+        if show is Show.BAR:
             say(out, f"Everything is in {out_}: {', '.join(AUDIT_FILES)}.")
     if not all(each.holds for each in found.values()):
         say(err, "a mechanism discloses more than is claimed of it")

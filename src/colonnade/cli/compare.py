@@ -23,7 +23,7 @@ from colonnade.cli.options import (
 from colonnade.cli.told import COMPARISON, INTERRUPTED, show_runs
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
-from colonnade.outputs import PARTNERS, SIGNATURE, check_outputs
+from colonnade.outputs import PARTNERS, SIGNATURE, check_outputs, replacing
 from colonnade.progress import Show, err, out, say, watched
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def _compare_partners(config: RunConfig, folder: Path, seeds: int, show: Show) -
         found = partner_values(train, partners, range(seeds))
     _write_comparison(found.runs, folder, "What each partner adds")
     values = {"by": SIGNATURE, "partners": [value.as_dict() for value in found.values]}
-    with explained(folder / _PARTNERS):
-        (folder / _PARTNERS).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    with explained(folder / _PARTNERS), replacing(folder / _PARTNERS) as partial:
+        partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if show is Show.JSON:
         for value in found.values:
             say(out, json.dumps(value.as_dict()))

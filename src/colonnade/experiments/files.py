@@ -9,7 +9,7 @@ from rich.console import Console
 
 from colonnade.experiments.experiment import Experiment, Findings, Scale
 from colonnade.faults import explained
-from colonnade.outputs import PAGE, PICTURE, SIGNATURE, TEXT, Kind, check_outputs, table
+from colonnade.outputs import PAGE, PICTURE, SIGNATURE, TEXT, Kind, check_outputs, replacing, table
 from colonnade.reports import draw_charts, write_sheets
 
 __all__ = ["QUICK", "files_of", "write_findings"]
@@ -49,19 +49,20 @@ def write_findings(experiment: Experiment, scale: Scale, findings: Findings, fol
     for note in notes:
         console.print(note, soft_wrap=True, highlight=False, markup=False)
     console.print(f"{SIGNATURE}.", highlight=False)
-    tables = {
+    texts = {
         folder / (f"{name}.csv" if number == 0 else f"{name}-{number + 1}.csv"): sheet.as_csv()
         for number, sheet in enumerate(findings.sheets)
     }
     if findings.trials is not None:
-        tables[folder / f"{name}-trials.csv"] = findings.trials.as_csv()
-    heads = {path.name: table(content.splitlines()[0]) for path, content in tables.items()}
+        texts[folder / f"{name}-trials.csv"] = findings.trials.as_csv()
+    heads = {path.name: table(content.splitlines()[0]) for path, content in texts.items()}
+    texts[folder / f"{name}.txt"] = text.getvalue()
     check_outputs(folder, files_of(experiment) | heads)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.txt").write_text(text.getvalue(), encoding="utf-8")
-        for path, content in tables.items():
-            path.write_text(content, encoding="utf-8")
+        for path, content in texts.items():
+            with replacing(path) as partial:
+                partial.write_text(content, encoding="utf-8")
         if findings.charts:
             draw_charts(findings.charts, folder / f"{name}.png", experiment.source)
         write_sheets(
