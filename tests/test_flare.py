@@ -29,7 +29,7 @@ from colonnade.deployment.cells import CellPost
 from colonnade.deployment.flare import Preside
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import Local, local_federation
-from colonnade.deployment.proving import Place, _epochs_in, prove
+from colonnade.deployment.proving import Place, _epochs_in, _reasons, prove
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError, DataError, Unwritten
 from colonnade.run_folder import alone_in, load_run
@@ -140,6 +140,32 @@ def test_a_place_where_another_is_at_work_is_left_as_it_is(tmp_path, monkeypatch
     ):
         prove(config, "second", place, print)
     assert [path for path in place.folder.rglob("*") if path.is_file()] == [used]
+
+
+def test_a_place_in_which_flare_can_start_no_process_is_refused_before_anything(
+    tmp_path, monkeypatch
+):
+    config, _, _ = prepared(tmp_path)
+    told = []
+    with pytest.raises(ConfigurationError, match=r"/dep dir' has white space, .* choose a path"):
+        prove(config, "first", Place(tmp_path / "dep dir"), told.append)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "my env" / "bin" / "python"))
+    with pytest.raises(ConfigurationError, match=r"/my env/bin/python' has white space"):
+        prove(config, "first", Place(tmp_path / "deployed"), told.append)
+    assert told == []
+    assert not (tmp_path / "dep dir").exists()
+
+
+def test_what_a_process_said_that_died_before_it_could_log_is_the_reason(tmp_path):
+    line = "runner_process.py: error: unrecognized arguments: dir/federation\n"
+    logged = "2026-01-31 10:00:00,000 - Engine - INFO - error: the job 7 has ended\n"
+    (tmp_path / "localhost" / "7").mkdir(parents=True)
+    (tmp_path / "localhost" / "7" / "error_log.txt").touch()
+    (tmp_path / "localhost.log").write_text(f"usage: runner_process.py\n{line}{logged}")
+    (tmp_path / "bank.log").write_text(logged)
+    assert _reasons(tmp_path, "7") == f" (localhost: {line.strip()})"
+    (tmp_path / "localhost.log").write_text(logged)
+    assert _reasons(tmp_path, "7") == ""
 
 
 def test_epochs_are_counted_by_what_the_server_logs(tmp_path):

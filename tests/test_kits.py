@@ -64,6 +64,16 @@ def test_what_is_no_kit_is_told(tmp_path):
         prepare_kit(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["my kit", "my\tkit", "kit's", 'kit"s"', "kit#1", "kit\\1"])
+def test_a_kit_in_which_flare_can_start_no_process_is_told(kit, name):
+    moved = kit / name
+    moved.mkdir()
+    (kit / "local").rename(moved / "local")
+    with pytest.raises(ConfigurationError, match=r"by which FLARE splits .* choose a path without"):
+        prepare_kit(moved)
+    assert not (moved / "local/resources.json").exists()
+
+
 @pytest.mark.parametrize(
     "text",
     [

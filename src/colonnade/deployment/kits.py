@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.deployment.folders import CLASSES
+from colonnade.deployment.places import check_place
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.outputs import replacing
@@ -37,7 +38,7 @@ def prepare_kit(kit: Path, alone: bool = False) -> Path:
     Raises
     ------
     ConfigurationError
-        If it is no kit.
+        If it is no kit, or FLARE could start no process of a job in it.
     DataError
         If its settings are damaged.
     Unwritten
@@ -49,6 +50,7 @@ def prepare_kit(kit: Path, alone: bool = False) -> Path:
             f"{kit} is no kit of a site or a server: it has no {_USUAL}; name the folder that "
             "`nvflare provision` made for one"
         )
+    check_place(kit)
     try:
         settings = json.loads(_text(there[0]))
         allowed = settings["class_allow_list"]

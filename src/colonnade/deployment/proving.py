@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from colonnade.config.run import RunConfig
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import JobConfig, Task, job_of
 from colonnade.deployment.kept_here import KEPT
+from colonnade.deployment.places import check_place
 from colonnade.deployment.predicting import PREDICTIONS
 from colonnade.deployment.site import POLICY
 from colonnade.deployment.told_elsewhere import FAILED
@@ -33,6 +35,9 @@ __all__ = ["Place", "prove"]
 _FEDERATION = "federation"
 _LOOK = 0.5  # seconds after which it is looked how a service stands
 _PATIENCE = 5.0  # seconds that it may take to say so
+_DIED = re.compile(r"\S+\.py: error: .+|[\w.]+(?:Error|Exception)(?:: .+)?")
+"""How a program ends that could not log why: what a process says last."""
+
 _EPOCH = re.compile(r"round \d+, epoch (\d+)")  # as the server logs what an evaluation came to
 _PURPOSES: dict[Task, str] = {
     "align": "to find who is in all tables",
@@ -108,7 +113,8 @@ def prove(
     Raises
     ------
     ConfigurationError
-        If NVIDIA FLARE is not installed, the job cannot be, or another is at work in the place.
+        If NVIDIA FLARE is not installed or cannot run in the place, the job cannot be, or another
+        is at work in the place.
     DataError
         If a file is not there, or its columns, ids or labels cannot be used.
     RoleFailed
@@ -120,6 +126,8 @@ def prove(
         raise ConfigurationError(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
+    for path in (place.folder, Path(sys.executable)):
+        check_place(path)
     job = job_of(config, run, "train", label_holder_at)
     _check_new(new or {}, job_of(config, run, "predict", label_holder_at, without))
     assert isinstance(config.data, TablesConfig)
@@ -300,7 +308,10 @@ def _hand_over(config: RunConfig, files: Iterable[Path]) -> None:
 
 
 def _reasons(folder: Path, number: str) -> str:
-    """Return why a job failed, as it is said where it did; else as it is said anywhere first."""
+    """Return why a job failed, as it is said where it did; else as it is said anywhere first.
+
+    What died before it could log of the job has said why on the screen of whoever started it.
+    """
     here, anywhere = [], []
     for log in sorted(folder.glob(f"*/{number}/error_log.txt")):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -309,8 +320,19 @@ def _reasons(folder: Path, number: str) -> str:
             if said.startswith(FAILED):
                 here.append(f"{log.parent.parent.name}: {_in_full(said.removeprefix(FAILED))}")
             anywhere.append(said)
-    reasons = here or anywhere[:1]
+    reasons = here or anywhere[:1] or _last_words(folder)
     return f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
+
+
+def _last_words(folder: Path) -> list[str]:
+    """Return with which words processes have ended, of the server and of each site the last."""
+    said = []
+    for log in sorted(folder.glob("*.log")):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        last = next((line for line in reversed(lines) if _DIED.fullmatch(line)), None)
+        if last is not None:
+            said.append(f"{log.stem}: {last}")
+    return said
 
 
 def _in_full(said: str) -> str:
