@@ -17,12 +17,14 @@ pytest.importorskip("nvflare")
 
 import polars as pl
 import psutil
+import yaml
 from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
+from colonnade import cli
 from colonnade.config import parse_config
 from colonnade.config.registry import GROUPS, names
 from colonnade.deployment.cells import CellPost
@@ -220,7 +222,7 @@ def test_what_a_killed_command_left_at_work_is_ended_before_its_keys_are_removed
         pass
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_who_asks_again_to_end_a_federation_does_not_break_its_end_off(
     tmp_path, monkeypatch, number
 ):
@@ -244,6 +246,30 @@ def test_who_asks_again_to_end_a_federation_does_not_break_its_end_off(
     finally:
         signal.signal(number, before)
     assert ended == [(tmp_path / "federation").resolve()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_asks_a_deployment_to_end_is_heard_unless_that_was_ignored(
+    tmp_path, monkeypatch, number
+):
+    def asked(*_, **__):
+        signal.raise_signal(number)
+        raise Unwritten("nobody has asked")
+
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(configuration(tmp_path)), encoding="utf-8")
+    tables(tmp_path)
+    monkeypatch.setattr("colonnade.deployment.proving.prove", asked)
+    monkeypatch.setattr("sys.argv", ["colonnade", "deploy", f"{tmp_path}/run.yaml", "--local"])
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for set_to, code in ((signal.SIG_DFL, 128 + number), (signal.SIG_IGN, 3)):
+            signal.signal(number, set_to)
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+            assert ended.value.code == code
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def test_every_method_is_among_those_that_are_tried_over_the_engine():

@@ -96,6 +96,7 @@ def deploy(
     one command proves the whole path: certificates, a server and a process for each site, mutual
     TLS, the run, and each organisation's results in a folder of its own.
     """
+    from colonnade.deployment.ending import ending_signals
     from colonnade.deployment.folders import write_job, write_site
     from colonnade.deployment.job import Task, job_of
     from colonnade.deployment.predicting import PREDICTIONS
@@ -146,7 +147,8 @@ def deploy(
         )
     place = Place(out_ or Path("deployed") / name_of_run)
     # Who asks it to end asks all that it has started: what is in hand is put down.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in ending_signals():
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
 
     def told(sentence: str) -> None:
         if show is Show.JSON:

@@ -30,6 +30,7 @@ from nvflare.lighter.impl.static_file import StaticFileBuilder
 from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 
+from colonnade.deployment.ending import ending_signals
 from colonnade.deployment.kits import prepare_kit
 from colonnade.errors import RoleFailed, Unwritten
 from colonnade.faults import explained
@@ -228,7 +229,7 @@ def _undisturbed() -> Iterator[None]:
     heard: list[int] = []
     before = {
         number: signal.signal(number, lambda number, _: heard.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, *ending_signals())
     }
     try:
         yield
