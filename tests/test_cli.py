@@ -504,6 +504,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(colonnade: Command, tmp_path: P
         assert resumed[key] == whole[key]
 
 
+@pytest.mark.parametrize(("every", "is_safe"), [(1, True), (100, False)])
 @pytest.mark.parametrize("driver", ["simulate", "processes"])
 def test_ctrl_c_twice_stops_at_once(
     colonnade: Command,
@@ -511,6 +512,8 @@ def test_ctrl_c_twice_stops_at_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     driver: str,
+    every: int,
+    is_safe: bool,
 ) -> None:
     make = progress.Watch.run
 
@@ -524,9 +527,13 @@ def test_ctrl_c_twice_stops_at_once(
 
     monkeypatch.setattr(progress.Watch, "run", impatient)
     out = tmp_path / "run"
-    code, _, err = colonnade("run", tiny, "--out", out, "--set", f"driver={driver}")
+    settings = ("--set", f"driver={driver}", "--set", f"training.checkpoint_every={every}")
+    code, _, err = colonnade("run", tiny, "--out", out, *settings)
     assert code == 130
     assert "press Ctrl-C again to stop at once" in err
+    again = f"  colonnade run {out / 'config.yaml'} --out {out} --resume"
+    go_on = ["stopped; go on from the newest checkpoint with", again]
+    assert err.splitlines()[-2:] == go_on if is_safe else err.splitlines()[-1] == "stopped"
     assert "Traceback" not in err
     assert not (out / "summary.json").exists()
 

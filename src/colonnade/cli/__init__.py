@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from colonnade import __version__
 from colonnade.cli.align import align
@@ -37,8 +38,21 @@ from colonnade.progress import err, out, say
 
 __all__ = ["app", "main"]
 
+
+class _Commands(TyperGroup):
+    """All commands; one that is interrupted says so, where typer would end it without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            err.print("stopped")
+            raise typer.Exit(INTERRUPTED) from None
+
+
 app = typer.Typer(
     name="colonnade",
+    cls=_Commands,
     help="Train one model over columns of several organisations, none of which shows its own.",
     no_args_is_help=True,
     add_completion=False,

@@ -38,15 +38,21 @@ def run(
         RunFolder(folder).store({}).check_format()
     parsed = parsed_config(config, set_, data)
     show = show_of(quiet, json_)
-    with watched(1, show) as watch:
-        result = parsed.train(folder, resume=resume, watcher=watch.run(parsed.method.name))
-        watch.log("end", completed=result.summary["completed"], folder=str(folder))
+    again = ["colonnade", "run", f"{folder / 'config.yaml'}", "--out", f"{folder}", "--resume"]
+    try:
+        with watched(1, show) as watch:
+            result = parsed.train(folder, resume=resume, watcher=watch.run(parsed.method.name))
+            watch.log("end", completed=result.summary["completed"], folder=str(folder))
+    except KeyboardInterrupt:
+        if not any(folder.glob("checkpoint/round-*")):
+            raise
+        say(err, f"stopped; go on from the newest checkpoint with\n  {shlex.join(again)}")
+        raise typer.Exit(INTERRUPTED) from None
     if not result.summary["completed"]:
-        command = ["colonnade", "run", f"{folder / 'config.yaml'}", "--out", f"{folder}"]
         say(
             err,
             f"interrupted before round {result.summary['rounds']}; go on with\n"
-            f"  {shlex.join(command)} --resume",
+            f"  {shlex.join(again)}",
         )
         raise typer.Exit(INTERRUPTED)
     show_runs({result.summary["method"]: result}, show)
