@@ -804,6 +804,14 @@ def test_a_run_does_not_go_on_with_what_an_optimiser_or_scheduler_does_not_tell(
 # The folder
 
 
+def test_a_file_in_place_of_the_checkpoints_is_told_as_that(tmp_path):
+    train(tmp_path, stop_before=3)
+    shutil.rmtree(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint").write_text("x", encoding="utf-8")
+    with pytest.raises(DataError, match=r"checkpoint is a file, where a folder of the run will be"):
+        train(tmp_path, resume=True)
+
+
 @pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json", "parts"])
 def test_a_folder_in_place_of_a_file_is_told_before_training(tmp_path, name):
     train(tmp_path, stop_before=3)

@@ -352,9 +352,9 @@ class RunFolder:
         said = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
         text = f"# {SIGNATURE}: all that decides the run.\n{said}"
         is_said = self._says(text)
+        self._check_kinds()
         if there and not known:
             self._check_unbegun(is_said)
-        self._check_kinds()
         check_outputs(self.path, PICTURES)
         if there:
             self._remove_unfinished()
