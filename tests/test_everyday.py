@@ -229,9 +229,9 @@ def test_labels_that_cannot_be_matched_are_refused(fitted, tables, answers, chan
 
 @pytest.fixture(scope="module")
 def pandas(tables, answers):
-    """Return tables of pandas without ids, in one order, and their labels."""
+    """Return tables of pandas with an index of people, in one order, and their labels."""
     joined = tables["bank"].join(tables["shop"], on="id").join(answers, on="id").sort("income")
-    index = pd.Index(np.random.default_rng(0).permutation(len(joined)))
+    index = pd.Index(np.random.default_rng(0).permutation(len(joined)), name="who")
     frames = {
         "bank": pd.DataFrame({"income": joined["income"].to_list()}, index),
         "shop": pd.DataFrame({"spent": joined["spent"].to_list()}, index),

@@ -285,7 +285,7 @@ def test_an_index_that_does_not_say_whose_rows_are() -> None:
     shuffled = {
         n: t.reset_index(drop=True).sample(frac=1) for n, t in (("bank", bank), ("shop", shop))
     }
-    assert "numbers of rows in different orders" in message(**shuffled)
+    assert "nothing says" in message(**shuffled)
     # Put into one order by chance, whose ids tell otherwise.
     wrong = {
         name: t.reset_index().set_index(bank.index + 1)
@@ -313,9 +313,48 @@ def test_indices_of_two_names_join_nothing() -> None:
 def test_a_count_of_rows_joins_nothing_of_whatever_kind_it_is(kind: Any, first: int) -> None:
     count = pd.Index(np.arange(first, PEOPLE + first)).astype(kind)
     shuffled = count[np.random.default_rng(0).permutation(PEOPLE)]
-    assert "numbers of rows in different orders" in renamed(shuffled[::-1], shuffled)
-    assert "numbers of rows in different orders" in renamed(count.rename("ID"), shuffled)
+    assert "nothing says" in renamed(shuffled[::-1], shuffled)
+    assert "the index of 'shop' is whole numbers" in renamed(count.rename("ID"), shuffled)
     assert "nothing says" in renamed(count, shuffled)
+    labels = pd.Series(LABELS["buys"].to_list(), shuffled[::-1])
+    bank = {"bank": indexed(BANK).set_axis(shuffled)}
+    assert "numbers of rows in different orders" in refusal(vertical_tables, bank, labels)
+
+
+LEFT: dict[str, Any] = {
+    "split": lambda t: t.iloc[np.random.default_rng(0).permutation(PEOPLE)[:150]],
+    "mask": lambda t: t[np.arange(PEOPLE) % 3 > 0],
+    "sample": lambda t: t.sample(100, random_state=0),
+    "drop": lambda t: t.drop([3]),
+    "concat": lambda t: pd.concat([t[:50], t[150:]]),
+}
+
+
+@pytest.mark.parametrize("kind", [int, float, str])
+@pytest.mark.parametrize("how", LEFT)
+def test_what_is_left_of_a_count_of_rows_joins_nothing(how: str, kind: Any) -> None:
+    """It says of rows of one table which they are, and nothing of another's."""
+    labels = pd.Series(LABELS["buys"].to_list())
+    whole = {"bank": indexed(BANK), "shop": indexed(SHOP)}
+    kept = {n: LEFT[how](t.reset_index(drop=True)) for n, t in whole.items()}
+    kept = {n: t.set_axis(t.index.astype(kind)) for n, t in kept.items()}
+    chosen = LEFT[how](labels)
+    chosen.index = chosen.index.astype(kind)
+    said = refusal(vertical_tables, kept, chosen)
+    assert "name the column of ids by id=..., or aligned=True" in said
+    assert "the index of 'bank', 'shop' is whole numbers without a name" in said
+    assert len(vertical_tables(kept, chosen, aligned=True).labels) == len(chosen)
+
+
+def test_whole_numbers_with_a_name_join_and_without_one_predict_nothing() -> None:
+    tables = {"bank": indexed(BANK), "shop": indexed(SHOP)}
+    labels = pd.Series(LABELS["buys"].to_list(), tables["bank"].index)
+    model = VerticalClassifier(**QUICK).fit(tables, labels)
+    assert 0 <= model.score(tables, labels) <= 1
+    nameless = {name: table.rename_axis(None) for name, table in tables.items()}
+    for use in (model.predict, model.data_.transform, model.fit):
+        assert "nothing says" in refusal(use, nameless, *([labels] if use == model.fit else []))
+    assert "nothing says" in refusal(model.score, nameless, labels)
 
 
 HELD = {

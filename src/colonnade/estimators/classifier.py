@@ -44,7 +44,7 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
         Where ``fit`` gets one table: whose the columns are, a dict from name to columns.
     id
         The column that says whom a row is about, in every table. Without it tables must be of
-        pandas and share an index that is more than a count, or be ``aligned``.
+        pandas and share an index that has a name or is no whole numbers, or be ``aligned``.
     aligned
         Whether row i is the same person in every table and in the labels, whatever an index says;
         also where rows are predicted.

@@ -1,7 +1,7 @@
 """Frames from what people have at hand: polars, pandas, dictionaries of arrays, matrices.
 
 pandas is recognised by what it offers and never imported; nothing goes through pyarrow. The index
-of a pandas frame is no column; ``index_of`` returns it where it says more than a count. What pandas
+of a pandas frame is no column; ``index_of`` returns it where it is more than a count. What pandas
 and numpy use for a missing value (NaN, None, NA, NaT, a mask) becomes polars' null. Categories of
 pandas stay categories in a frame, also those of numbers; a series alone is of the numbers.
 """
@@ -25,7 +25,7 @@ from colonnade.tables.names import check_named_once, check_present
 from colonnade.tables.written import texts
 from colonnade.telling import first_line
 
-__all__ = ["as_column", "as_frame", "as_series", "index_of", "row_numbers"]
+__all__ = ["as_column", "as_frame", "as_series", "index_of", "whole_numbers"]
 
 _UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
@@ -259,26 +259,27 @@ def index_of(data: Any) -> pl.Series | None:
     if getattr(index, "tz", None) is not None:
         index = index.tz_convert("UTC")
     series = _series_of(index, index.to_numpy(), name)
-    count = None if name else row_numbers(series)
-    return None if count is not None and count.is_sorted() else series
+    numbers = None if name else whole_numbers(series)
+    return None if numbers is not None and _is_count(numbers.to_numpy()) else series
 
 
-def row_numbers(index: pl.Series) -> pl.Series | None:
-    """Return an index as numbers if they are 0, 1, 2, ... or 1, 2, 3, ... in some order, else None.
+def whole_numbers(index: pl.Series) -> pl.Series | None:
+    """Return an index as whole numbers if it is such, written as numbers or text, else None.
 
-    >>> [row_numbers(pl.Series(each)) is None for each in ([7, 8], [2, 1, 3], ["1.0", "0.0"])]
-    [True, False, False]
+    >>> [whole_numbers(pl.Series(each)) is None for each in ([7, 2], ["1.0", "0.0"], ["07", "2"])]
+    [False, False, True]
     """
-    numbers = index
-    if not index.dtype.is_integer():
-        plain = index.str.strip_suffix(".0")
-        numbers = plain.cast(pl.Int64, strict=False)
-        if numbers.null_count() or not numbers.cast(pl.String).equals(plain):
-            return None
+    if index.dtype.is_integer():
+        return index
+    plain = index.str.strip_suffix(".0")
+    numbers = plain.cast(pl.Int64, strict=False)
+    return None if numbers.null_count() or not numbers.cast(pl.String).equals(plain) else numbers
+
+
+def _is_count(numbers: NDArray[np.int64]) -> bool:
+    """Return whether numbers are 0, 1, 2, ... or 1, 2, 3, ..."""
     first = np.arange(len(numbers))
-    values = numbers.sort().to_numpy()
-    is_count = np.array_equal(values, first) or np.array_equal(values, first + 1)
-    return numbers if is_count else None
+    return np.array_equal(numbers, first) or np.array_equal(numbers, first + 1)
 
 
 def _name_of(index: Any) -> str:

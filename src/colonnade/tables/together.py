@@ -1,8 +1,9 @@
 """Whether rows of several tables are about the same people where no column of ids is named.
 
 That row i means the same person everywhere is seen from an index that the tables share, or said by
-the user; it is never taken for granted. A table and an array of labels go together by position, as
-everywhere in Python.
+the user; it is never taken for granted. Whole numbers without a name are no such index, since any
+two tables have some in common, whoever their rows are about. A table and an array of labels go
+together by position, as everywhere in Python.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.columns import values_alone
-from colonnade.tables.frames import row_numbers
+from colonnade.tables.frames import whole_numbers
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
@@ -78,8 +79,8 @@ def rows_together(tables: Mapping[str, Table], aligned: bool = False) -> Togethe
         name: index for name, table in tables.items() if (index := _index(table)) is not None
     }
     proven = [name for name in tables if name != LABELS or len(tables[name].schema) > 1]
-    if len(proven) > 1 and not all(name in indices for name in proven):
-        raise DataError(_apart(tables, proven))
+    if len(proven) > 1 and not all(name in indices and _names(indices[name]) for name in proven):
+        raise DataError(_apart(tables, proven) + _unnamed(indices, proven))
     first = next(iter(tables))
     if first not in indices or len(indices) == 1:
         return Together(indices.get(first), _by_position(tables))
@@ -165,6 +166,22 @@ def _apart(tables: Mapping[str, Table], proven: list[str]) -> str:
     )
 
 
+def _unnamed(indices: Mapping[str, pl.Series], proven: list[str]) -> str:
+    """Return how an index says who rows are, where each table has one and some lack but a name."""
+    if not all(name in indices for name in proven):
+        return ""
+    counted = listed(name for name in proven if not _names(indices[name]))
+    return (
+        f"; the index of {counted} is whole numbers without a name, as what is left of a count of "
+        "rows: if they are ids, name it alike in all tables (rename_axis)"
+    )
+
+
+def _names(index: pl.Series) -> bool:
+    """Return whether an index says who rows are: whole numbers do so if it has a name."""
+    return bool(index.name) or whole_numbers(index) is None
+
+
 def _index(table: Table) -> pl.Series | None:
     return table.index if isinstance(table, FrameTable) else None
 
@@ -195,8 +212,8 @@ def _rows(first: str, wanted: pl.Series, name: str, index: pl.Series) -> NDArray
             else f"the indices of {first!r} and {name!r} are numbers here and text there; give "
             "both the same type"
         )
-    counts = not (wanted.name and index.name) and row_numbers(wanted) is not None
-    if counts and not wanted.equals(index):
+    named = wanted.name and index.name
+    if not named and whole_numbers(wanted) is not None and not wanted.equals(index):
         raise DataError(
             f"the indices of {first!r} and {name!r} are numbers of rows in different orders, as "
             "any two tables have when they were shuffled; name a column of ids by id=..., or say "

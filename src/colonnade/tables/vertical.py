@@ -210,8 +210,8 @@ def vertical_tables(
     id
         The column that says who a row is about, called the same in all tables; the index of a
         pandas frame that is called so will do. Without it tables must be of pandas and share an
-        index that is more than a count, by which rows are found, or be ``aligned``. An array of
-        labels goes with a single table by position.
+        index that has a name or is no whole numbers, by which rows are found, or be ``aligned``.
+        An array of labels goes with a single table by position.
     normalise
         The form in which ids are compared, where different hands have written them: ``IdForm()``.
         By default they are as they are written; a ``DataWarning`` tells where more than 1 % differ
