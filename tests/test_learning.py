@@ -13,6 +13,7 @@ from colonnade import methods
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ConfigurationError
 from colonnade.federation import Federation
+from colonnade.models.learning import check_bottom_learns
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.training import Training
@@ -36,6 +37,26 @@ class Own(nn.Module):
     def forward(self, x):
         self.calls += self.training
         return self.computed(self, x)
+
+
+def test_a_model_that_has_no_length_is_tried() -> None:
+    check_bottom_learns("bank", torch.compile(nn.Linear(4, 3), backend="eager"), X[:2], 3)
+
+
+class Frozen(nn.Sequential):
+    """A model of length 0, from whose embeddings no derivative reaches its parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return x * self.weight.detach()
+
+
+def test_a_model_of_length_0_is_tried() -> None:
+    with pytest.raises(ConfigurationError, match="no derivative reaches any of them"):
+        check_bottom_learns("bank", Frozen(), X[:2], 4)
 
 
 def in_inference(self, x):

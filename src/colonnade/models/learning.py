@@ -58,7 +58,9 @@ def check_bottom_learns(name: str, bottom: nn.Module, rows: Any, width: int | No
             )
 
     tried = _stepped(whose, bottom, lambda: rows, check)
-    trained = [p for p in tried.parameters() if p.requires_grad] if tried else []
+    if tried is None:
+        return
+    trained = [p for p in tried.parameters() if p.requires_grad]
     if trained and all(p.grad is None for p in trained):
         raise ConfigurationError(
             f"{whose} has parameters to train, and no derivative reaches any of them from its "
