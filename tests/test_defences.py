@@ -19,7 +19,7 @@ from colonnade.config.parse import parse_config
 from colonnade.defences import Bare, GaussianDerivatives
 from colonnade.defences.losses import TRIED
 from colonnade.effects import Notes
-from colonnade.errors import BudgetExhausted, CheckpointError, ConfigurationError
+from colonnade.errors import BudgetExhausted, CheckpointError, ConfigurationError, DataError
 from colonnade.evaluation import HeldOut
 from colonnade.exchanges import Asynchronous, Split
 from colonnade.journals import Journal
@@ -566,6 +566,11 @@ def test_where_targets_lie_is_said_in_numbers_that_models_have(mean, scale):
 def test_where_targets_lie_may_be_any_number_that_models_have(mean, scale):
     top = Regression(mean=mean, scale=scale).finished(nn.Identity(), {})
     assert top(torch.zeros(1)).tolist() == [float(np.float32(mean))]
+
+
+def test_targets_that_are_too_near_each_other_for_float32_are_refused():
+    with pytest.raises(DataError, match="give them in another unit"):
+        Regression().learned(torch.tensor([1e-42, 2e-42, 3e-42]))
 
 
 @pytest.mark.filterwarnings("ignore:training ran out")

@@ -342,6 +342,7 @@ def test_columns_of_great_and_small_numbers() -> None:
     [
         ([1.0, np.inf], [], "row 1, column 'x': the value is inf; expected finite numbers"),
         ([1.0, 1e308, -1e308], [], "column 'x' ranges from -1e+308 to 1e+308, too far"),
+        ([1e-165, 3e-165], [], "column 'x' ranges from 1e-165 to 3e-165, too near"),
         ([1.0, 2.0], [0.0, -np.inf], "row 1, column 'x': the value is -inf"),
         ([1.0, 2.0], [0.0, 1e300], "row 1, column 'x': 1e+300 is too large; training values were"),
         ([1.0, 2.0], ["1", "two"], "row 1, column 'x': found the text 'two' where numbers"),
@@ -687,6 +688,14 @@ def test_numbers_that_float32_rounds_into_others_are_told_of(labels: Any) -> Non
 )
 def test_numbers_that_are_hardly_rounded_are_not_told_of(labels: Any) -> None:
     assert encode_labels(labels, "regression").notes == ()
+
+
+@pytest.mark.parametrize("unit", [1e-42, 1e-60, 1e-200])
+def test_numbers_too_near_each_other_for_float32_are_refused(unit: float) -> None:
+    said = refusal(encode_labels, [1 * unit, 2 * unit, 3.5 * unit], "regression")
+    assert said.startswith(f"the labels range from {unit:.4g} to ")
+    assert said.endswith("give them in another unit")
+    assert encode_labels([unit, unit], "regression").values.std() == 0
 
 
 def test_whole_numbers_that_may_be_either() -> None:

@@ -202,11 +202,22 @@ class Regression:
         return 1
 
     def learned(self, labels: Tensor) -> dict[str, Any]:
-        """Return mean and standard deviation of the training rows' targets, unless given."""
+        """Return mean and standard deviation of the training rows' targets, unless given.
+
+        Raises
+        ------
+        DataError
+            If the deviation is below what float32 can be divided by.
+        """
         if self.scale is not None:
             return {}
         values = labels.double()
         scale = float(values.std(correction=0))
+        if 0 < scale < torch.finfo(torch.float32).smallest_normal:
+            raise DataError(
+                f"the labels of the training rows have a standard deviation of {scale:.4g}, too "
+                "little for float32; give them in another unit"
+            )
         return {"mean": float(values.mean()), "scale": scale if scale > 0 else 1.0}
 
     def loss(self, learned: Mapping[str, Any]) -> Loss:

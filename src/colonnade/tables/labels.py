@@ -24,6 +24,7 @@ __all__ = ["EncodedLabels", "Task", "encode_labels"]
 Task = Literal["auto", "classification", "regression"]
 
 _COARSE = 0.01  # of the deviation of numbers, beyond which what rounds them is told of
+_LEAST = np.finfo(np.float32).smallest_normal  # deviation by which float32 is divided
 _FEW = 20  # whole numbers with more different values than this need not be classes
 
 
@@ -163,6 +164,12 @@ def _as_numbers(values: pl.Series, place: Place) -> EncodedLabels:
         row = int(np.argmin(np.isfinite(small)))
         raise DataError(
             f"the label of {place(row)} is {numbers[row]}; expected finite numbers within float32"
+        )
+    low, high = numbers.min(), numbers.max()
+    if low != high and numbers.std() < _LEAST:
+        raise DataError(
+            f"the labels range from {low:.4g} to {high:.4g}, too near for their deviation within "
+            "float32; give them in another unit"
         )
     return EncodedLabels(torch.from_numpy(small), None, tuple(_rounded(numbers, small)))
 

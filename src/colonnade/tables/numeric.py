@@ -120,7 +120,8 @@ def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Pl
     Raises
     ------
     DataError
-        If a value is no number or infinite, or no value is there.
+        If a value is no number or infinite, no value is there, or they are too far from each other
+        or too near for double precision.
 
     Examples
     --------
@@ -150,10 +151,12 @@ def fit_number(values: pl.Series, name: str, scale: Scale, fill: bool, place: Pl
             mean, deviation = float(low), float(high - low)
         else:
             mean, deviation = float(x.mean()), float(x.std())
-    if not np.isfinite([median, mean, deviation]).all():
+    too_near = low != high and deviation == 0  # a square that is no double
+    if too_near or not np.isfinite([median, mean, deviation]).all():
         raise DataError(
-            f"column {name!r} ranges from {low:.4g} to {high:.4g}, too far for its mean and "
-            "deviation in double precision; give it in another unit"
+            f"column {name!r} ranges from {low:.4g} to {high:.4g}, too "
+            f"{'near' if too_near else 'far'} for its mean and deviation in double precision; give "
+            "it in another unit"
         )
     return Number(name, median, mean, deviation, had_missing)
 
