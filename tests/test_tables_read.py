@@ -28,6 +28,7 @@ from colonnade.tables import StoredTable, TableTransformer, as_frame, read_table
 from colonnade.tables.database import read_database
 from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.names import listed
+from colonnade.tables.table import FrameTable, SelectedRows, as_table, keyed, whole
 
 PEOPLE = pl.DataFrame({"id": [7, 9], "age": [41, None], "city": ["Rome", "Oslo"]})
 TEXT = "id,age,city\n7,41,Rome\n9,,Oslo\n"
@@ -607,6 +608,22 @@ def test_tensors_of_other_kinds() -> None:
 def test_what_is_no_table(data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_frame(data)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["a", "b"])])
+def test_categories_of_polars_in_a_dict_stay_what_they_are(kind: Any) -> None:
+    town = pl.Series(["b", None, "a"], dtype=kind)
+    assert as_frame({"town": town})["town"].equals(town)
+
+
+@pytest.mark.parametrize("made", [dict, pd.DataFrame, pl.DataFrame])
+def test_a_column_that_is_called_nothing_keeps_its_name(made: Any) -> None:
+    data = made({"age": [41, 37], "": [7, 8], "column_1": [1, 2]})
+    found = as_frame(data)
+    assert found.columns == ["age", "", "column_1"]
+    assert whole(SelectedRows(as_table(data), np.array([1]))).row(0) == (37, 8, 2)
+    ids = pl.Series("id", ["ann", "bob"])
+    assert [*keyed(FrameTable(found, ids), "id").schema] == ["id", "age", "", "column_1"]
 
 
 def test_an_index_that_is_no_text() -> None:

@@ -179,6 +179,11 @@ class FittedTransformer:
             result = result.detach().cpu().numpy()
         sparse = hasattr(result, "tocsr")
         rows: Any = result.tocsr() if sparse else np.asarray(result)
+        if isinstance(result, np.ma.MaskedArray) or rows.dtype.kind in "mMc":
+            kind = "a masked array" if isinstance(result, np.ma.MaskedArray) else rows.dtype
+            raise DataError(
+                f"{what} returned {kind}, which is more than numbers; let it return finite floats"
+            )
         if rows.ndim != 2 or rows.shape[0] != table.height or rows.shape[1] == 0:
             raise DataError(
                 f"{what} returned an array of shape {list(rows.shape)} for {table.height} rows; "

@@ -94,7 +94,7 @@ def as_frame(
                 f"column {one.name!r} has {len(one)} values, but column {series[0].name!r} has "
                 f"{len(series[0])}; all columns of a table have the same length"
             )
-    return pl.DataFrame(series)
+    return pl.DataFrame(dict(zip(arrays, series, strict=True)))  # also one that is called ""
 
 
 def as_series(values: Any, name: str = "") -> pl.Series:
@@ -142,7 +142,7 @@ def as_series(values: Any, name: str = "") -> pl.Series:
 def as_column(values: Any, name: str) -> pl.Series:
     """Return one column as ``as_series`` does, but of pandas' categories as categories."""
     categories = getattr(getattr(values, "dtype", None), "categories", None)
-    if categories is None or not hasattr(values, "cat"):
+    if isinstance(values, pl.Series) or categories is None or not hasattr(values, "cat"):
         return as_series(values, name)
     numbers = categories.dtype.kind in "iufb"
     words = texts(name, pl.Series(categories.to_numpy())) if numbers else map(str, categories)

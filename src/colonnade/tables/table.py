@@ -234,7 +234,7 @@ def keyed(table: Table, id: str | None) -> Table:
         return table
     if table.index is None or table.index.name != id:
         return table
-    return FrameTable(pl.DataFrame([table.index, *table.frame]), table.index)
+    return FrameTable(table.frame.clone().insert_column(0, table.index), table.index)
 
 
 def identified(data: Any, id: str | None) -> Table:
@@ -280,4 +280,4 @@ def whole(table: Table) -> pl.DataFrame:
     """Return the table as one frame in memory, for those who can read no other."""
     if isinstance(table, FrameTable):
         return table.frame
-    return pl.DataFrame([table.column(name).alias(name) for name in table.schema])
+    return pl.DataFrame({name: table.column(name) for name in table.schema})
