@@ -108,6 +108,33 @@ def test_fit_returns_itself_and_leaves_parameters_alone(tables, labels):
 # Predictions
 
 
+def test_numbers_of_numpys_are_parameters(tables, labels):
+    """As a search over an array of them sets."""
+    whole = {"epochs": np.int64(2), "batch_size": np.int32(50), "patience": np.int64(1)}
+    shares = {"validation": np.float32(0.25), "threshold": np.float32(0.5)}
+    own = {name: value.item() for name, value in (whole | shares).items()}
+    one, two = (
+        VerticalClassifier(id="id", **QUICK | given).fit(tables, labels)
+        for given in (own, whole | shares)
+    )
+    assert one.run_.history.drop("seconds").equals(two.run_.history.drop("seconds"))
+    first, second = (model.predict(tables, absent="drop") for model in (one, two))
+    assert first.equals(second)
+    with pytest.raises(ConfigurationError, match="epochs must be a whole number"):
+        VerticalClassifier(id="id", epochs=np.float64(2.5)).fit(tables, labels)
+
+
+@pytest.mark.parametrize("hidden", [("8",), "8", (8, 2.5), (True,)])
+def test_widths_are_whole_numbers(tables, labels, hidden):
+    with pytest.raises(ConfigurationError, match="hidden must be the widths of layers, such as"):
+        VerticalClassifier(id="id", hidden=hidden).fit(tables, labels)
+
+
+def test_a_column_that_is_called_by_the_text_of_a_number():
+    with pytest.raises(DataError, match="no column 0, which 'p' is to hold; it is called '0'"):
+        VerticalClassifier(parties={"p": [0]}).fit(np.zeros((4, 2)), [0, 1, 0, 1])
+
+
 def test_a_seed_of_numpys_is_the_same_seed(tables, labels):
     own, numpys = (
         VerticalClassifier(id="id", **{**QUICK, "random_state": seed}).fit(tables, labels)

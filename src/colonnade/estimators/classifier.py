@@ -19,6 +19,7 @@ from colonnade.channels import is_number
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators.estimator import VerticalEstimator
+from colonnade.estimators.scalars import plain
 from colonnade.methods import Method
 from colonnade.metrics import Metric, checked_metrics
 from colonnade.models import OptimiserFactory, SchedulerFactory
@@ -208,7 +209,7 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
         whose the others are: the ids, and ``predicted``.
         """
         prediction = self.prediction(X, absent=absent)
-        predicted = self.classes_[prediction.classes(self.threshold).numpy()]
+        predicted = self.classes_[prediction.classes(plain(self.threshold)).numpy()]
         return predicted if absent == "error" else prediction.by_id({"predicted": predicted})
 
     def predict_proba(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
@@ -241,7 +242,7 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
                 f"the label {unknown[0]!r} was not among the training rows', "
                 f"which are {', '.join(map(repr, codes))}"
             )
-        predicted = prediction.classes(self.threshold)
+        predicted = prediction.classes(plain(self.threshold))
         target = torch.tensor([codes[label] for label in truth])
         return float((predicted == target).double().mean())
 
@@ -254,4 +255,5 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
                 raise ConfigurationError(f"class_weight has no weight for {absent[0]!r}")
             given = (weights[label] for label in classes)
             weights = tuple(float(each) if is_number(each) else each for each in given)
-        return Classification(len(classes), weights, self.threshold, checked_metrics(self.metrics))
+        threshold = plain(self.threshold)
+        return Classification(len(classes), weights, threshold, checked_metrics(self.metrics))

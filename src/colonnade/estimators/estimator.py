@@ -26,6 +26,7 @@ from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators.given import Given, given, party_tables
+from colonnade.estimators.scalars import plain
 from colonnade.federation import Federation
 from colonnade.method import checked_method
 from colonnade.methods import Method
@@ -234,12 +235,6 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             )
         checked_metrics(self.metrics)
 
-    @property
-    def _seed(self) -> Any:
-        """``random_state`` as a number of Python's, where it is a whole one."""
-        state: Any = self.random_state
-        return int(state) if isinstance(state, np.integer) else state
-
     def _prepared(self, X: Any, y: Any) -> tuple[VerticalTables, str]:  # noqa: N803
         """Return the aligned tables, and the name of the label holder."""
         tables, labels, owner = self._given(X, y)
@@ -251,7 +246,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             normalise=self.normalise,
             aligned=self._are_aligned(),
             # Also of people whom the same seed has divided before.
-            split=HashSplit(self.validation, 0.0, self._seed, "fit"),
+            split=HashSplit(plain(self.validation), 0.0, plain(self.random_state), "fit"),
             transformers=self.transformers,
             task=self._task,
         )
@@ -303,15 +298,20 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             optimiser=self.optimiser or partial(torch.optim.Adam, lr=float(self.learning_rate)),
             scheduler=self.scheduler,
             device=self.device,
-            seed=self._seed,
+            seed=plain(self.random_state),
         )
         return assemble(data, blueprint)
 
     def training(self) -> Training:
         """Return how long and in which steps ``fit`` trains."""
         stops = self.validation and self.patience is not None
-        stopping = EarlyStopping(self.patience) if stops else None
-        return Training(self.epochs, self.batch_size, self._seed, early_stopping=stopping)
+        stopping = EarlyStopping(plain(self.patience)) if stops else None
+        return Training(
+            epochs=plain(self.epochs),
+            batch_size=plain(self.batch_size),
+            seed=plain(self.random_state),
+            early_stopping=stopping,
+        )
 
     # Reading parameters
 
@@ -362,11 +362,14 @@ def _widths(name: str, given: Any) -> tuple[int, ...]:
     """Return the widths of layers; one number is that of one layer, as scikit-learn takes it."""
     if not isinstance(given, bool) and isinstance(given, Integral):
         return (int(given),)
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    widths = (
+        (given,) if isinstance(given, str | bytes) or not isinstance(given, Iterable) else [*given]
+    )
+    if not all(isinstance(width, Integral) and not isinstance(width, bool) for width in widths):
         raise ConfigurationError(
             f"{name} must be the widths of layers, such as (32, 16), not {given!r}"
         )
-    return tuple(given)
+    return tuple(widths)
 
 
 def _left_out(data: VerticalTables) -> str | None:

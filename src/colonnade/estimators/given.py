@@ -130,7 +130,11 @@ def party_tables(
         absent = [column for column in (*key, *columns) if column not in frame.columns]
         check_named_once(f"parties[{name!r}]", [*key, *columns])
         if absent:
-            raise DataError(f"the table has no column {absent[0]!r}, which {name!r} is to hold")
+            called = str(absent[0])
+            raise DataError(
+                f"the table has no column {absent[0]!r}, which {name!r} is to hold"
+                + (f"; it is called {called!r}" if called in frame.columns else "")
+            )
         divided[name] = as_table(frame.select([*key, *columns]))
     return divided
 
