@@ -27,6 +27,7 @@ from colonnade.local_updates import (
 from colonnade.method import Method
 from colonnade.methods import cvfl, efvfl, fedbcd, lean, svfl, vafl
 from colonnade.models import Concat, Mean, Sum
+from colonnade.privacy import Gaussian
 from colonnade.stragglers import Deadline, Fastest
 from colonnade.testing.methods import (
     METHOD_CHECKS,
@@ -37,11 +38,12 @@ from colonnade.testing.methods import (
     names_who_sent_a_spoilt_body,
     predicts_as_it_evaluates,
     says_how_few_rows_a_step_has,
+    sends_no_more_than_is_told_before,
     sets_up_before_anything_else,
     takes_the_steps_that_it_accepts,
 )
-from colonnade.uplinks import Plain, Uplink
-from toy_exchange import KIND, Common, CommonParty
+from colonnade.uplinks import Perturbed, Plain, Uplink
+from toy_exchange import KIND, Common, CommonParty, Doubled
 from toy_masked import Masked, MaskedUploader
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -85,6 +87,20 @@ class Forgetful(LocalUpdates):
 
     def party_steps(self):
         return Proximal(1, self.rows).party_steps()
+
+
+class Taciturn(Doubled):
+    """Uses the uplink twice in a round, and says once."""
+
+    def uploads(self, rounds, epoch):
+        return rounds
+
+
+class Shy(Doubled):
+    """Says of all rows that each is sent twice in a round, and of one that it is sent once."""
+
+    def uploads(self, rounds, epoch):
+        return rounds if epoch == 1 else 2 * rounds
 
 
 class Cut(Common):
@@ -244,6 +260,9 @@ SUBJECTS = {
         tolerance=1e-5,
     ),
     "common": MethodSubject(Method("common", Sum(), exchange=Common()), like=Method("p", Sum())),
+    "twice, noisy": MethodSubject(
+        Method("twice", Sum(), Perturbed(Gaussian(2.0, 0.05)), Doubled()), noise=0.5, steps=False
+    ),
     "common, masked": MethodSubject(
         Method("common", Mean(), Masked(), Common()),
         like=Method("p", Mean()),
@@ -268,6 +287,18 @@ def test_an_account_that_forgets_what_left_in_vain_is_caught():
     forgiving = type("ForgivingPlain", (Forgiving, Plain), {})
     with pytest.raises(AssertionError, match="with uses in vain besides epsilon is"):
         accounts_for_what_left_in_vain(MethodSubject(Method("f", Sum(), forgiving())))
+
+
+def test_an_exchange_that_tells_too_few_bytes_is_caught():
+    taciturn = MethodSubject(Method("t", Sum(), exchange=Taciturn()), steps=False)
+    with pytest.raises(AssertionError, match=r"'party_0' sends \d+ bytes, and by flows and"):
+        sends_no_more_than_is_told_before(taciturn)
+
+
+def test_an_exchange_that_tells_too_few_uses_of_a_row_is_caught():
+    shy = MethodSubject(replace(SUBJECTS["twice, noisy"].method, exchange=Shy()), steps=False)
+    with pytest.raises(AssertionError, match=r"epsilon is .* in the run, and .* is told before"):
+        sends_no_more_than_is_told_before(shy)
 
 
 def test_what_sets_up_by_anything_else_is_caught():

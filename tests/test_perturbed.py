@@ -15,6 +15,7 @@ import colonnade as cn
 from colonnade.codecs import Scalar, TopK
 from colonnade.config.parse import parse_config
 from colonnade.defences import GaussianDerivatives
+from colonnade.deployment.leaving import leaving_in_training
 from colonnade.disclosures import privacy_statement, privacy_warnings
 from colonnade.effects import Notes, Purpose
 from colonnade.errors import BudgetExhausted, ConfigurationError, LocalProtocolError
@@ -43,6 +44,7 @@ from colonnade.stragglers import Deadline, Wait
 from colonnade.testing.methods import METHOD_CHECKS, TRAINING, MethodSubject, small_federation
 from colonnade.uplinks import Masked, Moment, Perturbed, Plain
 from toy_course import committed, played, sent
+from toy_exchange import Doubled
 from toy_masked import Masked as ToyMasked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -493,6 +495,19 @@ def test_a_budget_ends_training_before_it_is_exceeded(tmp_path):
     none = replace(METHOD, uplink=replace(NOISY, budget=Budget(0.01, 1e-5)))
     with pytest.raises(ConfigurationError, match="cannot afford one round"):
         small_federation(none).train(none, LONG)
+
+
+def test_a_budget_affords_fewer_rounds_to_an_exchange_that_sends_twice():
+    enough = Budget(by_hand([0] * 4, 0).value * 1.001, 1e-5)
+    twice = Method("twice", Sum(), replace(NOISY, budget=enough), Doubled())
+    training = replace(LONG, evaluate_every=99)
+    agreement = small_federation(twice).agreement(twice, training)
+    run = small_federation(twice).train(twice, training)
+    assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
+    told = leaving_in_training(agreement, "party_0").of_embeddings
+    assert told["uses_of_a_row"] == run.summary["privacy_loss"]["uses_of_a_row"] == 4
+    again = leaving_in_training(agreement, "party_0", {Purpose.TRAINING: 1}).of_embeddings
+    assert again["uses_of_a_row"] == 6
 
 
 def test_an_account_refuses_what_exceeds_its_budget():

@@ -1,8 +1,8 @@
-"""A third exchange that somebody else might write: one derivative for all, as for a sum."""
+"""Exchanges that somebody else might write: one derivative for all, and embeddings sent twice."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -108,3 +108,29 @@ class CommonHolder(TrainingLabelHolder):
         await Work("update", self._update, self.round, rows=len(rows))
         for step in range(self.repeats):
             await Work("local_step", again, self.round, step=step + 2, rows=len(rows))
+
+
+@dataclass(frozen=True)
+class Doubled(Common):
+    """Embeddings go up twice in a round, the first time in vain."""
+
+    def uploads(self, rounds, epoch):
+        return 2 * rounds
+
+    def party(self, agreement, seat):
+        return DoubledParty(agreement, seat)
+
+    def label_holder(self, agreement, seat):
+        return DoubledHolder(agreement, seat)
+
+
+class DoubledParty(CommonParty):
+    async def _train(self, rows, moment):
+        await self._uplink.upload(self.bottom, rows, replace(moment, part=1))
+        await super()._train(rows, moment)
+
+
+class DoubledHolder(CommonHolder):
+    async def _train(self, rows, moment):
+        await self._uplink.collect(rows, replace(moment, part=1))
+        await super()._train(rows, moment)

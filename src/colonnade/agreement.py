@@ -171,6 +171,21 @@ class Exchange(Protocol):
         """
         return False
 
+    def uploads(self, rounds: int, epoch: int) -> int:
+        """Return how often a party uses the uplink in so many rounds of training, at most.
+
+        By default once a round. Bytes and epsilon that are told beforehand, and the rounds that a
+        budget affords, go by it: all messages of training, its own too, are counted as often.
+
+        Parameters
+        ----------
+        rounds
+            Those of training; of one row, those that it is trained on in.
+        epoch
+            In how many rounds all rows are trained on once; of one row, 1.
+        """
+        return rounds
+
     def bytes_remembered(self, layout: Layout) -> Mapping[str, int]:
         """Return what its roles remember of rows beside what links do, by organisation."""
         return {}
@@ -178,12 +193,13 @@ class Exchange(Protocol):
     def affords(self, layout: Layout, uses: int) -> bool:
         """Return whether a row may be trained on so often; where not, training ends.
 
-        Of uses in vain, before a crash, it knows nothing; see ``Uplink.affords``.
+        That is once in each round it is in, whatever ``uploads`` says. Of uses in vain, before a
+        crash, it knows nothing; see ``Uplink.affords``.
         """
         return True
 
     def spending(self, layout: Layout, uses: int) -> Mapping[str, Any]:
-        """Return what so many uses of a row will cost of its label's privacy.
+        """Return what so many rounds with a row will cost of its label's privacy.
 
         A derivative tells the same of a label whoever was left out of its round. So the policy of
         stragglers does not matter, and uses in vain are counted in ``uses``.
@@ -322,10 +338,10 @@ class Agreement:
 
     def _affords(self, rounds: int) -> bool:
         """Whether no row of any kind would be sent too often in so many rounds."""
-        uses = self.uses(rounds)
         uplink, exchange, late = self.method.uplink, self.method.exchange, self.method.stragglers
-        return exchange.affords(self.layout, uses[Purpose.TRAINING]) and all(
-            uplink.affords(self.layout, purpose, most, late) for purpose, most in uses.items()
+        return exchange.affords(self.layout, self.passes(rounds)) and all(
+            uplink.affords(self.layout, purpose, most, late)
+            for purpose, most in self.uses(rounds).items()
         )
 
     def _why_no_round(self) -> str:
@@ -360,9 +376,13 @@ class Agreement:
             "or take narrower embeddings"
         )
 
+    def passes(self, rounds: int) -> int:
+        """Return in how many of so many rounds a row is trained on, at most."""
+        return -(-rounds // self.wanted.rounds_per_epoch)
+
     def uses(self, rounds: int) -> dict[Purpose, int]:
         """Return how often a row is sent in so many rounds, at most, by what for."""
-        uses = {Purpose.TRAINING: -(-rounds // self.wanted.rounds_per_epoch)}
+        uses = {Purpose.TRAINING: self.method.exchange.uploads(self.passes(rounds), epoch=1)}
         if len(self.validation_rows) or len(self.test_rows):
             uses[Purpose.EVALUATION] = -(-rounds // self._evaluate_every)
         return uses
@@ -492,9 +512,8 @@ class Agreement:
     def limits(self) -> Limits:
         """Return what an organisation has to accept."""
         pieces = sum(len(plan.pieces) for plan in self._held_out())
-        if self.method.exchange.own_pace:  # a party begins with all of its rows
-            pieces += self.batches.rounds_per_epoch
-        return Limits.of(self.flows(), pieces)
+        in_a_round = self.method.exchange.uploads(1, self.batches.rounds_per_epoch)
+        return Limits.of(self.flows(), pieces + in_a_round - 1)
 
     def _held_out(self) -> tuple[HeldOut, HeldOut]:
         return self.evaluation.watched, self.evaluation.final

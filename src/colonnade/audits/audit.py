@@ -238,7 +238,7 @@ def _played(
     once = agreement.uses(1)
     claims = {
         "embeddings": method.uplink.spending(layout, once, method.stragglers),
-        "labels": method.exchange.spending(layout, once[Purpose.TRAINING]),
+        "labels": method.exchange.spending(layout, 1),
     }
     games = (*method.uplink.games(layout), *method.exchange.games(layout))
     tried = {game.protects for game in games}

@@ -44,33 +44,33 @@ def leaving_in_training(
 ) -> Leaving:
     """Return what leaves an organisation while it trains.
 
-    A message of each flow is counted for each round, or for each piece of an evaluation, or once
-    before the first round; each as long as it can be. Rows are told of as often as is planned, and
-    as often as ``repeated`` says besides.
+    A message of each flow is counted as often as the exchange says that the uplink is used, or for
+    each piece of an evaluation, or once before the first round; each as long as it can be. Rows are
+    told of as often as is planned, and in as many rounds as ``repeated`` says besides.
     """
     method, layout = agreement.method, agreement.layout
-    rounds = agreement.batches.rounds
-    uses = agreement.uses(rounds)
+    rounds, exchange = agreement.batches.rounds, method.exchange
+    uses, in_vain = agreement.uses(rounds), dict(repeated)
+    if again := repeated.get(Purpose.TRAINING, 0):
+        in_vain[Purpose.TRAINING] = exchange.uploads(again, epoch=1)
     evaluation = agreement.evaluation
     pieces = len(evaluation.watched.pieces) * uses.get(Purpose.EVALUATION, 0)
-    if method.exchange.own_pace:  # a party begins with all of its rows
-        rounds += agreement.batches.rounds_per_epoch
+    uploads = exchange.uploads(rounds, agreement.batches.rounds_per_epoch)
     times = {
-        Purpose.TRAINING: rounds,
-        Purpose.RELAY: rounds,
+        Purpose.TRAINING: uploads,
+        Purpose.RELAY: uploads,
         Purpose.EVALUATION: pieces + len(evaluation.final.pieces),
         Purpose.SETUP: 1,
     }
-    of_labels = uses[Purpose.TRAINING] + repeated.get(Purpose.TRAINING, 0)
     return Leaving(
         *leaving_by(agreement.flows(), name, times),
-        method.uplink.spending(layout, uses, method.stragglers, repeated),
-        method.exchange.spending(layout, of_labels),
+        method.uplink.spending(layout, uses, method.stragglers, in_vain),
+        exchange.spending(layout, agreement.passes(rounds) + again),
     )
 
 
 def repeated(lost: Iterable[Entry], rounds_per_epoch: int) -> dict[Purpose, int]:
-    """Return how often a row may have been told of in vain, at most, by what for.
+    """Return in how many rounds or evaluations a row may have been told of in vain, by what for.
 
     Of what was sent after the checkpoint that a run goes on from, all is sent again. A row is in
     one batch of an epoch, and in one piece of an evaluation.

@@ -46,8 +46,8 @@ class EventDriven(Exchange):
 
     Examples
     --------
-    >>> EventDriven().own_pace
-    True
+    >>> EventDriven().own_pace, EventDriven().uploads(rounds=12, epoch=4)
+    (True, 16)
     """
 
     downlink: Link = field(default_factory=Direct)
@@ -56,6 +56,10 @@ class EventDriven(Exchange):
     def own_pace(self) -> bool:
         """Each party's."""
         return True
+
+    def uploads(self, rounds: int, epoch: int) -> int:
+        """Return once a round, and once of all rows before the first step."""
+        return rounds + epoch
 
     def bytes_remembered(self, layout: Layout) -> Mapping[str, int]:
         """Return the size of the label holder's store."""

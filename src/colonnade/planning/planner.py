@@ -267,7 +267,7 @@ def plan(
     of_everybody = method.uplink.spending(layout, uses, Wait())
     evaluations = -(-in_all // every)
     ends_early = (_STOPS,) if _may_stop(training, evaluations) else ()
-    of_labels = method.exchange.spending(layout, uses[Purpose.TRAINING])
+    of_labels = method.exchange.spending(layout, agreement.passes(in_all))
     return Plan(
         method=method.name,
         rounds=in_all,

@@ -15,6 +15,7 @@ noise says by ``noise`` what that does to an accuracy.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from torch import Tensor, nn
 from colonnade.agreement import Composition
 from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
+from colonnade.deployment.leaving import leaving_in_training
 from colonnade.drivers import Assignment, Driver, Elsewhere, Processes, Replay, RunRecord, Simulate
 from colonnade.drivers.around import Around, Before
 from colonnade.effects import Boundary, Effect, Ready, Role, Send, Work, sets_up
@@ -284,6 +286,26 @@ def accounts_for_what_left_in_vain(subject: MethodSubject) -> None:
         assert more is None or (less is not None and more >= less), (
             f"with uses in vain besides {name} is {more}, and without {less}"
         )
+
+
+def sends_no_more_than_is_told_before(subject: MethodSubject) -> None:
+    """Assert that nobody sends more bytes, and nothing tells more of a row, than is told before.
+
+    Policies of sites compare what is told, and a budget affords rounds by it.
+    """
+    for method in subject.variants():
+        agreement = subject.made(method).agreement(method, TRAINING)
+        run, layout = subject.train(method), agreement.layout
+        for name in (*layout.parties, layout.label_holder):
+            told = leaving_in_training(agreement, name)
+            sent = sum(entry.framed_bytes for entry in run.ledger if entry.sender == name)
+            assert told.bytes is not None
+            assert sent <= told.bytes, (
+                f"{name!r} sends {sent} bytes, and by flows and uploads of the method they are "
+                f"{told.bytes} at most"
+            )
+            _assert_told(run.summary["privacy_loss"], told.of_embeddings)
+            _assert_told(run.summary["privacy_loss_of_labels"], told.of_labels)
 
 
 def has_the_same_bits_under_every_driver(subject: MethodSubject) -> None:
@@ -541,6 +563,7 @@ METHOD_CHECKS: Sequence[Callable[[MethodSubject], None]] = (
     lists_every_flow,
     is_planned,
     accounts_for_what_left_in_vain,
+    sends_no_more_than_is_told_before,
     has_the_same_bits_under_every_driver,
     takes_the_steps_that_it_accepts,
     has_the_steps_that_it_declares,
@@ -753,6 +776,22 @@ def _assert_listed(run: Run, federation: Federation, method: Method, training: T
         assert flow is not None, f"no flow is listed for {entry}"
         most = flow.format.at(entry.round).bytes_at_most(flow.rows, flow.width)
         assert entry.body_bytes <= most, f"at most {most} bytes are listed for {entry}"
+
+
+def _assert_told(spent: Mapping[str, Any] | None, told: Mapping[str, Any]) -> None:
+    """Assert that an account of a run comes to no more than was told before."""
+    if spent is None:
+        return
+    assert told, f"the run keeps an account, {spent}, of which nothing is told before"
+    for name in ("epsilon", "epsilon_with_noise", "uses_of_a_row"):
+        unknown = 0.0 if name == "epsilon_with_noise" else math.inf  # no such rows; no bound
+        real, most = (
+            unknown if account.get(name) is None else account[name] for account in (spent, told)
+        )
+        assert real <= most * (1 + 1e-9), (
+            f"{name} is {real} in the run, and {most} is told before: an exchange that uses the "
+            "uplink more than once a round says so by uploads"
+        )
 
 
 def _assert_goes_on(
