@@ -337,7 +337,7 @@ def test_what_a_crash_repeated_counts_towards_the_budget(tmp_path: Path) -> None
     limited = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(epsilon * 1.001, 1e-5)))
     bounded(limited).train(limited, TRAINING, out=tmp_path / "run", stop_before=7)
     without_newest_checkpoint(tmp_path / "run")
-    with pytest.raises(BudgetExhausted, match="what was repeated after a crash counts twice"):
+    with pytest.raises(BudgetExhausted, match="of what is repeated after a crash too"):
         bounded(limited).train(limited, TRAINING, out=tmp_path / "run", resume=True)
     larger = replace(PRIVATE, uplink=replace(PRIVATE.uplink, budget=Budget(2 * epsilon, 1e-5)))
     run = bounded(larger).train(larger, TRAINING, out=tmp_path / "run", resume=True)

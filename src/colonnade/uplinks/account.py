@@ -140,8 +140,8 @@ class Account:
             raise BudgetExhausted(
                 f"with round {moment.round} ({moment.purpose.label}) a row would be at epsilon "
                 f"{spent:.4g}, and the budget is {self._budget.epsilon:g} at delta "
-                f"{self._budget.delta:g}; what was repeated after a crash counts twice: go on from "
-                "the last checkpoint (resume) with a larger budget"
+                f"{self._budget.delta:g}; each release counts, of what is repeated after a crash "
+                "too: go on from the last checkpoint (resume) with a larger budget"
             )
         self._add(rows, moment, terms)
         self._read += 1
