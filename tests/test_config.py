@@ -222,6 +222,8 @@ def test_drivers_costs_and_training_are_built() -> None:
     assert config.training.build().seed == -(2**63)
     measured = parse_config({"costs": {"slowdown": {"party_1": 3}}})
     assert measured.costs.build() == Measured({"party_1": 3.0})
+    seal = {"kind": "modelled", "seconds": {"seal": 0.1}, "otherwise": 1}  # of a part of one's own
+    assert parse_config({"costs": seal}).costs.build() == Modelled({"seal": 0.1}, otherwise=1.0)
 
 
 def test_a_connection_of_a_party_is_its_own_in_the_right_direction() -> None:
@@ -294,7 +296,11 @@ REFUSED: list[tuple[Any, str]] = [
     ({"costs": {"second": {}}}, "costs.second: unknown key; there are kind, seconds, "),
     (
         {"costs": {"kind": "modelled", "seconds": {"forwrad": 1}}},
-        "costs.seconds.forwrad: there is no such work; there are forward, encode, ",
+        "costs.seconds.forwrad: there is no work 'forwrad', but 'forward'; there are forward, ",
+    ),
+    (
+        {"costs": {"kind": "modelled", "seconds_per_row": {"local_steps": 1}}},
+        "costs.seconds_per_row.local_steps: there is no work 'local_steps', but 'local_step'; ",
     ),
     (
         {"costs": {"kind": "modelled", "seconds": {"forward": 1, "local_step": 1}}},

@@ -21,7 +21,15 @@ from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
 
-__all__ = ["CostModel", "Delayed", "Measured", "Modelled", "is_steady", "uses_measured"]
+__all__ = [
+    "CostModel",
+    "Delayed",
+    "Measured",
+    "Modelled",
+    "check_spelling",
+    "is_steady",
+    "uses_measured",
+]
 
 
 class CostModel(Protocol):
@@ -168,7 +176,7 @@ class Modelled(CostModel):
         _check_slowdown(self.slowdown)
         for kind, seconds in (*self.seconds.items(), *self.seconds_per_row.items()):
             check_seconds(f"cost of {kind!r}", seconds)
-            _check_spelling(kind)
+            check_spelling(kind)
         if self.otherwise is not None:
             check_seconds("cost of other work", self.otherwise)
             return
@@ -218,8 +226,18 @@ class Modelled(CostModel):
         return kind in self.seconds or kind in self.seconds_per_row
 
 
-def _check_spelling(kind: str) -> None:
-    """Refuse a kind of work that is almost one there is; others may be those of a user's role."""
+def check_spelling(kind: str) -> None:
+    """Refuse a kind of work that is almost one there is; others may be those of a user's role.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is misspelt.
+
+    Examples
+    --------
+    >>> check_spelling("seal")
+    """
     close = get_close_matches(kind, KINDS_OF_WORK, n=1, cutoff=0.8)
     if kind not in KINDS_OF_WORK and close:
         raise ConfigurationError(

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from colonnade.channels import PRESETS, Channel, Gateway, Network
 from colonnade.config.choices import chosen
 from colonnade.config.sections import Bandwidth, Count, Name, Number, Seconds, Section
-from colonnade.costs import CostModel, Delayed, Measured, Modelled
+from colonnade.costs import CostModel, Delayed, Measured, Modelled, check_spelling
 from colonnade.effects import KINDS_OF_WORK
 from colonnade.errors import ConfigurationError
 
@@ -105,7 +105,16 @@ def _known_work(kind: str) -> str:
     return kind
 
 
+def _priced_work(kind: str) -> str:
+    try:
+        check_spelling(kind)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return kind
+
+
 _Work = Annotated[str, AfterValidator(_known_work)]
+_PricedWork = Annotated[Name, AfterValidator(_priced_work)]
 
 
 class CostConfig(Section):
@@ -114,10 +123,12 @@ class CostConfig(Section):
     kind: Literal["measured", "modelled"] = Field(
         "measured", description="by this machine's CPU time, or as is said here, which repeats"
     )
-    seconds: dict[_Work, Seconds] = Field(
-        {}, description=f"by kind of work, of each piece; there are {', '.join(KINDS_OF_WORK)}"
+    seconds: dict[_PricedWork, Seconds] = Field(
+        {},
+        description=f"by kind of work, of each piece; there are {', '.join(KINDS_OF_WORK)}, and "
+        "what a part of your own calls its work",
     )
-    seconds_per_row: dict[_Work, Seconds] = Field(
+    seconds_per_row: dict[_PricedWork, Seconds] = Field(
         {}, description="by kind of work, of each row of a piece, as 5e-6"
     )
     slowdown: dict[Name, Annotated[Number, Field(ge=0, le=1e6)]] = Field(
