@@ -491,11 +491,11 @@ def test_a_loss_by_which_a_label_reaches_other_rows_is_refused(kind):
         guard(loss=MIXING[kind], labels=labels)
 
 
-def test_a_loss_that_draws_and_mixes_rows_is_refused():
+def test_a_loss_that_draws_is_not_taken_for_private():
     def loss(p, y):
         return (p[:, 0] * y.double().mean() * torch.rand(len(p))).mean()
 
-    with pytest.raises(ConfigurationError, match="by the loss of 'insurer' a label reaches"):
+    with pytest.raises(ConfigurationError, match="of 'insurer' says something else each time"):
         guard(loss=loss, labels=torch.arange(ROWS) % 2)
 
 

@@ -53,7 +53,7 @@ def check_labels_apart(
 ) -> None:
     """Raise ``ConfigurationError`` if a label changes the derivatives of other rows' predictions.
 
-    So it does if the loss raises: what cannot be tried is not taken for private.
+    So it does if the loss raises or draws: what cannot be tried is not taken for private.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ prediction and label; labels that are ignored, weights that the batch makes up f
     except Exception:  # it may take no such embeddings; others tell
         return
     try:
-        before = _slopes(name, loss, predictions, labels)
+        before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
         others: Tensor = torch.unique(labels[1:], dim=0)
         changed = [_slopes(name, loss, predictions, _with_first(labels, y)) for y in others]
     except ConfigurationError:
@@ -96,6 +96,11 @@ prediction and label; labels that are ignored, weights that the batch makes up f
             f"the loss of {name!r} raises {type(error).__name__} of {len(labels)} rows, so whether "
             f"it is a mean over rows cannot be tried, without which noise hides no label: {error}"
         ) from error
+    if not torch.equal(before, again):
+        raise ConfigurationError(
+            f"the loss of {name!r} says something else each time it is asked, so whether it is a "
+            "mean over rows cannot be tried, without which noise hides no label"
+        )
     if not all(alike(before[1:], after[1:], 1e-5) for after in changed):
         raise ConfigurationError(
             f"by the loss of {name!r} a label reaches the derivatives of other rows, more than "
@@ -111,8 +116,7 @@ def _with_first(labels: Tensor, label: Tensor) -> Tensor:
 
 def _slopes(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> Tensor:
     of = predictions.clone().requires_grad_()
-    with torch.enable_grad(), torch.random.fork_rng():
-        torch.manual_seed(0)  # what it draws is drawn alike
+    with torch.enable_grad():
         value = copied_loss(name, loss)(of, labels)
         slopes: Tensor = torch.autograd.grad(value, of)[0]
     return slopes.detach().double()
