@@ -544,7 +544,12 @@ def test_whole_numbers_that_floating_point_would_merge(tmp_path: Path) -> None:
     assert "name the column in categorical or ignore" in message
     for named in ("categorical", "ignore", "numeric"):
         TableTransformer(**{named: ["account"]}).fit(frame)
-    TableTransformer().fit({"account": [2**53, -(2**53), 0]})
+    transformer = TableTransformer().fit({"account": [2**53, -(2**53), 0]})
+    assert transformer.transform({"account": [2**53]}).shape == (1, 1)
+    message = refusal(transformer.transform, {"account": [7, 2**63 - 1]})
+    assert message.startswith(f"row 1, column 'account': {2**63 - 1} is beyond 2^53, where")
+    numeric = TableTransformer(numeric=["account"]).fit({"account": [1, 2]})
+    assert numeric.transform({"account": [2**60]}).shape == (1, 1)
 
 
 @settings(max_examples=60, deadline=None)

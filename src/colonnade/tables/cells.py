@@ -122,7 +122,7 @@ def check_whole(name: str, values: pl.Series, place: Place) -> None:
     >>> check_whole("account", pl.Series([2**53 + 1]), str)
     Traceback (most recent call last):
     ...
-    colonnade.errors.DataError: 0, column 'account': 9007199254740993 is beyond 2^53, where different whole numbers become the same in floating point; name the column in categorical or ignore, or in numeric if that does not matter: TableTransformer(categorical=["account"]) in transformers (YAML: features: {categorical: ["account"]})
+    colonnade.errors.DataError: 0, column 'account': 9007199254740993 is beyond 2^53, where different whole numbers become the same in floating point; correct it, or, before fitting, name the column in categorical or ignore, or in numeric if that does not matter: TableTransformer(categorical=["account"]) in transformers (YAML: features: {categorical: ["account"]})
     """  # noqa: E501 - a message is one line
     if not values.dtype.is_integer() or not values.len():
         return
@@ -135,8 +135,9 @@ def check_whole(name: str, values: pl.Series, place: Place) -> None:
     row = int(beyond.arg_true()[0])
     raise DataError(
         f"{place(row)}, column {name!r}: {values[row]} is beyond 2^53, where different whole "
-        "numbers become the same in floating point; name the column in categorical or ignore, or "
-        f"in numeric if that does not matter: {setting('categorical', [name])}"
+        "numbers become the same in floating point; correct it, or, before fitting, name the "
+        "column in categorical or ignore, or in numeric if that does not matter: "
+        f"{setting('categorical', [name])}"
     )
 
 

@@ -227,8 +227,9 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         ConfigurationError
             If it was not fitted.
         DataError
-            If a column is missing or of another kind than in training, a number is not finite,
-            or a category is unseen and ``unseen="error"``.
+            If a column is missing or of another kind than in training, a number is not finite or
+            a whole one beyond 2^53 in a column not named in ``numeric``, or a category is unseen
+            and ``unseen="error"``.
         """
         features, notes = self.features_and_notes(frame)
         tell(notes)
@@ -398,6 +399,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
             second = out[:, indicator] if column.had_missing else None
             fill = self.missing == "median"
             values = values_of(frame, column.name)
+            if column.name not in (self.numeric or ()):
+                check_whole(column.name, values, place)
             absent = column.write(values, out[:, j], second, place, fill)
             tally.filled(column.name, absent)
             indicator += column.had_missing
