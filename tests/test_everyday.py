@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from datetime import date
 
 import joblib
 import numpy as np
@@ -63,6 +64,14 @@ def answers(crowd):
 @pytest.fixture(scope="module")
 def fitted(tables, answers):
     return VerticalClassifier(id="id", batch_size=50, **QUICK).fit(tables, answers)
+
+
+@pytest.fixture(scope="module")
+def regressor(crowd):
+    tables, answers = crowd
+    return VerticalRegressor(id="id", batch_size=50, **QUICK).fit(
+        tables, answers.select("id", "points")
+    )
 
 
 # What a fitted estimator keeps
@@ -278,6 +287,53 @@ def test_a_regressor_compares_as_many_numbers_as_it_predicts(crowd):
     alone.fit(frames, truth)
     with pytest.raises(DataError, match="there are 1 labels for 300 rows"):
         alone.score(frames, [1.0])
+
+
+STRANGE = {
+    "texts": ["yes", *["no"] * 299],
+    "none": [float("nan"), *[0.5] * 299],
+    "infinite": [0.5, float("inf"), *[0.5] * 298],
+    "lists": pl.Series([[1]] * 300),
+    "dates": pl.Series([date(2020, 1, 1)] * 300),
+    "truth values": [True, False] * 150,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("texts", "the labels are like 'yes', and regression needs numbers"),
+        ("none", "the label of row 0 is missing; leave the row out"),
+        ("infinite", "the label of row 1 is inf; expected finite numbers"),
+        ("lists", r"the labels hold List\(Int64\); expected text, truth values"),
+        ("dates", "the labels hold Date; expected text, truth values"),
+        ("truth values", "the labels are like True, and regression needs numbers"),
+    ],
+)
+def test_labels_that_are_no_numbers_have_no_score(regressor, tables, kind, words):
+    labels = pl.DataFrame({"id": tables["bank"]["id"], "points": STRANGE[kind]})
+    with pytest.raises(DataError, match=words):
+        regressor.score(tables, labels)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("none", "the label of row 0 is missing; leave the row out"),
+        ("infinite", "the labels are fractions"),
+        ("lists", r"the labels hold List\(Int64\); expected text, truth values"),
+        ("dates", "the labels hold Date; expected text, truth values"),
+        ("truth values", "the label of row 0 is True; expected 'no', 'yes'"),
+    ],
+)
+def test_labels_that_are_no_classes_have_no_score(fitted, tables, kind, words, monkeypatch):
+    def predict(*_):
+        raise AssertionError("labels are read before anything is predicted")
+
+    monkeypatch.setattr(Run, "predict", predict)
+    labels = pl.DataFrame({"id": tables["bank"]["id"], "buys": STRANGE[kind]})
+    with pytest.raises(DataError, match=words):
+        fitted.score(tables, labels)
 
 
 # Of whom

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
+import polars as pl
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -17,7 +17,7 @@ from colonnade import defaults
 from colonnade.assembly import Layers
 from colonnade.channels import is_number
 from colonnade.drivers import Driver
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError
 from colonnade.estimators.estimator import VerticalEstimator
 from colonnade.estimators.scalars import plain
 from colonnade.methods import Method
@@ -25,6 +25,7 @@ from colonnade.metrics import Metric, checked_metrics
 from colonnade.models import OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Classification, Objective
 from colonnade.tables import IdForm
+from colonnade.tables.labels import encode_labels
 from colonnade.tables.new_rows import Absent
 
 __all__ = ["VerticalClassifier"]
@@ -234,17 +235,11 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
         absent
             As for ``prediction``; those left out do not count.
         """
-        prediction, truth = self._compared(X, y, absent)
-        codes = {label: code for code, label in enumerate(self.data_.classes or ())}
-        unknown = [label for label in truth.unique() if label not in codes]
-        if unknown:
-            raise DataError(
-                f"the label {unknown[0]!r} was not among the training rows', "
-                f"which are {', '.join(map(repr, codes))}"
-            )
-        predicted = prediction.classes(plain(self.threshold))
-        target = torch.tensor([codes[label] for label in truth])
-        return float((predicted == target).double().mean())
+        prediction, targets = self._compared(X, y, absent)
+        return float((prediction.classes(plain(self.threshold)).numpy() == targets).mean())
+
+    def _targets(self, labels: pl.Series) -> NDArray[Any]:
+        return encode_labels(labels, classes=self.data_.classes).values.numpy()
 
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
         assert classes is not None

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -31,7 +32,7 @@ from colonnade.federation import Federation
 from colonnade.method import checked_method
 from colonnade.methods import Method
 from colonnade.metrics import Metric, checked_metrics
-from colonnade.models import Concat, OptimiserFactory, SchedulerFactory
+from colonnade.models import Concat, Features, OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Objective
 from colonnade.partners import PartnerValues, partner_values
 from colonnade.prediction import Prediction
@@ -171,7 +172,8 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             probabilities from what one call returns.
         """
         check_is_fitted(self)
-        return self._predicted(party_tables(X, self.parties, self.id), absent)
+        tables = party_tables(X, self.parties, self.id)
+        return self._predicted(tables, *self.data_.transform(tables, self.id, absent))
 
     def report(self, path: str | Path = "report.html") -> Path:
         """Write the page of the training run, and return its path.
@@ -217,6 +219,16 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
     @abstractmethod
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
         """Return the outputs, loss and metrics for these classes, or for numbers."""
+
+    @abstractmethod
+    def _targets(self, labels: pl.Series) -> NDArray[Any]:
+        """Return labels of new rows as what predictions are compared with.
+
+        Raises
+        ------
+        DataError
+            If one is none that could have been trained on.
+        """
 
     def _check_parameters(self) -> None:
         """Refuse what would be taken for something else."""
@@ -331,20 +343,21 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
     def _given(self, X: Any, y: Any) -> Given:  # noqa: N803
         return given(X, y, self.parties, self.id, self.aligned)
 
-    def _predicted(self, tables: Mapping[str, Table], absent: Absent) -> Prediction:
-        ids, features = self.data_.transform(tables, self.id, absent)
+    def _predicted(
+        self, tables: Mapping[str, Table], ids: pl.Series | None, features: Mapping[str, Features]
+    ) -> Prediction:
         prediction = self.run_.predict(features, self.driver)
         left_out = {} if ids is None else {n: t.height - len(ids) for n, t in tables.items()}
         return replace(prediction, ids=ids, left_out=left_out)
 
-    def _compared(self, X: Any, y: Any, absent: Absent) -> tuple[Prediction, pl.Series]:  # noqa: N803
-        """Return what is predicted, and the labels of the same rows."""
+    def _compared(self, X: Any, y: Any, absent: Absent) -> tuple[Prediction, NDArray[Any]]:  # noqa: N803
+        """Return what is predicted, and the targets of the same rows, which are read before."""
         check_is_fitted(self)
         tables, labels, _ = self._given(X, y)
-        prediction = self._predicted(tables, absent)
-        return prediction, truth(
-            labels, tables, self.id, prediction.ids, self._are_aligned(), self.normalise
-        )
+        ids, features = self.data_.transform(tables, self.id, absent)
+        known = truth(labels, tables, self.id, ids, self._are_aligned(), self.normalise)
+        targets = self._targets(known)
+        return self._predicted(tables, ids, features), targets
 
     def _are_aligned(self) -> bool:
         # Rows of one table that is divided by columns belong together.

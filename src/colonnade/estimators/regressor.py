@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import polars as pl
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from torch import nn
@@ -19,6 +21,7 @@ from colonnade.metrics import Metric, checked_metrics
 from colonnade.models import OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Objective, Regression
 from colonnade.tables import IdForm
+from colonnade.tables.labels import encode_labels
 from colonnade.tables.new_rows import Absent
 
 __all__ = ["VerticalRegressor"]
@@ -126,8 +129,12 @@ class VerticalRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc
 
         As scikit-learn's ``r2_score``: of a constant y it is 1 if p is y throughout, and 0 else.
         """
-        prediction, labels = self._compared(X, y, absent)
-        return float(r2_score(labels.to_numpy(), prediction.scores.flatten().double().numpy()))
+        prediction, targets = self._compared(X, y, absent)
+        return float(r2_score(targets, prediction.scores.flatten().double().numpy()))
+
+    def _targets(self, labels: pl.Series) -> NDArray[Any]:
+        encode_labels(labels, "regression")
+        return labels.cast(pl.Float64).to_numpy()
 
     def _objective(self, classes: tuple[Any, ...] | None) -> Objective:
         return Regression(checked_metrics(self.metrics), self.target_mean, self.target_scale)

@@ -210,7 +210,7 @@ def _as_classes(values: pl.Series, classes: tuple[Any, ...] | None, place: Place
                 "or more"
             )
     number = {value: code for code, value in enumerate(classes)}
-    found = values.unique()
+    found = values.unique(maintain_order=True)
     unknown = found.filter([value not in number for value in found])
     if len(unknown):
         row = int((values == unknown[0]).arg_true()[0])
