@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -93,6 +94,18 @@ def test_truth_values_are_called_as_the_cells_are_written():
         "id,predicted,probability of false,probability of true",
         "7,false,0.5,0.5",
     ]
+
+
+def test_a_column_of_ids_has_a_name_of_its_own_beside_what_is_predicted():
+    for name, columns, found in (
+        ("who", ["predicted"], "who"),
+        ("predicted", ["predicted"], "predicted (id)"),
+        ("yes", ["yes", "yes (id)"], "yes (id) (id)"),
+    ):
+        prediction = Prediction(torch.zeros(1, 2), Ledger(), pl.Series(name, [7]))
+        frame = prediction.by_id({column: np.zeros(1) for column in columns})
+        assert frame.columns == [found, *columns]
+        assert frame[found].to_list() == [7]
 
 
 def test_a_form_that_a_model_takes_is_taken(run):

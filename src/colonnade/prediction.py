@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,8 +77,11 @@ class Prediction:
     lost: Lost | None = None
 
     def by_id(self, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
-        """Return a frame of the ids and of these columns, a value for each row."""
-        ids = [] if self.ids is None else [self.ids]
+        """Return a frame of the ids and of these columns, a value for each row.
+
+        The column of ids has another name where one of these has it.
+        """
+        ids = [] if self.ids is None else [self.ids.alias(_apart(self.ids.name, columns))]
         return pl.DataFrame([*ids, *(pl.Series(name, c) for name, c in columns.items())])
 
     def probabilities(self) -> Tensor:
@@ -355,7 +358,14 @@ def columns_of(key: str, classes: Sequence[Any] | None) -> list[str]:
     ['predicted (id)', 'predicted', 'probability of no', 'probability of yes']
     """
     others = ["predicted", *(f"probability of {name}" for name in class_names(classes or ()))]
-    return [f"{key} (id)" if key in others else key, *others]
+    return [_apart(key, others), *others]
+
+
+def _apart(key: str, others: Collection[str]) -> str:
+    """Return what the column of ids is called beside these."""
+    while key in others:
+        key = f"{key} (id)"
+    return key
 
 
 def _are_features(given: Any) -> bool:

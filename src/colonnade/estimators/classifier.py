@@ -207,7 +207,8 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
         """Return the predicted label of each row, in the order of the first table in ``X``.
 
         With ``absent="drop"`` people of whom some table has no row are left out, and a frame says
-        whose the others are: the ids, and ``predicted``.
+        whose the others are: the ids, and ``predicted``. A column of ids that is called as another
+        column has `` (id)`` behind its name.
         """
         prediction = self.prediction(X, absent=absent)
         predicted = self.classes_[prediction.classes(plain(self.threshold)).numpy()]
