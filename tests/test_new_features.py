@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.organisations import LabelHolder, Party
@@ -106,6 +107,37 @@ def test_a_column_of_ids_has_a_name_of_its_own_beside_what_is_predicted():
         frame = prediction.by_id({column: np.zeros(1) for column in columns})
         assert frame.columns == [found, *columns]
         assert frame[found].to_list() == [7]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rows_per_message": 1.5}, "rows_per_message must be a whole number, 1 or more, not 1.5"),
+        ({"rows_per_message": "7"}, "rows_per_message must be a whole number, 1 or more, not '7'"),
+        ({"rows_per_message": True}, "must be a whole number, 1 or more, not True"),
+        ({"rows_per_message": 0}, "must be a whole number, 1 or more, not 0"),
+        ({"without": None}, r"such as {'shop': 'zeros'}, not None$"),
+        (
+            {"without": ["bank"]},
+            r"stands for each, such as {'shop': 'zeros'}, not \['bank'\]$",
+        ),
+        ({"driver": "simulate"}, "driver is 'simulate', but a driver is a value: say"),
+    ],
+)
+def test_arguments_of_another_kind_are_told_before_a_prediction_begins(run, arguments, words):
+    def begin():
+        raise AssertionError("nothing is to begin")
+
+    with pytest.raises(ConfigurationError, match=words):
+        run.predictor(features(), **arguments, begin=begin)
+    with pytest.raises(ConfigurationError, match=words):
+        run.predict(features(), **arguments)
+    assert len(run.predict(features(), rows_per_message=np.int64(3)).scores) == 4
+
+
+def test_a_part_is_read_from_a_path():
+    with pytest.raises(ConfigurationError, match="the folder of a part must be a path, not None"):
+        load_part(None)
 
 
 def test_a_form_that_a_model_takes_is_taken(run):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -309,9 +310,13 @@ def load_part(folder: str | Path) -> Part:
 
     Raises
     ------
+    ConfigurationError
+        If this is no path.
     DataError
         If a file is missing or damaged, or was written by a later version.
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise ConfigurationError(f"the folder of a part must be a path, not {folder!r}")
     folder = Path(folder)
     path = folder / PART_FILE
     try:

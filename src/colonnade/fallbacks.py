@@ -57,6 +57,11 @@ def check_fallbacks(without: Mapping[str, str], parties: Sequence[str]) -> None:
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: what stands for 'shop' is zeros or mean, not 'ones'
     """
+    if not isinstance(without, Mapping):
+        raise ConfigurationError(
+            "without must be a dict of the parties that have left and what stands for each, such "
+            f"as {{'shop': 'zeros'}}, not {without!r}"
+        )
     for name, kind in without.items():
         if name not in parties:
             raise ConfigurationError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from colonnade.batches import pieces
 from colonnade.checks import check_features, embedding_width
-from colonnade.drivers import Assignment, Driver, Simulate
+from colonnade.drivers import Assignment, Driver, Simulate, checked_driver
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.evaluation import HeldOut
@@ -236,13 +237,13 @@ class Predictor:
         DataError
             If the rows or the values do not fit.
         """
-        check_fallbacks(without, [name for name in self.widths if name != self.label_holder])
+        driver = Simulate() if driver is None else checked_driver(driver)
+        _check_rows_per_message(rows_per_message)
+        self._check_without(without)
         fusion = completed(self.fusion, constants_of(without, self.widths, self.means))
         self.uplink.check(fusion, Wait())
         features = self._features(tables, without)
         rows = self._rows(features)
-        if rows_per_message < 1:
-            raise ConfigurationError(f"rows_per_message must be 1 or more, not {rows_per_message}")
         new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
         layout = self._layout(rows, without)
         names = layout.parties
@@ -264,7 +265,7 @@ class Predictor:
         assignment = Assignment(seed=self.seed, limits=Limits.of(flows, len(new.pieces)))
         if begin is not None:
             begin()
-        record = (driver or Simulate()).run(roles, assignment)
+        record = driver.run(roles, assignment)
         assert holder.predictions is not None
         spent = without_budget(holder.spent()) or None
         return Prediction(holder.predictions, record.ledger, privacy_loss=spent)
@@ -281,8 +282,18 @@ class Predictor:
         return disclosed_together(self.uplink, layout, times, len(layout.parties))
 
     def parties(self, without: Fallbacks = NOBODY) -> int:
-        """Return how many parties take part without these."""
+        """Return how many parties take part without these.
+
+        Raises
+        ------
+        ConfigurationError
+            If nothing can stand for one of them.
+        """
+        self._check_without(without)
         return len(self._layout(1, without).parties)
+
+    def _check_without(self, without: Fallbacks) -> None:
+        check_fallbacks(without, [name for name in self.widths if name != self.label_holder])
 
     def _layout(self, rows: int, without: Fallbacks) -> Layout:
         widths = {name: width for name, width in self.widths.items() if name not in without}
@@ -366,6 +377,13 @@ def _apart(key: str, others: Collection[str]) -> str:
     while key in others:
         key = f"{key} (id)"
     return key
+
+
+def _check_rows_per_message(rows: object) -> None:
+    if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 1:
+        raise ConfigurationError(
+            f"rows_per_message must be a whole number, 1 or more, not {rows!r}"
+        )
 
 
 def _are_features(given: Any) -> bool:
