@@ -262,6 +262,17 @@ def counted(folder="run"):
     return PredictionCount(Path(folder), Path(folder) / "parts" / "label_holder")
 
 
+def test_a_run_that_was_read_refuses_tables_whose_ids_are_in_two_orders():
+    trained(RUNS["classes"])
+    run = load_trained("run").run
+    tables = {name: pl.read_csv(f"{name}.csv").sort("id") for name in ("bank", "shop")}
+    both = set(tables["bank"]["id"]) & set(tables["shop"]["id"])
+    tables = {name: table.filter(pl.col("id").is_in(both)) for name, table in tables.items()}
+    assert len(run.predict(tables).scores) == len(both)
+    with pytest.raises(DataError, match=r"row 0 of 'bank' has the id .* 'shop' has .*, and a run"):
+        run.predict(tables | {"shop": tables["shop"].reverse()})
+
+
 @pytest.mark.filterwarnings("ignore:this prediction showed")
 def test_every_handle_of_a_run_counts_what_all_predict():
     run = trained({"data": TABLES, "model": {"bound": 1}, "method": "pbm_vfl"})

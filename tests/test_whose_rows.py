@@ -160,3 +160,56 @@ def test_plan_says_who_is_left_out_and_whose_data(
     config.write_text("training: {epochs: 1}\n", encoding="utf-8")
     cli.app(["plan", str(config)], standalone_mode=False)
     assert "names no data, so this is about mnist5k" in " ".join(capsys.readouterr().out.split())
+
+
+TURNED = [1, 0, *range(2, ROWS)]
+
+
+@pytest.mark.parametrize("normalise", [None, IdForm()])
+def test_a_run_refuses_tables_whose_ids_are_in_two_orders(normalise: IdForm | None) -> None:
+    one = pl.DataFrame({"who": WHO, "income": INCOME})
+    other = pl.DataFrame({"who": WHO, "spent": SPENT})
+    model = VerticalClassifier(id="who", normalise=normalise, **QUICK)
+    model.fit({"bank": one, "shop": other}, pl.DataFrame({"who": WHO, "buys": BUYS}))
+
+    def scores(table: Any) -> Any:
+        return model.run_.predict({"bank": one, "shop": table}).scores
+
+    expected = scores(other)
+    message = (
+        r"^row 0 of 'bank' has the id '[Pp]0000', but that row of 'shop' has '[Pp]0001', and a run "
+        r"predicts row i of all tables as one person; bring the tables in one order, or predict by"
+    )
+    for turned in (other[TURNED], shop().iloc[TURNED]):
+        with pytest.raises(DataError, match=message):
+            scores(turned)
+    with pytest.raises(DataError, match="'shop' has 1 rows of features, but there are 200 of"):
+        scores(other[:1])
+    for same in (other.drop("who"), shop()):
+        assert scores(same).equal(expected)
+    lower = other.with_columns(pl.col("who").str.to_lowercase())
+    if normalise is None:
+        with pytest.raises(DataError, match=r"the id 'P0000', but that row of 'shop' has 'p0000'"):
+            scores(lower)
+    else:
+        assert scores(lower).equal(expected)
+
+
+def test_ids_in_one_order_outweigh_indices_that_are_left_of_other_work() -> None:
+    frames = {"bank": bank().reset_index(), "shop": shop().reset_index().set_axis(TURNED)}
+    labels = pl.DataFrame({"who": WHO, "buys": BUYS})
+    run = VerticalClassifier(id="who", **QUICK).fit(frames, labels).run_
+    assert len(run.predict(frames).scores) == ROWS
+
+
+def test_a_run_refuses_tables_of_pandas_whose_indices_are_in_two_orders() -> None:
+    frames = {"bank": bank(), "shop": shop()}
+    run = VerticalClassifier(**QUICK).fit(frames, BUYS).run_
+    expected = run.predict(frames).scores
+    with pytest.raises(DataError, match=r"row 0 .* 'P0000', .*\['shop'\]\.loc\[tables\['bank'\]"):
+        run.predict(frames | {"shop": shop().iloc[TURNED]})
+    counted = {name: frame.reset_index(drop=True) for name, frame in frames.items()}
+    with pytest.raises(DataError, match=r"row 0 of 'bank' has the index '0', .* 'shop' has '1'"):
+        run.predict(counted | {"shop": counted["shop"].iloc[TURNED]})
+    for other in (counted["shop"], pl.DataFrame({"spent": SPENT}), shop(WHO[::-1], "customer")):
+        assert run.predict(frames | {"shop": other}).scores.equal(expected)

@@ -30,6 +30,9 @@ from colonnade.predictions_told import disclosed_together, without_budget
 from colonnade.roles import PredictLabelHolder, PredictParty
 from colonnade.secure import Secrets
 from colonnade.stragglers import Wait
+from colonnade.tables.fitted import FittedTransformer
+from colonnade.tables.in_order import check_ids_in_order, check_indices_in_order
+from colonnade.tables.table import Table, keyed_tables
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
@@ -235,7 +238,8 @@ class Predictor:
             If an organisation is missing, unknown, or has no transformer for its table, or nothing
             can stand for one.
         DataError
-            If the rows or the values do not fit.
+            If the rows or the values do not fit, or ids or pandas' indices contradict the order of
+            the rows.
         """
         driver = Simulate() if driver is None else checked_driver(driver)
         _check_rows_per_message(rows_per_message)
@@ -314,8 +318,9 @@ class Predictor:
                 f"but there are those of {', '.join(map(str, tables)) or 'nobody'}"
             )
         features: dict[str, Features] = {}
+        read = self._in_one_order({n: tables[n] for n in needed if not _are_features(tables[n])})
         for name in needed:
-            given = tables[name]
+            given: Any = read.get(name, tables[name])
             if _are_features(given):
                 features[name] = given
             elif name in self.transformers:
@@ -326,6 +331,19 @@ class Predictor:
                     f"give its features as tensors, not {shown(given)}"
                 )
         return features
+
+    def _in_one_order(self, tables: Mapping[str, Any]) -> dict[str, Table]:
+        """Refuse tables that contradict the order of rows; return those that were read for it."""
+        own = {name: self.transformers.get(name) for name in tables}
+        known = {name: each for name, each in own.items() if isinstance(each, FittedTransformer)}
+        whose = next((each for each in known.values() if each.id is not None), None)
+        if whose is None or whose.id is None:
+            check_indices_in_order(tables)
+            return {}
+        read = keyed_tables({name: tables[name] for name in known}, whose.id)
+        if not check_ids_in_order(read, whose.id, whose.normalise) or len(known) < len(tables):
+            check_indices_in_order(tables)
+        return read
 
     def _rows(self, features: Mapping[str, Features]) -> int:
         """Return how many rows there are, of features that everybody's bottom model takes."""

@@ -436,6 +436,8 @@ def _blank_data(parts: Mapping[str, Part], config: RunConfig) -> _Blank:
     labels = torch.tensor([0.0, 1.0]) if said is None else torch.arange(len(said))
     own = {name: part for name, part in parts.items() if part.said("features") is not None}
     named = {holder.holds or name if name == holder.name else name: p for name, p in own.items()}
+    data = config.data if isinstance(config.data, TablesConfig) else None
+    id, form = (None, None) if data is None else (data.id, data.form())
     return _Blank(
         {name: blank(part.said("features"), len(labels)) for name, part in named.items()},
         labels,
@@ -443,12 +445,14 @@ def _blank_data(parts: Mapping[str, Part], config: RunConfig) -> _Blank:
         {
             name: transformer
             for name, part in named.items()
-            if (transformer := transformer_of(name, part)) is not None
+            if (transformer := transformer_of(name, part, id, form)) is not None
         },
     )
 
 
-def transformer_of(name: str, part: Part) -> Transformer | None:
+def transformer_of(
+    name: str, part: Part, id: str | None = None, normalise: IdForm | None = None
+) -> Transformer | None:
     """Return what makes features of a table for a trained part; None of one without tables.
 
     Parameters
@@ -457,6 +461,8 @@ def transformer_of(name: str, part: Part) -> Transformer | None:
         What the table is called in messages.
     part
         The part.
+    id, normalise
+        The column of ids, and the form in which they are compared; None without one.
 
     Raises
     ------
@@ -471,4 +477,5 @@ def transformer_of(name: str, part: Part) -> Transformer | None:
     from colonnade.tables import TableTransformer  # only here: it needs scikit-learn
 
     own = TableTransformer.from_state(state)
-    return FittedTransformer(own, tuple(map(str, own.feature_names_in_)), name)
+    columns = tuple(map(str, own.feature_names_in_))
+    return FittedTransformer(own, columns, name, id, normalise)

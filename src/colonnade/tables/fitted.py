@@ -14,6 +14,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError, InvalidInput
 from colonnade.models import Features
+from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
 from colonnade.tables.notes import tell
 from colonnade.tables.table import SelectedRows, Table, as_table, whole
@@ -107,11 +108,16 @@ class FittedTransformer:
         The columns it was fitted on.
     name
         The party, for messages.
+    id, normalise
+        The column by which rows were found to belong together, and the form in which ids are
+        compared; None where there was none.
     """
 
     transformer: Any
     columns: tuple[str, ...]
     name: str = ""
+    id: str | None = None
+    normalise: IdForm | None = None
 
     def transform(self, frame: Any) -> Features:
         """Return the features of a table: dense, finite float32, a row for each row.

@@ -283,7 +283,10 @@ def vertical_tables(
         train=train,
         validation=validation,
         test=test,
-        transformers=made.transformers,
+        transformers={
+            party: replace(each, id=id, normalise=normalise)
+            for party, each in made.transformers.items()
+        },
         columns=made.columns,
         left_out={name: found.left_out[name] for name in everyone},
         absent={party: found.absent[party] for party in given},

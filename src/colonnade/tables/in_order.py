@@ -1,0 +1,118 @@
+"""Whether tables whose rows are joined by place contradict it, by their ids or pandas' indices."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from colonnade.errors import DataError
+from colonnade.tables.align import plain_ids
+from colonnade.tables.frames import index_of
+from colonnade.tables.id_form import IdForm
+from colonnade.tables.table import Table
+
+__all__ = ["check_ids_in_order", "check_indices_in_order"]
+
+
+def check_ids_in_order(
+    tables: Mapping[str, Table], id: str, normalise: IdForm | None = None
+) -> bool:
+    """Refuse tables of which a row is about another person than that row of another table.
+
+    Tables of different lengths are not compared. Whether all tables have ids is returned.
+
+    Parameters
+    ----------
+    tables
+        For each organisation its table, with or without the column of ids.
+    id
+        The column of ids.
+    normalise
+        The form in which ids are compared.
+
+    Raises
+    ------
+    DataError
+        If ids differ in a row, are missing, or are neither whole numbers nor text.
+
+    Examples
+    --------
+    >>> from colonnade.tables.table import as_table
+    >>> bank, shop = as_table({"id": [7, 8, 9]}), as_table({"id": [7, 9, 8]})
+    >>> check_ids_in_order({"bank": bank, "shop": shop}, "id")
+    Traceback (most recent call last):
+    colonnade.errors.DataError: row 1 of 'bank' has the id 8, but that row of 'shop' has 9, and a run predicts row i of all tables as one person; bring the tables in one order, or predict by the estimator or by `colonnade predict`, which find rows by 'id'
+    """  # noqa: E501 - a message is one line
+    owners = {name: table for name, table in tables.items() if id in table.schema}
+    if len(owners) > 1:
+        ids = {name: plain_ids(name, table, id, normalise) for name, table in owners.items()}
+        for (one, own), (other, its) in itertools.combinations(ids.items(), 2):
+            _check_alike(one, own, other, its, id)
+    return len(owners) == len(tables)
+
+
+def check_indices_in_order(tables: Mapping[str, Any]) -> None:
+    """Refuse tables of pandas whose indices say that a row is not the same person everywhere.
+
+    Indices of two names say nothing of each other, and neither do a count of rows and an index of
+    other values. Tables of different lengths are not compared.
+
+    Parameters
+    ----------
+    tables
+        For each organisation its table, as the user gave it.
+
+    Raises
+    ------
+    DataError
+        If indices differ in a row.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> bank, shop = pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"b": [3, 4]})
+    >>> check_indices_in_order({"bank": bank, "shop": shop})
+    >>> check_indices_in_order({"bank": bank, "shop": shop[::-1]})
+    Traceback (most recent call last):
+    colonnade.errors.DataError: row 0 of 'bank' has the index '0', but that row of 'shop' has '1', and a run predicts row i of all tables as one person; bring the tables in one order (tables['shop'].loc[tables['bank'].index]), predict by the estimator, or take the indices away (reset_index(drop=True)) if row i is the same person already
+    """  # noqa: E501 - a message is one line
+    frames = {name: each for name, each in tables.items() if hasattr(each, "iloc")}
+    for (one, frame), (other, its) in itertools.combinations(frames.items(), 2):
+        row = _row_apart(frame, its)
+        if row is not None:
+            raise DataError(
+                f"row {row} of {one!r} has the index {str(frame.index[row])!r}, but that row of "
+                f"{other!r} has {str(its.index[row])!r}, and a run predicts row i of all tables as "
+                f"one person; bring the tables in one order (tables[{other!r}].loc[tables[{one!r}]"
+                ".index]), predict by the estimator, or take the indices away "
+                "(reset_index(drop=True)) if row i is the same person already"
+            )
+
+
+def _check_alike(one: str, own: pl.Series, other: str, its: pl.Series, id: str) -> None:
+    if len(own) != len(its):
+        return
+    apart = (own != its) if own.dtype == its.dtype else own.cast(pl.String) != its.cast(pl.String)
+    if apart.any():
+        row = int(apart.arg_true()[0])
+        raise DataError(
+            f"row {row} of {one!r} has the id {own[row]!r}, but that row of {other!r} has "
+            f"{its[row]!r}, and a run predicts row i of all tables as one person; bring the tables "
+            "in one order, or predict by the estimator or by `colonnade predict`, which find rows "
+            f"by {id!r}"
+        )
+
+
+def _row_apart(one: Any, other: Any) -> int | None:
+    """Return the first row that the indices of two frames say is not the same; None without one."""
+    own, its = one.index, other.index
+    named_apart = any(own.names) and any(its.names) and own.names != its.names
+    if len(own) != len(its) or named_apart or own.equals(its):
+        return None
+    counts = [index_of(frame) is None for frame in (one, other)]
+    if counts[0] != counts[1] and set(own) != set(its):
+        return None
+    return next((row for row in range(len(own)) if own[row] != its[row]), None)
