@@ -42,6 +42,7 @@ _STATUS: tuple[tuple[type[ColonnadeError], int], ...] = (
     (ConfigurationError, 403),  # a policy that does not let it
 )
 
+_AN_ID = "an id is a text of up to 1,000 characters or a whole number from -2^63 to 2^64 - 1"
 _Text = Annotated[str, StringConstraints(strict=True, max_length=1000)]
 _Id = _Text | Annotated[StrictInt, Field(ge=-(2**63), lt=2**64)]
 
@@ -152,6 +153,8 @@ def service(answers: Answers, token: str) -> FastAPI:
         kind = request.headers.get("content-type", "")
         if first["loc"] == ("body",) and first["type"] != "missing" and "json" not in kind:
             return _refusal(422, "the body is no JSON: say Content-Type: application/json")
+        if first["loc"][:2] == ("body", "ids") and len(first["loc"]) > 2:  # of one of them
+            return _refusal(422, f"ids.{first['loc'][2]}: {_AN_ID}")
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         return _refusal(422, f"{place}: {first['msg']}".removeprefix(": "))
 
