@@ -28,6 +28,7 @@ from colonnade.method import Method
 from colonnade.methods import wait_dp
 from colonnade.models import Learner, Mean, Sum
 from colonnade.organisations import Party
+from colonnade.planning import plan
 from colonnade.privacy import (
     Budget,
     Clipped,
@@ -438,6 +439,15 @@ def test_epsilon_is_that_of_every_release_of_the_row_that_had_most():
     for party in ("party_0", "party_1", "party_2"):
         told = run.others_history.filter(organisation=party)["epsilon"]
         assert told.to_list()[-1] == last
+
+
+def test_the_uses_that_are_told_are_those_of_a_row_that_left_most_often_without_noise():
+    method = Method("exact", Sum(), Perturbed(Gaussian(1.0, 2.0), held_out=Clipped(1.0)))
+    often = replace(TRAINING, evaluate_every=1)
+    told = small_federation(method).train(method, often).summary["privacy_loss"]
+    planned = plan(small_federation(method), method, often).privacy_loss
+    assert (told["epsilon"], planned["epsilon"]) == (None, None)
+    assert told["uses_of_a_row"] == planned["uses_of_a_row"] == 8
 
 
 def test_the_account_of_a_run_tells_of_one_party_and_of_all():

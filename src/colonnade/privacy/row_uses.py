@@ -86,6 +86,8 @@ class RowUses:
     ) -> tuple[Spending, Epsilon]:
         """Return the spending of these rows, or of all, that discloses most, and its epsilon.
 
+        Of several that nothing bounds it is the one of most uses.
+
         Rows are tried in the order of what Renyi divergences bound, and most need not be: whose
         bound is no larger than an epsilon that was found, and who was used no more than another
         under every event. The epsilon is that of a row then. If more than 4 rows come into
@@ -205,9 +207,12 @@ class RowUses:
 
 
 def _dearest(columns: NDArray[Any], bounds: NDArray[np.float64]) -> Iterator[int]:
-    """Yield the places of columns of counts, the largest bound first, unless one contains them."""
+    """Yield the places of columns of counts, the largest bound first, unless one contains them.
+
+    Of several that nothing bounds, or that have the same bound, the one of most uses is first.
+    """
     yielded: list[NDArray[Any]] = []
-    for place in np.argsort(-bounds, kind="stable").tolist():
+    for place in np.lexsort((-columns.sum(axis=0, dtype=np.float64), -bounds)).tolist():
         column = columns[:, place]
         if not any((column <= other).all() for other in yielded):
             yielded.append(column)
