@@ -219,6 +219,19 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(broken)
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["{}.csv", "{}.csv.gz", "{}.parquet", "sqlite:///{}.db"],
+    ids=["csv", "gz", "parquet", "db"],
+)
+@pytest.mark.parametrize("characters", [300, 5000])
+def test_a_name_that_is_too_long_is_told_in_words(source: str, characters: int) -> None:
+    table = "people" if "://" in source else None
+    assert "cannot be read: File name too long" in refusal(
+        source.format("x" * characters), table=table
+    )
+
+
 def test_a_name_with_a_star_is_no_pattern(tmp_path: Path) -> None:
     text_file(tmp_path, TEXT, "a.csv")
     assert "there is no file" in refusal(tmp_path / "*.csv")

@@ -54,6 +54,7 @@ from colonnade.tables import (
 from colonnade.tables.numeric import Scale
 from colonnade.tables.read import is_text_file
 from colonnade.tables.table import as_table
+from colonnade.tables.there import is_file
 from colonnade.tables.together import LABELS, likely_id
 
 if TYPE_CHECKING:
@@ -664,7 +665,7 @@ def holds_a_source(folder: Path, sources: Iterable[str]) -> bool:
     """Return whether a file or SQLite's database of these is in a folder, by a relative path."""
     paths = (os.path.expandvars(source).removeprefix(_SQLITE) for source in sources)
     files = (Path(path) for path in paths if "://" not in path)
-    return any((folder / file).exists() for file in files if not file.is_absolute())
+    return any(is_file(folder / file) for file in files if not file.is_absolute())
 
 
 def as_data_section(value: Any) -> Any:

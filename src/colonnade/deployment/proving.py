@@ -29,6 +29,7 @@ from colonnade.fallbacks import NOBODY, Fallbacks, Lost
 from colonnade.faults import explained
 from colonnade.run_folder import alone_in
 from colonnade.serving import ServeConfig
+from colonnade.tables.there import is_file
 
 __all__ = ["Place", "prove"]
 
@@ -258,7 +259,7 @@ def _check_sources(data: TablesConfig, new: Mapping[str, str], folder: Path | No
     missing = [
         f"{place} ({name})"
         for name, place in places.items()
-        if "://" not in place and not Path(place).is_file()
+        if "://" not in place and not is_file(Path(place))
     ]
     if missing:
         raise DataError(f"there is no file {', and none '.join(missing)}")

@@ -29,6 +29,7 @@ from colonnade.tables.fetched import ROWS, pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
 from colonnade.tables.sqlite_functions import FUNCTIONS
+from colonnade.tables.there import check_is_file
 from colonnade.tables.urls import Option, misplaced, settings_in
 from colonnade.telling import shown
 
@@ -325,10 +326,7 @@ def _engine(url: URL) -> Engine:
         path = Path(url.database or ":memory:")
         if url.database in (None, "", ":memory:"):
             raise ConfigurationError("the URL of a SQLite database must name its file")
-        if not path.exists():
-            raise DataError(f"there is no file {path}")
-        if not path.is_file():
-            raise DataError(f"{path} is not a file")
+        check_is_file(path)
         # Neither creates a file that is missing nor writes to one that is there.
         address = f"file:{quote(str(path.absolute()))}?mode=ro"
         return create_engine(

@@ -20,6 +20,7 @@ from colonnade.tables.dates import as_dates
 from colonnade.tables.names import check_named_once, check_path, check_present, check_texts
 from colonnade.tables.notes import tell
 from colonnade.tables.numerals import WHOLE, has_points, settled
+from colonnade.tables.there import check_is_file
 
 __all__ = ["read_delimited", "separator_of"]
 
@@ -226,10 +227,7 @@ def _refuse_points(path: Path, frame: pl.DataFrame, text: Mapping[str, pl.Series
 def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str]:
     """Return the names of the columns, as they are written: polars would rename a second one."""
     check_path(str(path))
-    if not path.exists():
-        raise DataError(f"there is no file {path}")
-    if not path.is_file():
-        raise DataError(f"{path} is not a file")
+    check_is_file(path)
     try:
         with _opener(path)(path, "rt", encoding="utf-8-sig", newline="") as lines:
             header = next(csv.reader(_lines(path, lines), delimiter=separator), [])

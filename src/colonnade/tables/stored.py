@@ -13,6 +13,7 @@ from colonnade.errors import DataError
 from colonnade.tables.columns import only, values_of
 from colonnade.tables.names import check_named_once, check_path, check_present
 from colonnade.tables.table import Batch
+from colonnade.tables.there import check_is_file
 
 __all__ = ["StoredTable"]
 
@@ -52,10 +53,7 @@ class StoredTable:
     ) -> None:
         self.path = Path(path)
         check_path(str(self.path))
-        if not self.path.exists():
-            raise DataError(f"there is no file {self.path}")
-        if not self.path.is_file():
-            raise DataError(f"{self.path} is not a file")
+        check_is_file(self.path)
         self._stamp = self._current_stamp()
         schema = self._read(pl.LazyFrame.collect_schema)
         self._schema: dict[str, pl.DataType] = dict(schema)
