@@ -53,9 +53,10 @@ PICTURES = {"run.png": PICTURE, "report.html": PAGE}
 OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
 _SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
 TRAINING = "training"  # only where organisations on computers of their own have trained
+SURROGATES = "surrogates"  # only there, where a job keeps them on a disk
 _WRITTEN = (
     *(*FILES, OTHERS, *PICTURES, PARTS, PREDICTED, TRAINING),
-    *("checkpoint", "journal", "departures"),
+    *("checkpoint", "journal", "departures", SURROGATES),
 )
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
@@ -304,7 +305,7 @@ class RunFolder:
         """Raise ``DataError`` where a folder is in the place of a file, or the reverse."""
         for name in (*_SEALED, "summary.json"):
             self._check_kind(name, (self.path / name).is_dir(), "a folder, where a file")
-        for name in (PARTS, "checkpoint", "journal", "departures"):
+        for name in (PARTS, "checkpoint", "journal", "departures", SURROGATES):
             self._check_kind(name, (self.path / name).is_file(), "a file, where a folder")
 
     def _check_kind(self, name: str, is_other: bool, kinds: str) -> None:
@@ -443,6 +444,11 @@ class RunFolder:
     def departures(self) -> Path:
         """The folder where is noted what leaves; see ``Assignment``."""
         return self.path / "departures"
+
+    @property
+    def surrogates(self) -> Path:
+        """The folder of surrogates, where a job keeps them on a disk; see ``Disk``."""
+        return self.path / SURROGATES
 
     def finish(self, run: Run) -> None:
         """Write history, ledger and summary, which has the digests of all three.

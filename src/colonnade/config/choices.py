@@ -40,6 +40,7 @@ from colonnade.telling import plain, shown
 __all__ = [
     "PLACEHOLDER",
     "Choice",
+    "MadeSection",
     "MethodChoice",
     "MethodSection",
     "chosen",

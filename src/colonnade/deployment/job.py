@@ -23,6 +23,7 @@ from colonnade.config.models import (
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import RunConfig, TrainingConfig
 from colonnade.config.sections import Name, Section
+from colonnade.deployment.named_places import named_places, placed
 from colonnade.errors import ConfigurationError
 from colonnade.fallbacks import NOBODY, Fallback, Fallbacks, check_fallbacks
 from colonnade.layout import check_names
@@ -89,6 +90,15 @@ class JobConfig(Section):
             raise ValueError(str(error)) from None
         if self.fallbacks and not self.of_new_people:
             raise ValueError("fallbacks are for new people alone: who has left does not train")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _names_no_place(self) -> JobConfig:
+        for path in named_places(self):
+            raise ValueError(
+                f"{path}: a job names no file or folder, since each site says for itself where it "
+                "keeps what; leave it out"
+            )
         return self
 
     @property
@@ -160,7 +170,8 @@ def job_of(
 ) -> JobConfig:
     """Return a job of the run that a configuration describes.
 
-    Sources of data stay behind: each organisation says for itself where its own are.
+    Sources of data stay behind, and the folder of surrogates on a disk: each organisation says for
+    itself where its own are, and keeps surrogates in its folder of the run.
 
     Parameters
     ----------
@@ -178,7 +189,7 @@ def job_of(
     Raises
     ------
     ConfigurationError
-        If the data are not tables of organisations, with ids.
+        If the data are not tables of organisations, with ids, or a part names another file.
     """
     data = config.data
     if not isinstance(data, TablesConfig) or data.id is None:
@@ -186,7 +197,8 @@ def job_of(
             "data: organisations train on tables of their own, whose rows are found by an id: "
             "data: {id: ..., parties: ..., labels: ...}"
         )
-    said = config.model_dump(mode="json")
+    elsewhere = config.model_copy(update={"method": placed(config.method, None)})
+    said = elsewhere.model_dump(mode="json")
     holds = config.label_holder.holds
     rows = {key: said["data"][key] for key in ("id", "ids", "split", "task")}
     shared = ("label_holder", "model", "objective", "optimiser", "method", "training")

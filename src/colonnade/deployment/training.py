@@ -30,6 +30,7 @@ from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving, leaving_in_training, repeated
+from colonnade.deployment.named_places import placed
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
@@ -86,7 +87,7 @@ class TrainingTogether:
         self.job, self.site, self.name = job, site, site.organisation
         self._label = label
         self._folder = RunFolder(site.runs / job.run)
-        self._method = job.method.build()
+        self._method = placed(job.method, self._folder.surrogates).build()
         self._shares_labels = self._method.exchange.labels == "shared"
 
     @cached_property

@@ -59,6 +59,7 @@ __all__ = ["Disk"]
 
 _PLACE = re.compile("[0-9a-f]{16}")
 _NOWHERE = -1  # the slot of a row that is still 0
+_OWN_FOLDER = 0o700  # copies of embeddings are read by their owner alone
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Disk:
     Parameters
     ----------
     folder
-        Gets a folder for each table, with one in it for each run.
+        Gets a folder for each table, with one in it for each run. A job between computers names
+        none: each site has one of its own, in its folder of the run.
     dtype
         ``float16`` takes half the disk and rounds each sum to 11 significant bits.
     keep
@@ -99,7 +101,7 @@ class Disk:
     tensor([[1.0000, 0.5000]])
     """
 
-    folder: Path = field(repr=False)  # a run may be moved, and still be the same run
+    folder: Path | None = field(default=None, repr=False)  # a run may be moved, and be the same
     dtype: Precision = "float32"
     keep: int = 3
 
@@ -118,7 +120,16 @@ class Disk:
 
         Without ``load_state_dict`` before it, the first use begins at 0, in a folder of its own. It
         removes what earlier runs have left under this name that nobody can go back to.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is no folder, or the table has no name or too many rows.
         """
+        if self.folder is None:
+            raise ConfigurationError(
+                "surrogates on a disk need a folder; say where: {storage: disk, folder: ...}"
+            )
         if not name:
             raise ConfigurationError("a surrogate table on a disk needs a name")
         if (self.keep + 1) * rows > np.iinfo(np.int32).max:
@@ -244,14 +255,14 @@ def _new_place(table: Path) -> tuple[str, Lock]:
 
     They are of runs that had no checkpoint when they ended, however that was.
     """
-    table.mkdir(parents=True, exist_ok=True)
+    table.mkdir(mode=_OWN_FOLDER, parents=True, exist_ok=True)
     for folder in (path for path in table.iterdir() if _PLACE.fullmatch(path.name)):
         with unused(folder) as is_unused:
             if is_unused and not marks(folder):
                 shutil.rmtree(folder)
     place = os.urandom(8).hex()
     draft = table / f"new-{place}"  # which nobody removes until it is locked
-    draft.mkdir()
+    draft.mkdir(mode=_OWN_FOLDER)
     lock = Lock(draft)
     draft.rename(table / place)
     sync_folder(table)
@@ -268,7 +279,7 @@ class _Files:
         self._folder = folder
         self._keep = keep
         rows, self._width = state["shape"]
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_OWN_FOLDER, parents=True, exist_ok=True)
         sync_folder(folder.parent)
         self.lock = lock or Lock(folder)
         self._slots = (

@@ -37,7 +37,8 @@ def write_mark(folder: Path, state: Mapping[str, Any], slots: Slots) -> None:
     """Write the mark of ``state``; it is durable when the folder is synced afterwards."""
     path = _place(folder, state)
     draft = path.with_suffix(".writing")
-    with draft.open("wb") as out:
+    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(opened, "wb") as out:
         out.write(slots.data)
         out.write(_digest(slots.data))
         out.flush()

@@ -54,7 +54,7 @@ class SlotFile:
         self._path = path
         self._layout = _layout(width, precision)
         self._longest = max(1, _MOST_BYTES // self._layout.itemsize)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         weakref.finalize(self, os.close, self._file)
 
     def shorten(self, slots: int) -> None:
