@@ -17,6 +17,7 @@ import pytest
 from colonnade.drivers import (
     Assignment,
     Processes,
+    Replay,
     Simulate,
     control,
     gatekeeper,
@@ -121,6 +122,26 @@ def test_what_is_in_no_agreement_ends_the_run(driver):
     assert driver.run(pair(sending()), Assignment(limits=limits)).completed
     with pytest.raises(RemoteProtocolError, match=r"'a' has sent 'b' y of round 3 .*, which"):
         driver.run(pair(sending(kind="y")), Assignment(limits=limits))
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (Limits(flows=frozenset()), r"'a' has sent 'b' x of round 3 .*, which nobody awaits"),
+        (Limits(body=2), "a body of 3 bytes, at most 2 are accepted"),
+    ],
+    ids=["flow", "body"],
+)
+def test_a_role_that_waits_already_is_handed_nothing_but_what_was_agreed(driver, limits, told):
+    with pytest.raises(RemoteProtocolError, match=told):
+        driver.run(pair(sending())[::-1], Assignment(limits=limits))
+
+
+def test_a_replay_takes_nothing_but_what_was_agreed():
+    record = Simulate().run(pair(sending()), Assignment())
+    with pytest.raises(RemoteProtocolError, match="which nobody awaits"):
+        Replay(record.trace).run(pair(sending()), Assignment(limits=Limits(flows=frozenset())))
 
 
 def raw(monkeypatch, data, close=False):

@@ -231,20 +231,33 @@ class Limits:
             frozenset((f.sender, to, f.kind, f.purpose) for f in flows for to in f.receivers),
         )
 
+    def admit(self, message: Message) -> None:
+        """Raise ``RemoteProtocolError`` unless a message may come, whoever waits for it."""
+        flow = (message.sender, message.receiver, message.kind, message.purpose)
+        if self.flows is not None and flow not in self.flows:
+            raise RemoteProtocolError(f"{_told(message)}, which nobody awaits")
+        if len(message.body) > self.body:
+            raise RemoteProtocolError(
+                f"{_told(message)}, a body of {len(message.body)} bytes, at most {self.body} are "
+                "accepted"
+            )
+
     def check(self, message: Message, messages: int, bytes: int) -> None:
         """Raise ``RemoteProtocolError`` unless a message may wait, as one of so many of its sender.
 
         ``messages`` and ``bytes`` are counted with it.
         """
-        told = f"{message.kind} of round {message.round} ({message.purpose.label})"
-        flow = (message.sender, message.receiver, message.kind, message.purpose)
-        if self.flows is not None and flow not in self.flows:
-            raise RemoteProtocolError(
-                f"{message.sender!r} has sent {message.receiver!r} {told}, which nobody awaits"
-            )
         if messages > self.messages or bytes > self.bytes:
             raise RemoteProtocolError(
                 f"{message.sender!r} has sent {message.receiver!r} {messages:,} messages of "
                 f"{bytes:,} bytes that nobody has taken, more than there can be by what was "
-                f"agreed; the last is {told}"
+                f"agreed; the last is {_what(message)}"
             )
+
+
+def _told(message: Message) -> str:
+    return f"{message.sender!r} has sent {message.receiver!r} {_what(message)}"
+
+
+def _what(message: Message) -> str:
+    return f"{message.kind} of round {message.round} ({message.purpose.label})"

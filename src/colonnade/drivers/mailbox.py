@@ -52,6 +52,7 @@ class Mailbox:
         RemoteProtocolError
             If it is above the limits.
         """
+        self._limits.admit(message)
         if is_closed(message, self.closed):
             return False
         unread = self._unread.setdefault(message.sender, [0, 0])

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from colonnade.checkpoints import decode_state
@@ -108,7 +108,9 @@ class Replay(Driver):
         cut = None
         if assignment.resume is not None:
             cut, ledger = Cut.read(assignment.resume, [role.name for role in roles])
-        actors = {role.name: _Actor(role, self.trace, ledger, cut) for role in roles}
+        # What was sent once may come again, in an order in which more of it waits.
+        limits = replace(assignment.limits, messages=sys.maxsize, bytes=sys.maxsize)
+        actors = {role.name: _Actor(role, self.trace, ledger, cut, limits) for role in roles}
         try:
             with threads(assignment.threads):
                 moving = True
@@ -131,19 +133,17 @@ class Replay(Driver):
         )
 
 
-# What was sent once may come again, in an order in which more of it waits.
-_ANY = Limits(messages=sys.maxsize, bytes=sys.maxsize)
-
-
 class _Actor:
     """A role and the decisions that its awaits are still to be given."""
 
-    def __init__(self, role: Role, trace: Trace, ledger: Ledger, cut: Cut | None) -> None:
+    def __init__(
+        self, role: Role, trace: Trace, ledger: Ledger, cut: Cut | None, limits: Limits
+    ) -> None:
         self.name = role.name
         self.role = role
         self.ledger = ledger
         self.account = Account()
-        self.mailbox = Mailbox(limits=_ANY)
+        self.mailbox = Mailbox(limits=limits)
         self.discarded: list[Discarded] = []
         notes = trace.notes.get(role.name)
         self.remembers = notes is not None
@@ -152,7 +152,7 @@ class _Actor:
         if cut is not None:
             role.load_state_dict(decode_state(cut.states[role.name]))
             self.account = Account.from_json(cut.accounts[role.name])
-            self.mailbox = Mailbox(self.account.closed, _ANY)
+            self.mailbox = Mailbox(self.account.closed, limits)
             for message, _ in cut.mail.get(role.name, []):
                 self.put(message)
         self.outbox = Outbox(role.name, ledger, self.account.sequence)

@@ -572,6 +572,7 @@ class _Simulation:
         mine = (kind, round, (sender,), purpose) == expect[:4] and part == expect.part
         if isinstance(waiting, Receive) and mine:
             # It is all that the role waits for: hand it over without the mailbox.
+            self.assignment.limits.admit(message)
             arrivals = Arrivals((message,))
             self._note_taken(actor, waiting, arrivals, waited=now - actor.account.clock)
             self._resume(actor, arrivals, now)
