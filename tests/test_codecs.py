@@ -187,6 +187,14 @@ class Swelling(Float):
         return super().decode(body, shape, key) * 1.05
 
 
+class Unaware(Float):
+    """Cannot be told how much columns matter."""
+
+    def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
+        assert saliency is None
+        return super().encode(x, key)
+
+
 LIARS = [
     (Subject(Shrinking(alpha=0.76)), "obeys_its_law"),
     (Subject(Rounding(16)), "obeys_its_law"),
@@ -198,6 +206,7 @@ LIARS = [
     (Subject(Silent()), "refuses_what_is_not_finite"),
     (Subject(Believing()), "refuses_garbage"),
     (Subject(Swelling()), "stays_finite"),
+    (Subject(Unaware()), "takes_a_saliency"),
     (Subject(Swelling()), "refuses_garbage"),
 ]
 

@@ -115,6 +115,9 @@ class Codec(Protocol):
     def encode(self, x: Tensor, key: StreamKey, saliency: Tensor | None = None) -> bytes:
         """Encode ``x`` of shape ``[rows, width]``.
 
+        ``saliency`` is how much each column matters, ``[width]`` and at least 0, where that is
+        known; a codec need not heed it.
+
         Raises
         ------
         Diverged

@@ -65,6 +65,7 @@ __all__ = [
     "refuses_what_is_not_finite",
     "returns_a_float32_matrix",
     "stays_finite",
+    "takes_a_saliency",
     "there_and_back",
 ]
 
@@ -297,6 +298,25 @@ def predicts_its_size(subject: Subject) -> None:
             assert size == most
 
 
+def takes_a_saliency(subject: Subject) -> None:
+    """Check that who is told how much each column matters sends what it says, and decodes."""
+    codec = subject.codec
+    for x in subject.messages():
+        rows, width = x.shape
+        most = codec.at(KEY.round).bytes_at_most((rows, width))
+        for saliency in (torch.arange(width).float(), torch.zeros(width)):
+            before = saliency.clone()
+            body = codec.encode(x, KEY, saliency)
+            assert type(body) is bytes
+            assert torch.equal(saliency, before), "encode changed the saliency"
+            assert codec.encode(x, KEY, saliency) == body
+            assert len(body) <= most
+            assert len(body) == most or not codec.fixed_size
+            y = codec.decode(body, (rows, width), KEY)
+            assert y.shape == x.shape
+            assert torch.isfinite(y).all()
+
+
 def described(codec: Codec) -> dict[str, object]:
     """Return a codec's fields as JSON values; of codecs within it also the class."""
     return {name: _described(getattr(codec, name)) for name in _fields(codec)}
@@ -469,6 +489,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     returns_a_float32_matrix,
     obeys_its_law,
     predicts_its_size,
+    takes_a_saliency,
     is_its_configuration,
     is_pure,
     refuses_what_is_not_finite,

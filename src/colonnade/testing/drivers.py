@@ -13,11 +13,14 @@ are small and use no model, and every outcome is compared with the simulator's.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import torch
 
 from colonnade.channels import Network
 from colonnade.checkpoints import CheckpointStore
@@ -39,7 +42,14 @@ from colonnade.effects import (
     Since,
     Work,
 )
-from colonnade.errors import ColonnadeError, Diverged, RoleFailed
+from colonnade.errors import (
+    ColonnadeError,
+    Deadlock,
+    Diverged,
+    RemoteProtocolError,
+    RoleFailed,
+)
+from colonnade.flows import Limits
 
 __all__ = ["DRIVER_CHECKS", "DriverSubject", "check_driver"]
 
@@ -57,10 +67,13 @@ class DriverSubject:
         The driver.
     resumes
         Whether it keeps checkpoints and goes on from them.
+    patience
+        Seconds in which it finds out that nobody will ever go on.
     """
 
     driver: Driver
     resumes: bool = True
+    patience: float = 60.0
 
     def __str__(self) -> str:
         return self.driver.label
@@ -69,7 +82,8 @@ class DriverSubject:
 class _Talker:
     """One of three roles that tell each other numbers, some rounds ahead, and note what they hear.
 
-    It awaits every effect that there is: what it becomes depends on every answer.
+    It awaits every effect that there is: what it becomes depends on every answer, and on what
+    torch draws.
     """
 
     def __init__(self, name: str, rounds: int, ahead: int = 0, fails_in: int = -1) -> None:
@@ -96,7 +110,7 @@ class _Talker:
             await Close(self.round)
             await Commit({"round": self.round})
             while self._sent <= min(self.round + self._ahead, self._rounds - 1):
-                body = await Work("encode", lambda: self.total.to_bytes(8, "little"), self._sent)
+                body = await Work("encode", self._encode, self._sent)
                 for peer in self.peers:
                     await Send(peer, "number", self._sent, body)
                     await Send(peer, "unread", self._sent, body, Purpose.EVALUATION)
@@ -108,6 +122,9 @@ class _Talker:
             await Report({"round": self.round, "total": self.total})
             self.round += 1
         await Boundary(self.round)
+
+    def _encode(self) -> bytes:
+        return (self.total + int(torch.randint(2**31, ()))).to_bytes(8, "little")
 
     async def _listen(self) -> None:
         expect = Expect(("number", "other"), self.round, self.peers)
@@ -359,6 +376,149 @@ def names_whose_work_raised_what(subject: DriverSubject, folder: Path) -> None:
         assert "\n" not in str(error)
 
 
+class _Sender:
+    """``bank`` sends words of four bytes to ``shop``, which takes the first and then the last."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = name
+        self.round = 0
+        self._count = count
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return ("shop",) if self.name == "bank" else ("bank",)
+
+    async def run(self) -> None:
+        if self.name == "bank":
+            for round in range(self._count):
+                await Send("shop", "word", round, b"word")
+        else:
+            await Receive(Expect("word", 0, ("bank",)))
+            await Receive(Expect("word", self._count - 1, ("bank",)))
+        self.round = 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.round = state["round"]
+
+
+def _words(count: int) -> list[_Sender]:
+    return [_Sender(name, count) for name in ("shop", "bank")]  # who waits stands first
+
+
+def keeps_to_the_limits(subject: DriverSubject, folder: Path) -> None:
+    """Assert that what is just within the limits comes, and that what is not names its sender."""
+    flows = frozenset({("bank", "shop", "word", Purpose.TRAINING)})
+    within = Limits(body=4, messages=9, bytes=36, flows=flows)
+    assert subject.driver.run(_words(9), Assignment(limits=within)).completed
+    beyond = [  # the first two are awaited, which makes them no better
+        (2, Limits(flows=frozenset({("bank", "shop", "word", Purpose.EVALUATION)}))),
+        (2, Limits(body=3)),
+        (9, Limits(messages=3)),
+        (9, Limits(bytes=12)),
+    ]
+    for count, limits in beyond:
+        error = _failure(subject, _words(count), Assignment(limits=limits))
+        assert isinstance(error, RemoteProtocolError), f"{error!r} of {limits}"
+        assert "'bank'" in str(error)
+
+
+def notes_what_leaves(subject: DriverSubject, folder: Path) -> None:
+    """Assert that the ledger of a run that goes on has what left after its checkpoint as lost."""
+    if not subject.resumes:
+        return
+    store = CheckpointStore(folder / "checkpoint", {"run": "fingerprint"})
+    settings: dict[str, Any] = {"store": store, "departures": folder / "departures"}
+    settings["checkpoint_every"] = 10
+    _failure(subject, _talkers(30, fails_in=14), Assignment(**settings))
+    record = subject.driver.run(_talkers(30), Assignment(resume=store.latest(), **settings))
+    lost = [entry for entry in record.ledger.lost if entry.kind == "number"]
+    for role in _talkers(30):
+        for peer in role.peers:
+            rounds = [e.round for e in lost if (e.sender, e.receiver) == (role.name, peer)]
+            assert rounds[:5] == [*range(10, 15)], f"of {role.name}'s to {peer} are lost {rounds}"
+    assert not record.uncounted
+
+
+def stops_when_it_is_interrupted(subject: DriverSubject, folder: Path) -> None:
+    """Assert that it asks whether to stop, and leaves a checkpoint where it does."""
+    store = CheckpointStore(folder / "checkpoint", {"run": "fingerprint"})
+    assignment = Assignment(store=store if subject.resumes else None, interrupted=lambda: True)
+    record = subject.driver.run(_talkers(100), assignment)
+    assert not record.completed, "nobody asked whether to stop"
+    if not subject.resumes:
+        return
+    checkpoint = store.latest()
+    assert checkpoint is not None
+    assert checkpoint.round == record.round
+    whole, roles = _talkers(100), _talkers(100)
+    _REFERENCE.run(whole, Assignment())
+    assert subject.driver.run(roles, Assignment(store=store, resume=checkpoint)).completed
+    assert [role.total for role in roles] == [role.total for role in whole]
+
+
+def _by_name() -> dict[str, list[Any]]:
+    return {name: [] for name in _NAMES}
+
+
+@dataclass
+class _Heard:
+    """What a run tells as it goes, by who it is of."""
+
+    rounds: dict[str, list[tuple[int, int]]] = field(default_factory=_by_name)
+    reports: dict[str, list[Any]] = field(default_factory=_by_name)
+
+    def assignment(self) -> Assignment:
+        return Assignment(on_round=self._on_round, on_report=self._on_report)
+
+    def _on_round(self, name: str, round: int, sent_bytes: int) -> None:
+        self.rounds[name].append((round, sent_bytes))
+
+    def _on_report(self, values: Mapping[str, Any]) -> None:
+        self.reports[str(values["organisation"])].append(dict(values))
+
+
+def tells_as_it_goes(subject: DriverSubject, folder: Path) -> None:
+    """Assert that it calls ``on_round`` at every boundary, and ``on_report`` with every report."""
+    expected, heard = _Heard(), _Heard()
+    _REFERENCE.run(_talkers(5), expected.assignment())
+    record = subject.driver.run(_talkers(5), heard.assignment())
+    assert heard.rounds == expected.rounds
+    told = _by_name()
+    for row in record.history:
+        told[str(row["organisation"])].append(row)
+    assert heard.reports == told
+
+
+class _Waiting(_Raising):
+    """One of two roles, each of which waits for the other."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, ValueError())
+
+    async def run(self) -> None:
+        await Receive(Expect("number", self.round, self.peers))
+
+
+def tells_that_nobody_goes_on(subject: DriverSubject, folder: Path) -> None:
+    """Assert that roles that wait for each other end as a ``Deadlock`` that names both."""
+    errors: list[ColonnadeError] = []
+
+    def run() -> None:
+        errors.append(_failure(subject, [_Waiting("bank"), _Waiting("shop")], Assignment()))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(subject.patience)
+    assert not thread.is_alive(), f"roles wait for each other for {subject.patience:g} s"
+    assert errors, "roles wait for each other, and the run has ended"
+    assert isinstance(errors[0], Deadlock), repr(errors[0])
+    assert "bank waits for number" in str(errors[0])
+    assert "shop waits for number" in str(errors[0])
+
+
 def says_what_its_times_are(subject: DriverSubject, folder: Path) -> None:
     """Assert that summaries, and who resumes a run that time decides, can be told of its clock."""
     driver = subject.driver
@@ -380,6 +540,11 @@ DRIVER_CHECKS: Sequence[Callable[[DriverSubject, Path], None]] = (
     remembers_what_was_committed,
     ends_all_when_one_fails,
     names_whose_work_raised_what,
+    keeps_to_the_limits,
+    notes_what_leaves,
+    stops_when_it_is_interrupted,
+    tells_as_it_goes,
+    tells_that_nobody_goes_on,
 )
 """All parts of the contract."""
 
