@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
 
+from colonnade.codecs import Float
 from colonnade.drivers import Assignment, Processes, Replay, Simulate
 from colonnade.effects import Expect, Receive, Send, Work
-from colonnade.errors import RoleFailed
+from colonnade.errors import ConfigurationError, RoleFailed
 from colonnade.federation import Federation
+from colonnade.methods import efvfl, svfl
 from colonnade.organisations import LabelHolder, Party
 from colonnade.training import Training
 from toys import Scripted
@@ -82,3 +86,52 @@ def test_a_replay_names_whose_work_raised_what(error):
     with pytest.raises(RoleFailed, match=told) as caught:
         Replay(trace).run(roles(), Assignment())
     assert caught.value.__cause__ is error
+
+
+@dataclass(frozen=True)
+class Texty(Float):
+    """Encodes into text."""
+
+    def encode(self, x, key, saliency=None):
+        return super().encode(x, key).hex()
+
+
+@dataclass(frozen=True)
+class Array(Float):
+    """Decodes into an array of numpy."""
+
+    def decode(self, body, shape, key):
+        return super().decode(body, shape, key).numpy()
+
+
+@dataclass(frozen=True)
+class Short(Float):
+    """Loses the last row from a round on; before it is tried is none."""
+
+    def decode(self, body, shape, key):
+        values = super().decode(body, shape, key)
+        return values[:-1] if key.round else values
+
+
+@dataclass(frozen=True)
+class Spoils(Float):
+    """Decodes into what is no number from a round on."""
+
+    def decode(self, body, shape, key):
+        return super().decode(body, shape, key) * (torch.nan if key.round else 1)
+
+
+@pytest.mark.parametrize(
+    ("codec", "told"),
+    [
+        (Texty(), r"Texty.encode returned str, and is to return bytes; colonnade\.testing\.codecs"),
+        (Array(), "Array.decode returned ndarray, and is to return a tensor of 2 x 3 finite"),
+        (Short(), r"at \w+: Short.decode returned 5 x 3 float32, and is to return .* 6 x 3"),
+        (Spoils(), r"at \w+: Spoils.decode returned NaN or infinite numbers, and is to return"),
+    ],
+    ids=["text", "array", "short", "nan"],
+)
+@pytest.mark.parametrize("method", [svfl, efvfl])
+def test_what_a_codec_returns_that_none_may_names_the_codec(method, codec, told):
+    with pytest.raises(ConfigurationError, match=told):
+        federation().train(method(codec=codec), Training(2, batch_size=6))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.codecs import Codec
+from colonnade.links.returned import decoded, encoded
 from colonnade.streams import StreamKey
 
 __all__ = ["Delivery", "Link", "LinkReceiver", "LinkSender", "Rows", "ThroughCodec"]
@@ -145,9 +146,15 @@ class ThroughCodec:
         return replace(self, codec=self.codec.at(round))
 
     def warm_up(self, width: int) -> None:
-        """Encode and decode two rows of zeros."""
+        """Encode and decode two rows of zeros.
+
+        Raises
+        ------
+        ConfigurationError
+            If the codec returns what no codec may.
+        """
         key = StreamKey(0, "", "warm-up", 0)
-        self.codec.decode(self.codec.encode(torch.zeros(2, width), key), (2, width), key)
+        decoded(self.codec, encoded(self.codec, torch.zeros(2, width), key), (2, width), key)
 
     def bytes_at_most(self, rows: int, width: int) -> int:
         """Return the codec's bound for that shape."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from colonnade.codecs import Codec, Float
 from colonnade.links.contract import Delivery, Link, LinkReceiver, LinkSender, Rows, ThroughCodec
+from colonnade.links.returned import decoded, encoded
 from colonnade.streams import StreamKey
 
 __all__ = ["Direct"]
@@ -67,10 +68,10 @@ class _DirectEnd:
         self._width = width
 
     def send(self, x: Tensor, rows: Rows, key: StreamKey, saliency: Tensor | None = None) -> bytes:
-        return self._codec.at(key.round).encode(x, key, saliency)
+        return encoded(self._codec.at(key.round), x, key, saliency)
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
-        return self._codec.at(key.round).decode(body, (len(rows), self._width), key)
+        return decoded(self._codec.at(key.round), body, (len(rows), self._width), key)
 
     delivered = receive
 

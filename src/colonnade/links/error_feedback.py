@@ -12,6 +12,7 @@ from colonnade.codecs import Codec, Contractive, Exact
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.links.contract import Delivery, Link, LinkReceiver, LinkSender, Rows, ThroughCodec
 from colonnade.links.direct import Direct
+from colonnade.links.returned import decoded, encoded
 from colonnade.streams import StreamKey
 from colonnade.surrogates import Memory, Storage, Surrogate
 
@@ -112,9 +113,9 @@ class _FeedbackEnd:
         self._check(len(rows))
         unknown = x.detach().float().cpu() - self._surrogate.read(rows)
         codec = self._codec.at(key.round)
-        body = codec.encode(unknown, key, saliency)
+        body = encoded(codec, unknown, key, saliency)
         # What the other end will decode, not what was meant: the surrogates must stay equal.
-        self._surrogate.add(rows, codec.decode(body, (len(rows), self._width), key))
+        self._surrogate.add(rows, decoded(codec, body, (len(rows), self._width), key))
         return body
 
     def delivered(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
@@ -122,7 +123,7 @@ class _FeedbackEnd:
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
         self._check(len(rows))
-        change = self._codec.at(key.round).decode(body, (len(rows), self._width), key)
+        change = decoded(self._codec.at(key.round), body, (len(rows), self._width), key)
         try:
             return self._surrogate.add(rows, change)
         except Diverged:  # the sender would have raised it

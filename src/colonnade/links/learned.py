@@ -18,6 +18,7 @@ from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels import mixing
 from colonnade.links.contract import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.links.direct import Direct
+from colonnade.links.returned import decoded, encoded
 from colonnade.streams import StreamKey
 
 __all__ = ["LearnedEntropy"]
@@ -161,7 +162,7 @@ class _LearningEnd:
         self._sent = b""  # as the quantiser packed it
 
     def send(self, x: Tensor, rows: Rows, key: StreamKey, saliency: Tensor | None = None) -> bytes:
-        body = self._sent = self._quantiser.encode(x, key, saliency)
+        body = self._sent = encoded(self._quantiser, x, key, saliency)
         shape = (len(rows), self._width)
         if not self._quantiser.symbol_count(shape):
             return bytes([_PACKED]) + body
@@ -171,7 +172,7 @@ class _LearningEnd:
         return bytes([_PACKED]) + body if code is None else bytes([_CODED]) + side + code
 
     def delivered(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
-        return self._quantiser.decode(self._sent, (len(rows), self._width), key)
+        return decoded(self._quantiser, self._sent, (len(rows), self._width), key)
 
     def receive(self, body: bytes, rows: Rows, key: StreamKey) -> Tensor:
         shape = (len(rows), self._width)
@@ -181,10 +182,9 @@ class _LearningEnd:
         if kind == _CODED:
             side = self._quantiser.side_bytes(rest, shape)
             symbols = self._decoded(rest[side:], self._quantiser.symbol_count(shape))
-            return self._quantiser.decode(
-                rest[:side] + self._quantiser.pack(symbols, shape), shape, key
-            )
-        values = self._quantiser.decode(rest, shape, key)
+            rest = rest[:side] + self._quantiser.pack(symbols, shape)
+            return decoded(self._quantiser, rest, shape, key)
+        values = decoded(self._quantiser, rest, shape, key)
         if self._quantiser.symbol_count(shape):
             self._coded(self._quantiser.unpack(rest, shape), 0)  # the sender learned them, too
         return values
