@@ -29,7 +29,7 @@ from colonnade.drivers.framed import FramedSocket, Frames, connected_pair, contr
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.errors import ConfigurationError, Deadlock, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
-from colonnade.wire import Purpose
+from colonnade.wire import Purpose, encode_header
 from toys import Scripted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs forked processes")
@@ -193,6 +193,21 @@ def test_messages_that_were_lost_at_the_very_end_are_missed(monkeypatch):
     monkeypatch.setattr(processes, "play", played)
     with pytest.raises(RoleFailed, match="b has lost its connection to a, and with it messages"):
         Processes().run(pair(sending(), nothing), Assignment())
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (1, 0)])
+def test_a_message_that_comes_twice_or_behind_a_later_one_names_its_sender(
+    monkeypatch, first, second
+):
+    frames = [encode_header("x", Purpose.TRAINING, 3, n) + b"abc" for n in (first, second)]
+    raw(monkeypatch, b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
+
+    async def twice(role):
+        await awaits(role)
+        await awaits(role)
+
+    with pytest.raises(RemoteProtocolError, match=f"'a' sent message {second} after {first}"):
+        Processes().run(pair(nothing, twice), Assignment())
 
 
 @pytest.mark.parametrize("length", ["7fffffff", "ffffffff", "80000000"])
