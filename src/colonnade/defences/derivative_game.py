@@ -14,7 +14,7 @@ from colonnade.defences.contract import Defence, Guard
 from colonnade.effects import Notes, Recall, Work
 from colonnade.evaluation import HeldOut
 from colonnade.layout import Layout
-from colonnade.models import Concat
+from colonnade.models import Sum
 from colonnade.organisations import LabelHolder
 from colonnade.privacy import Event
 from colonnade.secure import Keystream
@@ -76,7 +76,7 @@ class DerivativeGame:
         holder = LabelHolder("audit", torch.zeros(2), nn.Identity())
         widths = dict.fromkeys(_PARTIES, 1)
         layout = Layout(_PARTIES, "audit", widths, self.layout.rows, seed, simulated=True)
-        guard = self.mechanism.guard(layout, Concat(), holder)
+        guard = self.mechanism.guard(layout, Sum(), holder)
         course, answer = guard.prepare(HeldOut("games")).__await__(), None
         while True:
             try:
