@@ -79,6 +79,7 @@ FILES = {
     "colonnade.tables.delimited": "reads the user's tables before any role runs",
     "colonnade.tables.read": "tells the kinds of the user's files apart",
     "colonnade.delays": "reads who was how slow, as the user has measured it",
+    "colonnade.tables.sqlite_bounds": "tells how much SQLite sorts on the disk",
     "colonnade.tables.there": "tells whether the user's files are there",
     "colonnade.tables.stored": "reads columns and rows of a Parquet file when they are needed",
 }

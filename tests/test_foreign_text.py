@@ -375,6 +375,34 @@ def test_rows_without_end_do_not_fill_the_memory(database, monkeypatch, row):
     assert most < 2**26
 
 
+ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select "
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{ENDLESS} i, randomblob(5000) as b from n order by b",
+        f"{ENDLESS} i, randomblob(5000) as b from n union select 1, 2",
+        f"{ENDLESS} count(distinct randomblob(5000)) as id from n",
+    ],
+)
+def test_what_is_sorted_without_end_does_not_fill_the_disk(database, monkeypatch, query):
+    monkeypatch.setattr(tables_database, "_MOST_BYTES", 2**22)
+    monkeypatch.setattr(tables_database, "_TIMES", 1)
+    with pytest.raises(DataError, match=r"people\.db sorts or compares more than 4,194,304 bytes"):
+        read_table("sqlite:///people.db", query=query)
+
+
+def test_a_long_sort_that_ends_is_read(database):
+    with closing(sqlite3.connect("people.db")) as connection, connection:
+        connection.execute("create table long (id, text)")
+        rows = ((number * 7919 % 20011, "x" * 400) for number in range(20000))
+        connection.executemany("insert into long values (?, ?)", rows)
+    frame = read_table("sqlite:///people.db", query="select * from long order by id")
+    assert frame.height == 20000
+    assert frame["id"].is_sorted()
+
+
 def test_a_value_without_end_is_not_made(database):
     with pytest.raises(DataError, match="makes, a value of more than 16,777,216 bytes; name the"):
         read_table("sqlite:///people.db", query="select hex(zeroblob(490000000)) a")

@@ -16,7 +16,6 @@ import sqlite3
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -28,6 +27,7 @@ from colonnade.tables import postgresql
 from colonnade.tables.fetched import ROWS, pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
+from colonnade.tables.sqlite_bounds import Bounds
 from colonnade.tables.sqlite_functions import FUNCTIONS
 from colonnade.tables.there import check_is_file
 from colonnade.tables.urls import Option, misplaced, settings_in
@@ -40,9 +40,9 @@ __all__ = ["read_database"]
 
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
 _MOST_STEPS = 10**11  # of SQLite's machine, since queries and views may not end: half an hour
-_COUNTED = 10**6  # at a time
+_COUNTED = 2 * 10**4  # at a time: a millisecond, in which little is written
 _LONGEST = 2**24  # bytes of a value of SQLite's
-_MOST_BYTES = 2**30  # of what is found in a database, or this many times its own:
+_MOST_BYTES = 2**30  # of what is found or sorted in a database, or this many times its own:
 _TIMES = 64
 _INTERRUPTED = "interrupted"  # what SQLite says then
 
@@ -86,8 +86,8 @@ def read_database(
         The columns to read; all by default.
     query, table
         One of them: the query, or the table or view, possibly "schema.table". Of SQLite, either may
-        take 10^11 of its steps, more than half an hour, and find 64 times as much as the file has,
-        or 2^30 bytes, in values of 2^24 bytes at most.
+        take 10^11 of its steps, more than half an hour, and find, or sort, 64 times as much as the
+        file has, or 2^30 bytes, in values of 2^24 bytes at most.
 
     Raises
     ------
@@ -173,12 +173,17 @@ def _most_bytes(url: URL, connection: Connection) -> float:
     """Return how much memory may be taken by what is found, by what there is to be found."""
     match url.get_backend_name():
         case "sqlite":
-            stored = Path(str(url.database)).stat().st_size
+            return _most_of(Path(str(url.database)))
         case "postgresql":
             stored = postgresql.stored_bytes(connection)
         case _:
             return math.inf
     return max(_MOST_BYTES, _TIMES * stored)
+
+
+def _most_of(path: Path) -> int:
+    """Return how much may be taken by what is found, or sorted, in a file of SQLite's."""
+    return max(_MOST_BYTES, _TIMES * path.stat().st_size)
 
 
 def _padded(result: Any, names: Sequence[str]) -> set[str]:
@@ -253,8 +258,9 @@ def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
     """Connect for reading; what the driver complains about becomes one sentence."""
     from sqlalchemy import exc
 
+    bounds = Bounds(_MOST_STEPS, _COUNTED)
     try:
-        engine = _engine(url)
+        engine = _engine(url, bounds)
     except (exc.NoSuchModuleError, ImportError, exc.ArgumentError):
         raise ConfigurationError(
             f"no driver for {url.drivername!r} databases is installed; "
@@ -267,12 +273,12 @@ def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
             yield connection.execution_options(stream_results=True, max_row_buffer=ROWS)
     except (exc.SQLAlchemyError, sqlite3.Error, UnicodeError) as error:
         # Not from the error: its text, or that of its causes, could show what is secret.
-        raise DataError(_sentence(error, url, where, query)) from None
+        raise DataError(_sentence(error, url, where, query, bounds)) from None
     finally:
         engine.dispose()
 
 
-def _sentence(error: Exception, url: URL, where: str, query: bool) -> str:
+def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bounds) -> str:
     """Return what a driver complains about."""
     reason = _reason(error, url)
     if url.get_backend_name() != "sqlite":
@@ -280,6 +286,11 @@ def _sentence(error: Exception, url: URL, where: str, query: bool) -> str:
         return postgresql.explained(state, where, reason, query)
     if reason == _INTERRUPTED:
         what = "the query to" if query else "the view in"
+        if bounds.is_full:
+            return (
+                f"{what} {where} sorts or compares more than {bounds.most:,} bytes on the disk, "
+                "and may not end; if it has an end, store what it finds in a table, and name that"
+            )
         return (
             f"{what} {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if it "
             "has an end, store what it finds in a table, and name that"
@@ -318,7 +329,7 @@ def _waits_for_a_writer(path: Path) -> str | None:
     return None
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, bounds: Bounds) -> Engine:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
@@ -329,9 +340,10 @@ def _engine(url: URL) -> Engine:
         check_is_file(path)
         # Neither creates a file that is missing nor writes to one that is there.
         address = f"file:{quote(str(path.absolute()))}?mode=ro"
+        bounds.most = _most_of(path)
         return create_engine(
             "sqlite://",
-            creator=lambda: _reader(address),
+            creator=lambda: _reader(address, bounds),
             poolclass=NullPool,
         )
     url = url.set(drivername=_driver(url))
@@ -353,13 +365,13 @@ def _driver(url: URL) -> str:
     return "sqlite" if url.get_backend_name() == "sqlite" else url.drivername
 
 
-def _reader(address: str) -> sqlite3.Connection:
+def _reader(address: str, bounds: Bounds) -> sqlite3.Connection:
     """Open a SQLite database whose statements may do nothing but read, for a while."""
     connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    connection.execute("pragma temp_store = file")  # whose bytes can be told
     connection.set_authorizer(_authorised)
-    counted = count(_COUNTED, _COUNTED)
-    connection.set_progress_handler(lambda: next(counted) > _MOST_STEPS, _COUNTED)
+    connection.set_progress_handler(bounds, bounds.each)
     return connection
 
 
