@@ -499,6 +499,14 @@ def test_a_loss_that_draws_is_not_taken_for_private():
         guard(loss=loss, labels=torch.arange(ROWS) % 2)
 
 
+def test_a_loss_that_has_no_finite_derivative_is_told_as_that():
+    def loss(p, y):
+        return torch.sqrt((p[:, 0] - p[:, 0].detach()) ** 2).mean()
+
+    with pytest.raises(ConfigurationError, match="of 'insurer' has derivatives that are no finite"):
+        guard(loss=loss, labels=torch.arange(ROWS) % 2)
+
+
 def test_a_loss_that_cannot_be_tried_is_not_taken_for_private():
     def loss(p, y):
         if len(p) == TRIED:

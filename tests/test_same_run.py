@@ -142,11 +142,26 @@ def test_a_run_goes_on_with_a_part_that_was_made_anew(tmp_path):
     assert train(tmp_path, method=again, resume=True).summary["completed"]
 
 
+def test_a_run_goes_on_where_its_surrogates_were_moved(tmp_path):
+    def surrogates(place):
+        return efvfl(TopK(ratio=0.5), storage=Disk(tmp_path / place))
+
+    train(tmp_path / "run", method=surrogates("here"), stop_before=3)
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert train(tmp_path / "run", method=surrogates("there"), resume=True).summary["completed"]
+
+
 def test_what_other_packages_brought_is_told_by_their_versions(monkeypatch):
     method = replace(svfl(), stragglers=Everybody())
     assert packages_of(method) == {}
-    method.stragglers.brought = StandardScaler()
-    assert packages_of(method) == {"scikit-learn": sklearn.__version__}
+
+    class Own(StandardScaler):
+        pass
+
+    learn = {"scikit-learn": sklearn.__version__}
+    for each in (Own(), StandardScaler, partial(sklearn.clone), [StandardScaler().fit]):
+        method.stragglers.brought = each
+        assert packages_of(method) == learn
     digests = {federation().agreement(method, TRAINING).digest}
     monkeypatch.setattr(packages_told, "version", lambda name: "0")
     digests.add(federation().agreement(method, TRAINING).digest)

@@ -31,7 +31,7 @@ from colonnade.lookups import (
     used_of_own,
 )
 
-__all__ = ["is_installed", "is_ours", "made_with", "settings_of", "written_in"]
+__all__ = ["is_ours", "made_with", "settings_of", "written_in"]
 
 
 def made_with(function: FunctionType) -> dict[str, Any]:
@@ -67,15 +67,6 @@ def settings_of(module: ModuleType) -> dict[str, object]:
     if not _is_own_module(module):
         return {}
     return {name: value for name, value in vars(module).items() if not _is_reserved(name)}
-
-
-def is_installed(kind: type) -> bool:
-    """Whether nobody edits a class: one that was installed, Colonnade's or Python's.
-
-    >>> is_installed(dict)
-    True
-    """
-    return not _is_own_class(kind)
 
 
 def is_ours(module: str) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
-from colonnade.models import alike, tried
+from colonnade.models import alike, all_finite, tried
 from colonnade.organisations import Loss, copied_loss
 
 __all__ = ["TRIED", "check_labels_apart", "check_mean", "different_labels"]
@@ -96,6 +96,11 @@ prediction and label; labels that are ignored, weights that the batch makes up f
             f"the loss of {name!r} raises {type(error).__name__} of {len(labels)} rows, so whether "
             f"it is a mean over rows cannot be tried, without which noise hides no label: {error}"
         ) from error
+    if not all_finite(before):
+        raise ConfigurationError(
+            f"the loss of {name!r} has derivatives that are no finite numbers, of rows as training "
+            "begins with: give one that is smooth there, or another top model"
+        )
     if not torch.equal(before, again):
         raise ConfigurationError(
             f"the loss of {name!r} says something else each time it is asked, so whether it is a "

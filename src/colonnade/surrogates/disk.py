@@ -101,7 +101,8 @@ class Disk:
     tensor([[1.0000, 0.5000]])
     """
 
-    folder: Path | None = field(default=None, repr=False)  # a run may be moved, and be the same
+    # A run may be moved, and be the same; each organisation has a folder of its own.
+    folder: Path | None = field(default=None, repr=False, compare=False)
     dtype: Precision = "float32"
     keep: int = 3
 
