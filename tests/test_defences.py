@@ -517,6 +517,46 @@ def test_a_loss_that_cannot_be_tried_is_not_taken_for_private():
         guard(loss=loss, labels=torch.arange(ROWS) % 2)
 
 
+def zeroed(model):
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    return model
+
+
+HARD_ROWS = {
+    "tilted": lambda p, y: torch.logsumexp(nn.functional.cross_entropy(p, y, reduction="none"), 0),
+    "the hardest": lambda p, y: (
+        nn.functional.cross_entropy(p, y, reduction="none").topk(len(y) // 2).values.mean()
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HARD_ROWS)
+def test_a_loss_that_mixes_rows_is_refused_where_the_top_model_begins_at_nothing(kind):
+    top = zeroed(nn.Linear(8, 2))
+    with pytest.raises(ConfigurationError, match="by the loss of 'insurer' a label reaches"):
+        guard(loss=HARD_ROWS[kind], labels=torch.arange(ROWS) % 2, top=top)
+    guard(loss=nn.CrossEntropyLoss(), labels=torch.arange(ROWS) % 2, top=zeroed(nn.Linear(8, 2)))
+
+
+class Counting(nn.Module):
+    """A loss that weights classes by those of earlier batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("counts", torch.ones(2))
+
+    def forward(self, p, y):
+        each = nn.functional.cross_entropy(p, y, self.counts.clone(), reduction="none")
+        self.counts += torch.bincount(y, minlength=2)
+        return each.mean()
+
+
+def test_a_loss_that_remembers_labels_is_refused():
+    with pytest.raises(ConfigurationError, match="the loss of 'insurer' remembers labels, by"):
+        guard(loss=Counting(), labels=torch.arange(ROWS) % 2)
+
+
 @pytest.mark.parametrize("kind", APART)
 def test_a_mean_over_rows_each_of_its_own_label_is_guarded(kind):
     guard(loss=APART[kind], labels=torch.arange(ROWS) % 2)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, partialmethod
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -140,6 +141,56 @@ def test_a_run_goes_on_with_a_part_that_was_made_anew(tmp_path):
     train(tmp_path, method=Method("own", stragglers=Everybody()), stop_before=3)
     again = Method("own", stragglers=Everybody())
     assert train(tmp_path, method=again, resume=True).summary["completed"]
+
+
+class Times(NamedTuple):
+    scale: float
+
+    def __call__(self, p, y):
+        return self.scale * nn.functional.cross_entropy(p, y)
+
+
+class Number(float):
+    def __call__(self, p, y):
+        return self * nn.functional.cross_entropy(p, y)
+
+
+SHUFFLING = np.random.default_rng(0)
+
+
+def shuffling(p, y):
+    rows = np.arange(len(y))
+    SHUFFLING.shuffle(rows)
+    return nn.functional.cross_entropy(p, y[rows])
+
+
+class Bound:
+    def _of(self, p, y, scale):
+        return scale * nn.functional.cross_entropy(p, y)
+
+    __call__ = partialmethod(_of, scale=1.0)
+
+
+def test_a_loss_counts_by_the_code_of_its_class_whatever_that_is_made_from(monkeypatch):
+    def twice(self, p, y):
+        return 2 * nn.functional.cross_entropy(p, y)
+
+    for loss in (Times(2.0), Number(2.0)):
+        before = content_of(loss)
+        with monkeypatch.context() as edited:
+            edited.setattr(type(loss), "__call__", twice)
+            assert content_of(loss) != before
+        assert content_of(loss) == before
+    assert content_of(Times(2.0)) != content_of(Times(3.0))
+    assert content_of(2.0) != content_of(Number(2.0))
+
+
+def test_what_shuffles_and_what_a_method_was_made_with_counts(monkeypatch):
+    before = content_of(shuffling), content_of(Bound())
+    monkeypatch.setattr(sys.modules[__name__], "SHUFFLING", np.random.default_rng(1))
+    monkeypatch.setattr(Bound, "__call__", partialmethod(Bound._of, scale=5.0))
+    after = content_of(shuffling), content_of(Bound())
+    assert all(one != other for one, other in zip(before, after, strict=True))
 
 
 def test_a_run_goes_on_where_its_surrogates_were_moved(tmp_path):

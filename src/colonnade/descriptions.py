@@ -133,7 +133,8 @@ class _Teller:
                 named |= _attributes_of(value)
             return f"{inside(type(value))}{inside(named)}"
         if isinstance(value, (*_PLAIN, *_CONTAINERS)) and _has_more(value):
-            return f"{inside(type(value))}{inside(_without_more(value))}{inside(vars(value))}"
+            more = getattr(value, "__dict__", {})
+            return f"{inside(type(value))}{inside(_without_more(value))}{inside(more)}"
         match value:
             case Mapping():
                 # What is told first must not hang on the order in which a set was gone through.
@@ -159,6 +160,8 @@ class _Teller:
                 )
             case nn.Module():
                 return f"[{', '.join(f'{name}: {inside(own)}' for name, own in _settings(value))}]"
+            case staticmethod() | classmethod():
+                return f"{type(value).__name__}({inside(value.__func__)})"
             case MethodType():
                 return f"{inside(value.__self__)}.{value.__name__}"
             case FunctionType():
@@ -200,8 +203,11 @@ def _first(pair: tuple[str, object]) -> str:
 
 
 def _has_more(value: object) -> bool:
-    """Whether a number, text or container is of a class of somebody's, and has attributes."""
-    return bool(getattr(value, "__dict__", None)) and not isinstance(value, type)
+    """Whether a number, text or container is of a class that somebody may edit, or has more."""
+    if type(value) in (*_PLAIN, *_CONTAINERS):
+        return False
+    of_own = bool(getattr(value, "__dict__", None) or written_in(type(value)))
+    return of_own and not isinstance(value, type)
 
 
 def _without_more(value: Any) -> object:

@@ -9,6 +9,7 @@ run is the same: these two are left out.
 
 from __future__ import annotations
 
+import random
 import sys
 import sysconfig
 from abc import ABCMeta
@@ -18,6 +19,9 @@ from enum import Enum, EnumMeta
 from functools import cached_property, partialmethod, singledispatchmethod
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
+
+import numpy as np
+import torch
 
 from colonnade.lookups import (
     WHOLE,
@@ -127,9 +131,14 @@ def _is_but_told(value: Any, use: Use) -> bool:
     if use.how is not How.TOLD or len(use.path) != 1:
         return False
     method, kind = use.path[0], type(value)
+    if isinstance(value, _DRAWING):  # it changes what it is told, by its state
+        return False
     if isinstance(method, Item) or _has(value, method):
         return False
     return hasattr(kind, method.name) and not _is_own_class(kind)
+
+
+_DRAWING = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 
 
 def _is_installed(value: object) -> bool:
@@ -243,7 +252,8 @@ def _is_note_of_pythons(kind: type, name: str, value: object) -> bool:
     """Whether Python keeps an attribute in a class for itself, maybe only from some time on."""
     if issubclass(kind, Enum):
         return name.startswith("_") and not isinstance(value, FunctionType)
-    is_method = callable(value) or isinstance(value, (classmethod, property))
+    bound = (classmethod, property, partialmethod, singledispatchmethod)
+    is_method = callable(value) or isinstance(value, bound)
     return _is_reserved(name) and not (is_method and "annotate" not in name)
 
 

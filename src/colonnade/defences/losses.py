@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
-from colonnade.models import alike, all_finite, tried
+from colonnade.models import (
+    alike,
+    all_finite,
+    copied,
+    parameter_count,
+    parameter_vector,
+    put_parameters,
+    tried,
+)
 from colonnade.organisations import Loss, copied_loss
 
 __all__ = ["TRIED", "check_labels_apart", "check_mean", "different_labels"]
@@ -81,47 +89,67 @@ other rows, more than noise on its own hides: give one that is a mean over rows,
 prediction and label; labels that are ignored, weights that the batch makes up for and predictions \
 [rows, 1] beside labels [rows] are the usual reasons
     """
-    try:
-        predictions = tried(top, fused).detach().float()
-    except Exception:  # it may take no such embeddings; others tell
-        return
-    try:
-        before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
-        others: Tensor = torch.unique(labels[1:], dim=0)
-        changed = [_slopes(name, loss, predictions, _with_first(labels, y)) for y in others]
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        raise ConfigurationError(
-            f"the loss of {name!r} raises {type(error).__name__} of {len(labels)} rows, so whether "
-            f"it is a mean over rows cannot be tried, without which noise hides no label: {error}"
-        ) from error
+    for model in (top, _elsewhere(top)):
+        try:
+            predictions = tried(model, fused).detach().float()
+        except Exception:  # it may take no such embeddings; others tell
+            return
+        try:
+            _check_labels_apart(name, loss, predictions, labels)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f"the loss of {name!r} raises {type(error).__name__} of {len(labels)} rows, so "
+                "whether it is a mean over rows cannot be tried, without which noise hides no "
+                f"label: {error}"
+            ) from error
+
+
+def _elsewhere(top: nn.Module) -> nn.Module:
+    """Return a copy with other parameters: of those that are 0 all rows come to the same."""
+    moved = copied(top)
+    put_parameters(
+        moved, parameter_vector(moved) + 0.1 * torch.arange(parameter_count(moved)).sin()
+    )
+    return moved
+
+
+def _check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> None:
+    others: Tensor = torch.unique(labels[1:], dim=0)
+    changed = [torch.cat([label[None], labels[1:]]) for label in others]
+    before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
     if not all_finite(before):
         raise ConfigurationError(
-            f"the loss of {name!r} has derivatives that are no finite numbers, of rows as training "
-            "begins with: give one that is smooth there, or another top model"
+            f"the loss of {name!r} has derivatives that are no finite numbers, of rows that are "
+            "tried: give one that is smooth there, or another top model"
         )
     if not torch.equal(before, again):
         raise ConfigurationError(
             f"the loss of {name!r} says something else each time it is asked, so whether it is a "
             "mean over rows cannot be tried, without which noise hides no label"
         )
-    if not all(alike(before[1:], after[1:], 1e-5) for after in changed):
+    slopes = (_slopes(name, loss, predictions, each) for each in changed)
+    if not all(alike(before[1:], after[1:], 1e-5) for after in slopes):
         raise ConfigurationError(
             f"by the loss of {name!r} a label reaches the derivatives of other rows, more than "
             "noise on its own hides: give one that is a mean over rows, each of its own prediction "
             "and label; labels that are ignored, weights that the batch makes up for and "
             "predictions [rows, 1] beside labels [rows] are the usual reasons"
         )
+    later = [_slopes(name, loss, predictions, each, labels) for each in (labels, *changed)]
+    if not all(alike(later[0], after, 1e-5) for after in later[1:]):
+        raise ConfigurationError(
+            f"the loss of {name!r} remembers labels, by which one reaches the derivatives of other "
+            "rows in later batches, more than noise on its own hides: give one that keeps nothing"
+        )
 
 
-def _with_first(labels: Tensor, label: Tensor) -> Tensor:
-    return torch.cat([label[None], labels[1:]])
-
-
-def _slopes(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> Tensor:
-    of = predictions.clone().requires_grad_()
+def _slopes(name: str, loss: Loss, predictions: Tensor, *labels: Tensor) -> Tensor:
+    """Return the derivatives of rows with the last of these labels, when it was told the others."""
+    own, of = copied_loss(name, loss), predictions.clone().requires_grad_()
     with torch.enable_grad():
-        value = copied_loss(name, loss)(of, labels)
+        for each in labels:
+            value = own(of, each)
         slopes: Tensor = torch.autograd.grad(value, of)[0]
     return slopes.detach().double()
