@@ -25,6 +25,7 @@ from colonnade.deployment.folders import write_site
 from colonnade.drivers import Processes, Simulate
 from colonnade.errors import DataError, Unwritten
 from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
+from colonnade.export import export_part
 from colonnade.faults import misnamed_or_unwritten, unwritten
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
@@ -224,6 +225,25 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(tmp_path):
             write_sheets(page, "Another", "Lead.", [], [], [], "command")
     assert page.read_bytes() == before
     assert list(tmp_path.iterdir()) == [page]
+
+
+def test_a_full_disk_leaves_no_half_of_a_program(tmp_path, monkeypatch):
+    part = (tmp_path, "bank", {"bottom": nn.Linear(2, 3)}, {}, torch.zeros(2, 2))
+    write = Path.write_bytes
+
+    def full(path, data):
+        if not path.name.startswith("bottom.pt2"):
+            return write(path, data)
+        write(path, data[:100])
+        raise FULL
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(Unwritten, match="cannot be written: No space left on device; make"):
+            export_part(*part)
+    assert {path.name for path in tmp_path.iterdir()} == {"bottom.safetensors", "part.json"}
+    export_part(*part)
+    assert torch.export.load(tmp_path / "bottom.pt2").module()(torch.zeros(5, 2)).shape == (5, 3)
 
 
 # The command

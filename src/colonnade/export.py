@@ -9,6 +9,7 @@ the other files and of itself.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -196,7 +197,9 @@ def export_part(
         written["digest"] = _digest(json.dumps(written).encode())
         _write(folder / PART_FILE, (json.dumps(written, indent=2) + "\n").encode())
     if example is not None and "bottom" in modules:
-        _export_program(folder / _PROGRAM, organisation, modules["bottom"], example)
+        program = _program(organisation, modules["bottom"], example)
+        with explained(folder):
+            _write(folder / _PROGRAM, program)
 
 
 def write_mean(folder: Path, organisation: str, mean: Tensor, training: str | None = None) -> None:
@@ -408,7 +411,7 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _export_program(path: Path, name: str, bottom: nn.Module, example: Features) -> None:
+def _program(name: str, bottom: nn.Module, example: Features) -> bytes:
     model = copied(bottom).cpu().eval()
     rows = torch.export.Dim("rows", min=1)
     shapes: Any = (
@@ -420,4 +423,6 @@ def _export_program(path: Path, name: str, bottom: nn.Module, example: Features)
     except Exception as error:  # a user's module may be anything
         what = first_line(error)
         raise DataError(f"torch.export cannot write the bottom of {name!r}: {what}") from error
-    torch.export.save(program, path, extra_files={MARK: __version__})
+    saved = io.BytesIO()  # torch ends the interpreter where a file of its own is not written
+    torch.export.save(program, saved, extra_files={MARK: __version__})
+    return saved.getvalue()
