@@ -246,6 +246,15 @@ def test_a_full_disk_leaves_no_half_of_a_program(tmp_path, monkeypatch):
     assert torch.export.load(tmp_path / "bottom.pt2").module()(torch.zeros(5, 2)).shape == (5, 3)
 
 
+def test_a_folder_that_torch_has_no_room_in_is_no_fault_of_a_bottom(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(torch.export, "export", refuse)
+    with pytest.raises(Unwritten, match=r"the bottom of 'bank': no temporary folder .* TMPDIR$"):
+        export_part(tmp_path, "bank", {"bottom": nn.Linear(2, 3)}, {}, torch.zeros(2, 2))
+
+
 # The command
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import random
@@ -27,7 +28,7 @@ from colonnade.costs import Delayed, Modelled
 from colonnade.delays import Constant
 from colonnade.drivers import Processes, Simulate
 from colonnade.effects import KINDS_OF_WORK
-from colonnade.errors import ConfigurationError, DataError, Diverged, RoleFailed
+from colonnade.errors import ConfigurationError, DataError, Diverged, RoleFailed, Unwritten
 from colonnade.estimators import VerticalClassifier
 from colonnade.export import load_part
 from colonnade.federation import Federation
@@ -449,6 +450,61 @@ def test_what_cannot_train_is_told_before_anything_starts(tmp_path, how):
         f.parties[0].learner()  # which a party elsewhere has
     with pytest.raises(ConfigurationError, match=message.replace("bank", "insurer")):
         f.label_holder.learners()
+
+
+NO_FOLDER = FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+BY_THE_DISK = {
+    "folder": (NO_FOLDER, "no temporary folder can be written; make room, or set TMPDIR"),
+    "full": (
+        OSError(errno.ENOSPC, "No space left on device"),
+        "a file cannot be written: No space left on device; make room",
+    ),
+}
+
+
+def refused_by(error):
+    def make(*_):
+        raise error
+
+    return make
+
+
+@pytest.mark.parametrize("fault", BY_THE_DISK)
+@pytest.mark.parametrize("what", ["optimiser", "scheduler"])
+def test_what_the_disk_refuses_is_no_fault_of_what_cannot_be_made(what, fault):
+    error, message = BY_THE_DISK[fault]
+    with pytest.raises(Unwritten) as caught:
+        learning(**{what: refused_by(error)}).train(training=TRAINING)
+    assert str(caught.value) == f"the {what} of 'bank' cannot be made: {message}"
+
+
+@pytest.mark.parametrize("fault", BY_THE_DISK)
+def test_what_the_disk_refuses_is_no_fault_of_a_model(fault):
+    error, message = BY_THE_DISK[fault]
+    model = Returns(refused_by(error))
+    with pytest.raises(
+        Unwritten, match=f"^the bottom model of 'bank' does not take .*: {message}$"
+    ):
+        federation(bank=model)
+    with pytest.raises(
+        Unwritten, match=f"^the top model of 'insurer' does not take .*: {message}$"
+    ):
+        federation(top=model).train(training=TRAINING)
+
+
+@pytest.mark.parametrize("fault", BY_THE_DISK)
+def test_what_the_disk_refuses_is_no_fault_of_what_makes_a_model(fault):
+    error, message = BY_THE_DISK[fault]
+    people = {name: pl.DataFrame({name: range(60)}) for name in ("bank", "shop")}
+    mine = ModuleBottom(refused_by(error), "mine", {})
+    with pytest.raises(Unwritten, match=f"^the bottom model of 'bank' cannot be made: {message}$"):
+        VerticalClassifier(aligned=True, bottoms={"bank": mine}).fit(people, [0, 1] * 30)
+
+
+def test_a_file_of_ones_own_that_is_missing_is_still_ones_own_fault():
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "rates.json")
+    with pytest.raises(ConfigurationError, match=r"made: .*'rates\.json'; give what makes one"):
+        learning(optimiser=refused_by(missing)).train(training=TRAINING)
 
 
 def test_the_top_models_optimiser_is_told_of_too():

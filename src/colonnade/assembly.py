@@ -19,6 +19,7 @@ from colonnade import defaults
 from colonnade.checks import embedding_width
 from colonnade.drivers.driver import drawing
 from colonnade.errors import ColonnadeError, ConfigurationError
+from colonnade.faults import of_the_disk
 from colonnade.federation import Federation
 from colonnade.layout import check_names
 from colonnade.models import (
@@ -677,9 +678,9 @@ def _seeded(
         except ColonnadeError:
             raise
         except Exception as error:  # a user's function may raise anything, torch where memory ends
-            raise ConfigurationError(
-                f"{whose} cannot be made: {first_line(error)}; it must fit its inputs, and into "
-                "memory"
+            why = f"{whose} cannot be made"
+            raise of_the_disk(why, error) or ConfigurationError(
+                f"{why}: {first_line(error)}; it must fit its inputs, and into memory"
             ) from error
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.checkpoints import encode_state
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
+from colonnade.faults import of_the_disk
 from colonnade.links import Rows
 from colonnade.models import (
     Features,
@@ -218,8 +219,9 @@ def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
     try:
         output = tried(bottom, rows)
     except Exception as error:  # a user's module may raise anything
-        raise ConfigurationError(
-            f"the bottom model of {name!r} does not take its features: {first_line(error)}"
+        why = f"the bottom model of {name!r} does not take its features"
+        raise of_the_disk(why, error) or ConfigurationError(
+            f"{why}: {first_line(error)}"
         ) from error
     if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != 2:
         raise ConfigurationError(

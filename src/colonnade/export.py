@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from colonnade import __version__
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
-from colonnade.faults import explained
+from colonnade.faults import explained, of_the_disk
 from colonnade.models import Features, copied, put_state, versions_of
 from colonnade.outputs import (
     CONFIGURATION,
@@ -421,8 +421,8 @@ def _program(name: str, bottom: nn.Module, example: Features) -> bytes:
         inputs = example if isinstance(example, Tensor) else dict(example)
         program = torch.export.export(model, (inputs,), dynamic_shapes=(shapes,))
     except Exception as error:  # a user's module may be anything
-        what = first_line(error)
-        raise DataError(f"torch.export cannot write the bottom of {name!r}: {what}") from error
+        why = f"torch.export cannot write the bottom of {name!r}"
+        raise of_the_disk(why, error) or DataError(f"{why}: {first_line(error)}") from error
     saved = io.BytesIO()  # torch ends the interpreter where a file of its own is not written
     torch.export.save(program, saved, extra_files={MARK: __version__})
     return saved.getvalue()

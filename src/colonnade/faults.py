@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from colonnade.errors import ColonnadeError, ConfigurationError, Unwritten
 
-__all__ = ["explained", "misnamed_or_unwritten", "refused", "unread", "unwritten"]
+__all__ = ["explained", "misnamed_or_unwritten", "of_the_disk", "refused", "unread", "unwritten"]
 
 _REMEDIES = {
     errno.ENOSPC: "make room",
@@ -34,6 +34,8 @@ _MISNAMED = {
     *(errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     *(errno.ENOENT, errno.ENOTDIR),
 }
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # whoever writes
+_NO_TEMPORARY = "No usable temporary directory"  # as ``tempfile`` begins to say it
 
 
 def unwritten(what: object, error: OSError) -> Unwritten:
@@ -70,6 +72,32 @@ def misnamed_or_unwritten(what: object, error: OSError) -> ColonnadeError:
     if number in _MISNAMED:
         return ConfigurationError(f"{what} cannot be written: {said}")
     return unwritten(what, error)
+
+
+def of_the_disk(why: str, error: Exception) -> Unwritten | None:
+    """Return what to raise where somebody's own code failed by the disk; None where by itself.
+
+    Parameters
+    ----------
+    why
+        What came of it, as "the optimiser of 'bank' cannot be made".
+    error
+        What that code raised. torch asks for a temporary folder when it makes its first optimiser.
+
+    Examples
+    --------
+    >>> print(of_the_disk("the model cannot be made", OSError(errno.ENOSPC, "No space left", "w")))
+    the model cannot be made: w cannot be written: No space left; make room
+    >>> of_the_disk("the model cannot be made", OSError(errno.ENOENT, "No such file", "w"))
+    """
+    if not isinstance(error, OSError):
+        return None
+    number, said = _told(error)
+    if said.startswith(_NO_TEMPORARY):
+        return Unwritten(f"{why}: no temporary folder can be written; make room, or set TMPDIR")
+    if number not in _OF_THE_DISK:
+        return None
+    return Unwritten(f"{why}: {unwritten(error.filename or 'a file', error)}")
 
 
 def unread(what: object, error: OSError) -> Unwritten:

@@ -54,6 +54,7 @@ from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_d
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
 from colonnade.fallbacks import mean_embeddings
+from colonnade.faults import of_the_disk
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
@@ -614,10 +615,12 @@ class Federation:
         try:
             output = tried(holder.top, torch.zeros(len(rows), fused))
         except Exception as error:  # a user's module may raise anything
-            raise ConfigurationError(
+            why = (
                 f"the top model of {holder.name!r} does not take fused embeddings of width "
-                f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())}): "
-                f"{first_line(error)}"
+                f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())})"
+            )
+            raise of_the_disk(why, error) or ConfigurationError(
+                f"{why}: {first_line(error)}"
             ) from error
         if not isinstance(output, Tensor) or output.shape[:1] != (len(rows),):
             raise ConfigurationError(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
+from colonnade.faults import of_the_disk
 from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory, unshared
 from colonnade.models.trial import made
@@ -50,6 +51,8 @@ def check_optimiser(
     ------
     ConfigurationError
         If one cannot be made, or cannot take a step.
+    Unwritten
+        If the disk does not take what one writes.
 
     Examples
     --------
@@ -101,10 +104,12 @@ def check_schedule(
             try:
                 learner.advance_schedule()
             except Exception as error:  # a scheduler of the user's own may raise anything
-                raise ConfigurationError(
+                why = (
                     f"the scheduler {type(learner.scheduler).__name__} of {owner!r} fails at step "
-                    f"{step + 1} of the {steps} that training has: {first_line(error)}; make it "
-                    "for as many"
+                    f"{step + 1} of the {steps} that training has"
+                )
+                raise of_the_disk(why, error) or ConfigurationError(
+                    f"{why}: {first_line(error)}; make it for as many"
                 ) from error
 
 
@@ -165,9 +170,10 @@ def _step(owner: str, learner: Learner) -> None:
                 "which takes an exchange with the others: take one whose step needs gradients "
                 "alone, as Adam or SGD"
             ) from error
-        raise ConfigurationError(
-            f"the optimiser {name} of {owner!r} cannot take a step: {first_line(error)}; give it "
-            "other settings, as a smaller learning rate, or take another"
+        why = f"the optimiser {name} of {owner!r} cannot take a step"
+        raise of_the_disk(why, error) or ConfigurationError(
+            f"{why}: {first_line(error)}; give it other settings, as a smaller learning rate, or "
+            "take another"
         ) from error
 
 
@@ -182,6 +188,7 @@ def _advance(owner: str, learner: Learner) -> None:
     try:
         learner.advance_schedule()
     except Exception as error:  # a scheduler of the user's own may raise anything
-        raise ConfigurationError(
-            f"the scheduler {name} of {owner!r} cannot take a step: {first_line(error)}; {_AS}"
+        why = f"the scheduler {name} of {owner!r} cannot take a step"
+        raise of_the_disk(why, error) or ConfigurationError(
+            f"{why}: {first_line(error)}; {_AS}"
         ) from error

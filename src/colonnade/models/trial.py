@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from colonnade.errors import ConfigurationError
+from colonnade.faults import of_the_disk
 from colonnade.models.copies import copied
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.telling import first_line
@@ -69,8 +70,9 @@ def check_module(whose: str, module: object) -> None:
     try:
         copied(module)
     except Exception as error:  # a user's module may hold anything
-        raise ConfigurationError(
-            f"{whose} cannot be copied, and each run trains a copy of its own: {first_line(error)}"
+        why = f"{whose} cannot be copied, and each run trains a copy of its own"
+        raise of_the_disk(why, error) or ConfigurationError(
+            f"{why}: {first_line(error)}"
         ) from error
 
 
@@ -143,6 +145,8 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
     ------
     ConfigurationError
         If it does not.
+    Unwritten
+        If it cannot, since the disk does not take what it writes.
 
     Examples
     --------
@@ -154,8 +158,9 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
     try:
         result = factory(of)
     except Exception as error:  # a user's function may raise anything
-        raise ConfigurationError(
-            f"the {what} of {owner!r} cannot be made: {first_line(error)}; {remedy}"
+        why = f"the {what} of {owner!r} cannot be made"
+        raise of_the_disk(why, error) or ConfigurationError(
+            f"{why}: {first_line(error)}; {remedy}"
         ) from error
     if isinstance(result, type) or not callable(getattr(result, "step", None)):
         raise ConfigurationError(f"the {what} of {owner!r} is {shown(result)}; {remedy}")
@@ -192,9 +197,9 @@ def check_one_row(whose: str, module: nn.Module, row: Any, training: bool, reaso
     try:
         output = tried(module, row, training)
     except Exception as error:  # a user's module may raise anything
-        raise ConfigurationError(
-            f"{whose} does not take one row alone ({first_line(error)}): {reason}; nn.LayerNorm "
-            "and nn.GroupNorm take one"
+        why = f"{whose} does not take one row alone"
+        raise of_the_disk(why, error) or ConfigurationError(
+            f"{why} ({first_line(error)}): {reason}; nn.LayerNorm and nn.GroupNorm take one"
         ) from error
     if not isinstance(output, Tensor) or output.shape[:1] != (1,):
         raise ConfigurationError(
