@@ -18,6 +18,7 @@ from torch import nn
 
 from colonnade.agreement import Agreement
 from colonnade.audits import (
+    AUDIT_FILES,
     Audit,
     Finding,
     Scope,
@@ -720,6 +721,16 @@ def test_an_audit_that_cannot_be_written_is_shown(colonnade, tmp_path, monkeypat
     assert "The strongest of each attack" in out
     assert "Everything is in" not in out
     assert "make room" in err
+
+
+def test_an_audit_that_nobody_reads_to_its_end_is_written(colonnade, tmp_path, monkeypatch):
+    def left(*_, **__):
+        raise SystemExit(1)  # as rich does where a pipe has no reader
+
+    monkeypatch.setattr("colonnade.progress.out.print", left)
+    tiny = write(tmp_path / "tiny.yaml", TINY)
+    assert colonnade("audit", tiny, "--only", "attacks", "--out", "audited").code == 1
+    assert {path.name for path in Path("audited").iterdir()} == set(AUDIT_FILES)
 
 
 def test_digits_are_audited_without_a_configuration(colonnade):

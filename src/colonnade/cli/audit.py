@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +26,9 @@ from colonnade.cli.options import (
 from colonnade.cli.told import INTERRUPTED, REFUTED
 from colonnade.outputs import check_outputs
 from colonnade.progress import Show, err, out, say, watched
+
+if TYPE_CHECKING:
+    from colonnade.audits import Audit
 
 __all__ = ["Only", "audit"]
 
@@ -80,10 +84,7 @@ def audit(
     from colonnade.audit_subjects import digits, subjects
     from colonnade.audits import (
         AUDIT_FILES,
-        MEANING,
         Scope,
-        attack_sheets,
-        overview_sheets,
         write_audits,
     )
 
@@ -110,6 +111,21 @@ def audit(
             if watch.interrupted:
                 say(err, "interrupted; an audit begins anew")
                 raise typer.Exit(INTERRUPTED)
+    try:  # before any is shown, as whoever reads that may leave
+        if out_ is not None:
+            write_audits(found, out_, shlex.join(["colonnade", *sys.argv[1:]]))
+    finally:  # also where a disk refuses it
+        _show_findings(found, show)
+    if out_ is not None and show is Show.BAR:
+        say(out, f"Everything is in {out_}: {', '.join(AUDIT_FILES)}.")
+    if not all(each.holds for each in found.values()):
+        say(err, "a mechanism discloses more than is claimed of it")
+        raise typer.Exit(REFUTED)
+
+
+def _show_findings(found: Mapping[str, Audit], show: Show) -> None:
+    from colonnade.audits import MEANING, attack_sheets, overview_sheets
+
     if show is Show.JSON:
         for name, each in found.items():
             say(out, json.dumps({"run": name} | each.as_dict()))
@@ -120,10 +136,3 @@ def audit(
             for note in each.notes:
                 say(out, f"{name}: {note}.")
         say(out, MEANING)
-    if out_ is not None:  # after all is shown, as a disk may refuse it
-        write_audits(found, out_, shlex.join(["colonnade", *sys.argv[1:]]))
-        if show is Show.BAR:
-            say(out, f"Everything is in {out_}: {', '.join(AUDIT_FILES)}.")
-    if not all(each.holds for each in found.values()):
-        say(err, "a mechanism discloses more than is claimed of it")
-        raise typer.Exit(REFUTED)
