@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from colonnade import cli
+from colonnade.deployment.flare_paths import check_folder, check_program
 from colonnade.deployment.folders import CLASSES
 from colonnade.deployment.kits import prepare_kit
 from colonnade.errors import ConfigurationError, DataError
@@ -72,6 +73,23 @@ def test_a_kit_in_which_flare_can_start_no_process_is_told(kit, name):
     with pytest.raises(ConfigurationError, match=r"by which FLARE splits .* choose a path without"):
         prepare_kit(moved)
     assert not (moved / "local/resources.json").exists()
+
+
+def test_a_program_counts_as_it_is_called_and_a_folder_as_links_lead_to_it_too(tmp_path):
+    plain, spaced = tmp_path / "plain", tmp_path / "my own"
+    for folder in (plain, spaced):
+        folder.mkdir()
+        (folder / "python").touch()
+    (plain / "link").symlink_to(spaced / "python")
+    (spaced / "link").symlink_to(plain / "python")
+    check_program(plain / "link")
+    with pytest.raises(ConfigurationError, match="/my own/link' has white space"):
+        check_program(spaced / "link")
+    (tmp_path / "to_spaced").symlink_to(spaced)
+    (tmp_path / "to plain").symlink_to(plain)
+    for link, told in (("to_spaced", "my own"), ("to plain", "to plain")):
+        with pytest.raises(ConfigurationError, match=f"/{told}' has white space"):
+            check_folder(tmp_path / link)
 
 
 @pytest.mark.parametrize(

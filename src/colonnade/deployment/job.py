@@ -23,7 +23,7 @@ from colonnade.config.models import (
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import RunConfig, TrainingConfig
 from colonnade.config.sections import Name, Section
-from colonnade.deployment.named_places import named_places, placed
+from colonnade.deployment.paths_in_jobs import named_places, placed
 from colonnade.errors import ConfigurationError
 from colonnade.fallbacks import NOBODY, Fallback, Fallbacks, check_fallbacks
 from colonnade.layout import check_names

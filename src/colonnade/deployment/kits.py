@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from colonnade.deployment.flare_paths import check_folder
 from colonnade.deployment.folders import CLASSES
-from colonnade.deployment.places import check_place
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.outputs import replacing
@@ -50,7 +50,7 @@ def prepare_kit(kit: Path, alone: bool = False) -> Path:
             f"{kit} is no kit of a site or a server: it has no {_USUAL}; name the folder that "
             "`nvflare provision` made for one"
         )
-    check_place(kit)
+    check_folder(kit)
     try:
         settings = json.loads(_text(there[0]))
         allowed = settings["class_allow_list"]

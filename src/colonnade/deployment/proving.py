@@ -16,10 +16,10 @@ from urllib.request import urlopen
 from colonnade.alignment import alignment_file, read_alignment
 from colonnade.config.data import TableConfig, TablesConfig
 from colonnade.config.run import RunConfig
+from colonnade.deployment.flare_paths import check_folder, check_program
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import JobConfig, Task, job_of
 from colonnade.deployment.kept_here import KEPT
-from colonnade.deployment.places import check_place
 from colonnade.deployment.predicting import PREDICTIONS
 from colonnade.deployment.site import POLICY
 from colonnade.deployment.told_elsewhere import FAILED
@@ -127,8 +127,8 @@ def prove(
         raise ConfigurationError(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
-    for path in (place.folder, Path(sys.executable)):
-        check_place(path)
+    check_folder(place.folder)
+    check_program(Path(sys.executable))
     job = job_of(config, run, "train", label_holder_at)
     _check_new(new or {}, job_of(config, run, "predict", label_holder_at, without))
     assert isinstance(config.data, TablesConfig)

@@ -30,7 +30,7 @@ from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving, leaving_in_training, repeated
-from colonnade.deployment.named_places import placed
+from colonnade.deployment.paths_in_jobs import placed
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord

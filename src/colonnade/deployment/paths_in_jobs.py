@@ -1,4 +1,4 @@
-"""Places on a disk: a job names none, and each site keeps what a job needs in a folder of its own.
+"""Paths on a disk: a job names none, and each site keeps what a job needs in a folder of its own.
 
 Else whoever writes a job would choose where every site writes.
 """
