@@ -94,7 +94,8 @@ class JobConfig(Section):
 
     @pydantic.model_validator(mode="after")
     def _names_no_place(self) -> JobConfig:
-        for path in named_places(self):
+        path = next(named_places(self), None)
+        if path is not None:
             raise ValueError(
                 f"{path}: a job names no file or folder, since each site says for itself where it "
                 "keeps what; leave it out"
