@@ -14,6 +14,7 @@ from colonnade import cli
 from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.estimators import VerticalClassifier
 from colonnade.tables import IdForm, align, vertical_tables
+from colonnade.tables.in_order import check_indices_in_order
 
 ROWS = 200
 RANDOM = np.random.default_rng(3)
@@ -213,3 +214,50 @@ def test_a_run_refuses_tables_of_pandas_whose_indices_are_in_two_orders() -> Non
         run.predict(counted | {"shop": counted["shop"].iloc[TURNED]})
     for other in (counted["shop"], pl.DataFrame({"spent": SPENT}), shop(WHO[::-1], "customer")):
         assert run.predict(frames | {"shop": other}).scores.equal(expected)
+
+
+def indexed(values: Any) -> pd.DataFrame:
+    return pd.DataFrame({"a": range(3)}, pd.Index(values) if isinstance(values, list) else values)
+
+
+DAYS = pd.date_range("2024-01-31", periods=3, tz="UTC")
+PAIRS = pd.MultiIndex.from_tuples([(0, "a"), (1, "b"), (2, "c")])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param([0, 1, 2], [1, 2, 3], id="counts from 0 and 1"),
+        pytest.param(["0", "1", "2"], [1, 2, 3], id="counts as text and as numbers"),
+        pytest.param([7, 5, 6], ["7", "5", "6"], id="numbers and their text"),
+        pytest.param(pd.Index([7, 5, 6], name="who"), [7.0, 5.0, 6.0], id="whole floats"),
+        pytest.param(DAYS, DAYS.tz_convert("Asia/Tokyo"), id="one time in two zones"),
+        pytest.param(PAIRS, [7, 5, 6], id="levels and none"),
+        pytest.param([7.0, float("nan"), 6.0], [7, 6, 5], id="a value is missing"),
+        pytest.param(["a", None, "b"], ["b", "a", "c"], id="a text is missing"),
+        pytest.param(PAIRS, PAIRS.set_codes([0, -1, 1], level=1), id="a level is missing"),
+    ],
+)
+def test_indices_that_say_nothing_of_each_other_or_the_same_are_let_through(
+    one: Any, other: Any
+) -> None:
+    for tables in ((one, other), (other, one)):
+        check_indices_in_order(dict(zip("ab", map(indexed, tables), strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "helps"),
+    [
+        ([7, 5, 6], [5, 6, 7], True),
+        ([7, 5, 6], [5, 6, 8], False),
+        ([7, 7, 6], [6, 7, 7], False),
+        ([7, 5, 6], ["5", "6", "7"], False),
+        (PAIRS, PAIRS[::-1], True),
+    ],
+)
+def test_an_order_by_the_other_index_is_advised_where_it_can_be_had(
+    one: Any, other: Any, helps: bool
+) -> None:
+    with pytest.raises(DataError, match=r"^row 0 of 'a' .* in one order(?: \(.*\))?, pre") as told:
+        check_indices_in_order({"a": indexed(one), "b": indexed(other)})
+    assert ("tables['b'].loc[tables['a'].index]" in str(told.value)) == helps

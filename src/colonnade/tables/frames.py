@@ -25,7 +25,16 @@ from colonnade.tables.names import check_named_once, check_present
 from colonnade.tables.written import texts
 from colonnade.telling import first_line
 
-__all__ = ["as_column", "as_frame", "as_series", "index_of", "whole_numbers"]
+__all__ = [
+    "absent_in",
+    "as_column",
+    "as_frame",
+    "as_series",
+    "called_rows",
+    "index_of",
+    "is_count",
+    "whole_numbers",
+]
 
 _UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
@@ -253,14 +262,33 @@ def index_of(data: Any) -> pl.Series | None:
     index: Any = getattr(data, "index", None)
     if not hasattr(index, "to_numpy"):
         return None
-    name = _name_of(index)
-    if not name and type(index).__name__ == "RangeIndex":
+    if not _name_of(index) and type(index).__name__ == "RangeIndex":
         return None
+    series = called_rows(index)
+    return None if is_count(series) else series
+
+
+def called_rows(index: Any) -> pl.Series:
+    """Return what an index of pandas calls rows, by its name: whole numbers, or text of the rest.
+
+    One time in two zones is called the same.
+
+    Raises
+    ------
+    DataError
+        If a row has no value, or one that no column can hold.
+    """
+    name = _name_of(index)
     if getattr(index, "tz", None) is not None:
         index = index.tz_convert("UTC")
-    series = _series_of(index, index.to_numpy(), name)
-    numbers = None if name else whole_numbers(series)
-    return None if numbers is not None and _is_count(numbers.to_numpy()) else series
+    return _series_of(index, index.to_numpy(), name)
+
+
+def absent_in(index: Any) -> NDArray[np.bool_]:
+    """Return of which rows an index of pandas has no value, or not that of each of its levels."""
+    if hasattr(index, "levels"):
+        return np.array([*map(_lacks, index.to_numpy())], dtype=bool)
+    return np.asarray(index.isna(), dtype=bool)
 
 
 def whole_numbers(index: pl.Series) -> pl.Series | None:
@@ -276,10 +304,17 @@ def whole_numbers(index: pl.Series) -> pl.Series | None:
     return None if numbers.null_count() or not numbers.cast(pl.String).equals(plain) else numbers
 
 
-def _is_count(numbers: NDArray[np.int64]) -> bool:
-    """Return whether numbers are 0, 1, 2, ... or 1, 2, 3, ..."""
+def is_count(index: pl.Series) -> bool:
+    """Return whether an index has no name and is 0, 1, 2, ... or 1, 2, 3, ..., also as text.
+
+    >>> [is_count(pl.Series(each)) for each in ([0, 1], ["1", "2"], [1, 0])]
+    [True, True, False]
+    """
+    numbers = None if index.name else whole_numbers(index)
+    if numbers is None:
+        return False
     first = np.arange(len(numbers))
-    return np.array_equal(numbers, first) or np.array_equal(numbers, first + 1)
+    return any(np.array_equal(numbers.to_numpy(), first + start) for start in (0, 1))
 
 
 def _name_of(index: Any) -> str:
@@ -292,7 +327,7 @@ def _name_of(index: Any) -> str:
 def _series_of(index: Any, values: NDArray[Any], name: str) -> pl.Series:
     whole = values.dtype.kind in "iu"
     if not whole or (values.dtype == np.uint64 and (values > np.iinfo(np.int64).max).any()):
-        absent = np.array([*map(_lacks, values)]) if hasattr(index, "levels") else index.isna()
+        absent = absent_in(index)
         if absent.any():
             raise DataError(
                 f"the index has no value in row {int(np.argmax(absent))}, so it does not say whose "

@@ -10,7 +10,7 @@ import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.align import plain_ids
-from colonnade.tables.frames import index_of
+from colonnade.tables.frames import absent_in, called_rows, index_of, is_count, whole_numbers
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.table import Table
 
@@ -57,8 +57,10 @@ def check_ids_in_order(
 def check_indices_in_order(tables: Mapping[str, Any]) -> None:
     """Refuse tables of pandas whose indices say that a row is not the same person everywhere.
 
-    Indices of two names say nothing of each other, and neither do a count of rows and an index of
-    other values. Tables of different lengths are not compared.
+    Indices of two names, or of more and fewer levels, say nothing of each other, and neither do two
+    counts of rows, from 0 or 1, or such a count and an index of other values. One in which a value
+    is missing says nothing. Tables of different lengths are not compared. Whole numbers and their
+    text are the same, and so is one time in two zones.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ def check_indices_in_order(tables: Mapping[str, Any]) -> None:
     Raises
     ------
     DataError
-        If indices differ in a row.
+        If indices differ in a row, or hold what no column can.
 
     Examples
     --------
@@ -83,12 +85,13 @@ def check_indices_in_order(tables: Mapping[str, Any]) -> None:
     for (one, frame), (other, its) in itertools.combinations(frames.items(), 2):
         row = _row_apart(frame, its)
         if row is not None:
+            by = f" (tables[{other!r}].loc[tables[{one!r}].index])"
             raise DataError(
                 f"row {row} of {one!r} has the index {str(frame.index[row])!r}, but that row of "
                 f"{other!r} has {str(its.index[row])!r}, and a run predicts row i of all tables as "
-                f"one person; bring the tables in one order (tables[{other!r}].loc[tables[{one!r}]"
-                ".index]), predict by the estimator, or take the indices away "
-                "(reset_index(drop=True)) if row i is the same person already"
+                f"one person; bring the tables in one order{by if _same_rows(frame, its) else ''}, "
+                "predict by the estimator, or take the indices away (reset_index(drop=True)) if "
+                "row i is the same person already"
             )
 
 
@@ -110,9 +113,28 @@ def _row_apart(one: Any, other: Any) -> int | None:
     """Return the first row that the indices of two frames say is not the same; None without one."""
     own, its = one.index, other.index
     named_apart = any(own.names) and any(its.names) and own.names != its.names
-    if len(own) != len(its) or named_apart or own.equals(its):
+    if len(own) != len(its) or own.nlevels != its.nlevels or named_apart or own.equals(its):
         return None
+    if absent_in(own).any() or absent_in(its).any():
+        return None
+    called = [called_rows(index) for index in (own, its)]
+    left, right = _comparable(*called)
     counts = [index_of(frame) is None for frame in (one, other)]
-    if counts[0] != counts[1] and set(own) != set(its):
+    if all(map(is_count, called)) or (counts[0] != counts[1] and set(left) != set(right)):
         return None
-    return next((row for row in range(len(own)) if own[row] != its[row]), None)
+    apart = (left != right).arg_true()
+    return int(apart[0]) if len(apart) else None
+
+
+def _comparable(own: pl.Series, its: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Return two indices as whole numbers where both are such, else as text."""
+    numbers = whole_numbers(own), whole_numbers(its)
+    if numbers[0] is not None and numbers[1] is not None:
+        return numbers[0], numbers[1]
+    return own.cast(pl.String), its.cast(pl.String)
+
+
+def _same_rows(one: Any, other: Any) -> bool:
+    """Return whether each row of a frame is one of another by its index, and the reverse."""
+    own, its = one.index, other.index
+    return bool(own.is_unique and its.is_unique) and set(own) == set(its)
