@@ -21,6 +21,7 @@ from colonnade import metrics
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.estimators import VerticalClassifier, VerticalRegressor
+from colonnade.estimators.estimator import _widths
 from colonnade.ledger import Ledger
 from colonnade.runs import Run
 from colonnade.tables import TableTransformer
@@ -316,6 +317,11 @@ def test_labels_that_are_no_numbers_have_no_score(regressor, tables, kind, words
         regressor.score(tables, labels)
 
 
+def test_numbers_that_are_too_near_to_be_learned_have_a_score(regressor, tables):
+    near = pl.DataFrame({"id": tables["bank"]["id"], "points": [0.0, *[1e-40] * 299]})
+    assert regressor.score(tables, near) < 0
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -542,7 +548,14 @@ def test_a_setting_of_another_kind_is_refused_in_words(settings, why):
 def test_a_number_is_the_width_of_one_layer():
     made = VerticalClassifier(hidden=6, top=np.int64(4))._layers()
     assert made == VerticalClassifier(hidden=[6])._layers()
+    assert VerticalClassifier(hidden=np.array(6), top=np.array(4))._layers() == made
     assert fitted_with(hidden=6, top=3).n_iter_ >= 1
+
+
+def test_widths_of_numpy_are_python_s():
+    assert {*map(type, _widths("hidden", (np.int64(6), 4)))} == {int}
+    with pytest.raises(ConfigurationError, match=r"widths of layers, .* not 3\.5"):
+        _widths("hidden", np.array(3.5))
 
 
 @pytest.mark.parametrize("given", [True, b"ab"])

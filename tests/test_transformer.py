@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.tables import StoredTable, TableTransformer, encode_labels, fitted
+from colonnade.tables import StoredTable, TableTransformer, encode_labels, fitted, vertical_tables
 from colonnade.tables.categorical import fit_category
 from colonnade.tables.table import SelectedRows, as_table
 
@@ -696,8 +696,9 @@ def test_numbers_that_are_hardly_rounded_are_not_told_of(labels: Any) -> None:
 
 
 @pytest.mark.parametrize("unit", [1e-42, 1e-60, 1e-200])
-def test_numbers_too_near_each_other_for_float32_are_refused(unit: float) -> None:
-    said = refusal(encode_labels, [1 * unit, 2 * unit, 3.5 * unit], "regression")
+def test_numbers_too_near_each_other_for_float32_are_not_learned(unit: float) -> None:
+    labels, table = [1 * unit, 2 * unit, 3.5 * unit], {"a": [1, 2, 3]}
+    said = refusal(vertical_tables, {"bank": table}, labels, aligned=True, task="regression")
     assert said.startswith(f"the labels range from {unit:.4g} to ")
     assert said.endswith("give them in another unit")
     assert encode_labels([unit, unit], "regression").values.std() == 0

@@ -23,6 +23,7 @@ from colonnade.metrics import (
     Metric,
     at_threshold,
 )
+from colonnade.tables.labels import check_spread
 from colonnade.telling import shown
 
 __all__ = ["Classification", "Objective", "Regression", "Rescaled", "balanced_weights"]
@@ -207,17 +208,14 @@ class Regression:
         Raises
         ------
         DataError
-            If the deviation is below what float32 can be divided by.
+            If they are not all the same, and their deviation is below what float32 can be divided
+            by.
         """
         if self.scale is not None:
             return {}
         values = labels.double()
+        check_spread(values.cpu().numpy())
         scale = float(values.std(correction=0))
-        if 0 < scale < torch.finfo(torch.float32).smallest_normal:
-            raise DataError(
-                f"the labels of the training rows have a standard deviation of {scale:.4g}, too "
-                "little for float32; give them in another unit"
-            )
         return {"mean": float(values.mean()), "scale": scale if scale > 0 else 1.0}
 
     def loss(self, learned: Mapping[str, Any]) -> Loss:

@@ -217,7 +217,8 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
     def predict_proba(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
         """Return the probability of each class, ``[rows, classes]``, rows as in ``predict``.
 
-        With ``absent="drop"`` it is a frame: the ids, and a column for each class.
+        With ``absent="drop"`` it is a frame: the ids, and a column for each class. A column of ids
+        that is called as a class has `` (id)`` behind its name.
         """
         prediction = self.prediction(X, absent=absent)
         found = prediction.probabilities().numpy()

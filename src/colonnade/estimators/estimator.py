@@ -373,6 +373,8 @@ def _are_widths(top: object) -> bool:
 
 def _widths(name: str, given: Any) -> tuple[int, ...]:
     """Return the widths of layers; one number is that of one layer, as scikit-learn takes it."""
+    if isinstance(given, np.ndarray) and given.ndim == 0:
+        given = given.item()
     if not isinstance(given, bool) and isinstance(given, Integral):
         return (int(given),)
     widths = (
@@ -382,7 +384,7 @@ def _widths(name: str, given: Any) -> tuple[int, ...]:
         raise ConfigurationError(
             f"{name} must be the widths of layers, such as (32, 16), not {given!r}"
         )
-    return tuple(widths)
+    return tuple(map(int, widths))
 
 
 def _left_out(data: VerticalTables) -> str | None:

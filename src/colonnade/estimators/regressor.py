@@ -119,7 +119,10 @@ class VerticalRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc
         self.target_scale = target_scale
 
     def predict(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
-        """Return the predicted number of each row; order and ``absent`` as of a classifier."""
+        """Return the predicted number of each row; order and ``absent`` as of a classifier.
+
+        So a column of ids that is called ``predicted`` is ``predicted (id)`` in a frame.
+        """
         prediction = self.prediction(X, absent=absent)
         numbers = prediction.scores.flatten().numpy()
         return numbers if absent == "error" else prediction.by_id({"predicted": numbers})

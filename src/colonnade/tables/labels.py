@@ -19,7 +19,7 @@ from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
 from colonnade.tables.place import Place
 
-__all__ = ["EncodedLabels", "Task", "encode_labels"]
+__all__ = ["EncodedLabels", "Task", "check_spread", "encode_labels"]
 
 Task = Literal["auto", "classification", "regression"]
 
@@ -165,13 +165,31 @@ def _as_numbers(values: pl.Series, place: Place) -> EncodedLabels:
         raise DataError(
             f"the label of {place(row)} is {numbers[row]}; expected finite numbers within float32"
         )
+    return EncodedLabels(torch.from_numpy(small), None, tuple(_rounded(numbers, small)))
+
+
+def check_spread(numbers: NDArray[np.float64]) -> None:
+    """Refuse labels to be learned whose deviation is below what float32 can be divided by.
+
+    Raises
+    ------
+    DataError
+        If they are too near each other, and not all the same.
+
+    Examples
+    --------
+    >>> check_spread(np.array([0.5, 2.0]))
+    >>> check_spread(np.array([0.0, 1e-40]))
+    Traceback (most recent call last):
+    colonnade.errors.DataError: the labels range from 0 to 1e-40, too near for their deviation \
+within float32; give them in another unit
+    """
     low, high = numbers.min(), numbers.max()
     if low != high and numbers.std() < _LEAST:
         raise DataError(
             f"the labels range from {low:.4g} to {high:.4g}, too near for their deviation within "
             "float32; give them in another unit"
         )
-    return EncodedLabels(torch.from_numpy(small), None, tuple(_rounded(numbers, small)))
 
 
 def _rounded(numbers: NDArray[np.float64], small: NDArray[np.float32]) -> Iterator[str]:

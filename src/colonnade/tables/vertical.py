@@ -17,7 +17,7 @@ from colonnade.tables.align import align_ids, checked_ids, only
 from colonnade.tables.fitted import FittedTransformer, fitted_and_notes
 from colonnade.tables.frames import as_series, index_of
 from colonnade.tables.id_form import IdForm
-from colonnade.tables.labels import EncodedLabels, Task, encode_labels
+from colonnade.tables.labels import EncodedLabels, Task, check_spread, encode_labels
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.new_rows import Absent, features_of_new_rows
 from colonnade.tables.notes import tell
@@ -435,7 +435,11 @@ def _encoded(answers: Table, column: str, found: _Found, task: Task) -> EncodedL
     def place(row: int) -> str:
         return f"row {chosen.number(row)}" + ("" if ids is None else f" (id {ids[row]!r})")
 
-    return encode_labels(chosen.column(column), task, place=place)
+    given = chosen.column(column)
+    encoded = encode_labels(given, task, place=place)
+    if encoded.classes is None:
+        check_spread(given.cast(pl.Float64).to_numpy())
+    return encoded
 
 
 def _check_columns(given: Mapping[str, Table], id: str | None, column: str | None) -> None:
