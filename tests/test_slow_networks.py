@@ -344,7 +344,7 @@ def test_a_trace_as_office_programs_write_it(tmp_path: Path) -> None:
         (lambda: Modelled(otherwise="1"), "cost of other work must be 0 to 1e6 s, not '1'"),
         (
             lambda: Modelled({"local_steps": 0.1}, otherwise=0.1),
-            "there is no work 'local_steps', but 'local_step'; there are forward",
+            r"no work 'local_steps', but 'local_step'; .*: call it otherwise if 'local_steps' is",
         ),
         (lambda: Measured({"p": 1e300}), "slowdown of 'p' must be 0 to 1e6, not 1e[+]300"),
         (lambda: Measured({"p": "2"}), "slowdown of 'p' must be 0 to 1e6, not '2'"),

@@ -242,7 +242,8 @@ def check_spelling(kind: str) -> None:
     if kind not in KINDS_OF_WORK and close:
         raise ConfigurationError(
             f"there is no work {kind!r}, but {close[0]!r}; there are {', '.join(KINDS_OF_WORK)}, "
-            "and what a role of your own calls its work, if that is not almost one of these"
+            "and what a role of your own calls its work, if that is not almost one of these: call "
+            f"it otherwise if {kind!r} is one"
         )
 
 
