@@ -21,14 +21,14 @@ from colonnade.metrics import Metric
 from colonnade.models import Learner
 from colonnade.uplinks import Collected, Collector, Moment, Uploader
 
-__all__ = ["Own", "Said", "evaluated", "said", "upload"]
+__all__ = ["Own", "TopAnswer", "asked_top", "evaluated", "upload"]
 
 Own = Callable[[Rows, Moment], Awaitable[Tensor | None]]
 """The label holder's own embedding of some rows; None where it has no columns."""
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class TopAnswer:
     """What the top model says of some rows, and of which embeddings.
 
     Parameters
@@ -58,7 +58,9 @@ async def upload(
         await uploader.upload(bottom, rows, moment)
 
 
-async def said(collector: Collector, own: Own, top: Learner, rows: Rows, moment: Moment) -> Said:
+async def asked_top(
+    collector: Collector, own: Own, top: Learner, rows: Rows, moment: Moment
+) -> TopAnswer:
     """Play the label holder's part for one piece of the rows: collect, fuse, apply the top model.
 
     ``own`` gives the label holder's own embedding of some rows.
@@ -66,7 +68,7 @@ async def said(collector: Collector, own: Own, top: Learner, rows: Rows, moment:
     embedding = await own(rows, moment)
     collected = await collector.collect(rows, moment)
     predict = partial(_outputs, collected, embedding, top)
-    return Said(
+    return TopAnswer(
         await Work("top", predict, moment.round, moment.purpose, rows=len(rows)),
         collected,
         embedding,
@@ -88,7 +90,7 @@ async def evaluated(
 ) -> dict[str, float]:
     """Return the metrics on held-out rows, each named after them: ``test_accuracy``."""
     pieces = [
-        (await said(collector, own, top, rows, moment)).outputs
+        (await asked_top(collector, own, top, rows, moment)).outputs
         for rows, moment in held_out.moments(round, Purpose.EVALUATION)
     ]
     predictions = torch.cat(pieces)

@@ -21,7 +21,7 @@ from colonnade.links import Rows
 from colonnade.models import Fusion, Learner, all_finite, take
 from colonnade.organisations import Party
 from colonnade.roles.blame import largest_embedding
-from colonnade.roles.evaluate import Said, said, upload
+from colonnade.roles.evaluate import TopAnswer, asked_top, upload
 from colonnade.stragglers import Wait
 from colonnade.uplinks import Moment, Uplink
 
@@ -162,19 +162,19 @@ class TrainedLabelHolder(_Trained):
         super().load_state_dict(state)
         self._uplink.load_state_dict(state["uplink"])
 
-    async def _said(self, rows: Rows, moment: Moment) -> Said:
+    async def _asked_top(self, rows: Rows, moment: Moment) -> TopAnswer:
         """Receive the embeddings of some rows, and return what the top model says of them."""
-        return await said(self._uplink, self._own, self._top, rows, moment)
+        return await asked_top(self._uplink, self._own, self._top, rows, moment)
 
-    def _why_none(self, said: Said, rows: Rows) -> Diverged | None:
+    def _why_none(self, found: TopAnswer, rows: Rows) -> Diverged | None:
         """Return an error that says of which row there is no prediction, if there is one."""
-        model, numbers, whose = "top", said.outputs, ""
-        if said.own is not None and not all_finite(said.own):
-            model, numbers = "bottom", said.own
+        model, numbers, whose = "top", found.outputs, ""
+        if found.own is not None and not all_finite(found.own):
+            model, numbers = "bottom", found.own
         elif all_finite(numbers):
             return None
         else:
-            whose = largest_embedding(said.collected.differentiable(said.own).leaves)
+            whose = largest_embedding(found.collected.differentiable(found.own).leaves)
         wrong = (~torch.isfinite(numbers.reshape(len(rows), -1))).any(dim=1).numpy()
         return Diverged(
             f"what the {model} model of {self.name!r} says of row {rows[wrong][0]} is no finite "
@@ -230,10 +230,10 @@ class PredictLabelHolder(TrainedLabelHolder):
         await Boundary(self.round)
         pieces = []
         for rows, moment in self._new.moments(self.round, Purpose.PREDICTION):
-            said = await self._said(rows, moment)
-            if why := self._why_none(said, rows):
+            found = await self._asked_top(rows, moment)
+            if why := self._why_none(found, rows):
                 raise why
-            pieces.append(said.outputs)
+            pieces.append(found.outputs)
         self.predictions = torch.cat(pieces)
         self.round += 1
 

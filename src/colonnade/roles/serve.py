@@ -240,9 +240,9 @@ class ServeLabelHolder(TrainedLabelHolder):
     async def _answer(self, asked: Asked) -> None:
         """Receive the embeddings of what is asked for, and say what the top model makes of them."""
         ((rows, moment),) = self._requests.take(asked.rows).moments(self.round, Purpose.PREDICTION)
-        said = await self._said(rows, moment)
-        why = self._why_none(said, rows)
-        answer = partial(asked.refuse, why) if why else partial(asked.answer, said.outputs)
+        found = await self._asked_top(rows, moment)
+        why = self._why_none(found, rows)
+        answer = partial(asked.refuse, why) if why else partial(asked.answer, found.outputs)
         await Work("answer", answer, self.round, Purpose.PREDICTION)
 
     async def _request(self, rows: Rows) -> None:
