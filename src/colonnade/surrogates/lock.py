@@ -59,7 +59,6 @@ class Lock:
 
     def __init__(self, folder: Path) -> None:
         self._process = os.getpid()
-        # Others of a group may have to look at it: the umask says whether.
         self._file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         self._close = weakref.finalize(self, os.close, self._file)
         status = os.fstat(self._file)
