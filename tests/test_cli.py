@@ -538,6 +538,19 @@ def test_ctrl_c_twice_stops_at_once(
     assert not (out / "summary.json").exists()
 
 
+def test_ctrl_c_names_no_checkpoint_of_an_earlier_run(
+    colonnade: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: RunConfig, *arguments: object, **options: object) -> Run:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunConfig, "train", interrupted)
+    (tmp_path / "old" / "checkpoint" / "round-1").mkdir(parents=True)
+    code, _, err = colonnade("run", tiny, "--out", tmp_path / "old")
+    assert (code, err.splitlines()[-1]) == (130, "stopped")
+    assert "--resume" not in err
+
+
 # The demo
 
 

@@ -38,13 +38,14 @@ def run(
         RunFolder(folder).store({}).check_format()
     parsed = parsed_config(config, set_, data)
     show = show_of(quiet, json_)
+    is_anothers = not resume and _has_checkpoint(folder)
     again = ["colonnade", "run", f"{folder / 'config.yaml'}", "--out", f"{folder}", "--resume"]
     try:
         with watched(1, show) as watch:
             result = parsed.train(folder, resume=resume, watcher=watch.run(parsed.method.name))
             watch.log("end", completed=result.summary["completed"], folder=str(folder))
     except KeyboardInterrupt:
-        if not any(folder.glob("checkpoint/round-*")):
+        if is_anothers or not _has_checkpoint(folder):
             raise
         say(err, f"stopped; go on from the newest checkpoint with\n  {shlex.join(again)}")
         raise typer.Exit(INTERRUPTED) from None
@@ -64,3 +65,7 @@ def run(
                 say(out, note)
         say_warnings(result)
         say(out, f"Everything is in {folder}; begin with {folder / 'report.html'}.")
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    return any(folder.glob("checkpoint/round-*"))
