@@ -31,7 +31,7 @@ from colonnade.deployment.cells import CellPost
 from colonnade.deployment.flare import Preside
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import Local, local_federation
-from colonnade.deployment.proving import Place, _epochs_in, _reasons, prove
+from colonnade.deployment.proving import Place, _epochs_in, _lengths, _reasons, prove
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError, DataError, Unwritten
 from colonnade.run_folder import alone_in, load_run
@@ -165,9 +165,19 @@ def test_what_a_process_said_that_died_before_it_could_log_is_the_reason(tmp_pat
     (tmp_path / "localhost" / "7" / "error_log.txt").touch()
     (tmp_path / "localhost.log").write_text(f"usage: runner_process.py\n{line}{logged}")
     (tmp_path / "bank.log").write_text(logged)
-    assert _reasons(tmp_path, "7") == f" (localhost: {line.strip()})"
+    assert _reasons(tmp_path, "7", {}) == f" (localhost: {line.strip()})"
     (tmp_path / "localhost.log").write_text(logged)
-    assert _reasons(tmp_path, "7") == ""
+    assert _reasons(tmp_path, "7", {}) == ""
+
+
+def test_what_a_process_of_an_earlier_job_said_is_no_reason(tmp_path):
+    log = tmp_path / "bank.log"
+    log.write_text("ä\nMemoryError\n", encoding="utf-8")
+    before = _lengths(tmp_path)
+    assert _reasons(tmp_path, "7", before) == ""
+    with log.open("a") as screen:
+        screen.write("ImportError: no nvflare\n")
+    assert _reasons(tmp_path, "7", before) == " (bank: ImportError: no nvflare)"
 
 
 def test_epochs_are_counted_by_what_the_server_logs(tmp_path):

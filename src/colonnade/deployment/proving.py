@@ -167,14 +167,17 @@ def prove(
         local.start(job.sites)
         told("the server and every site are up, and know each other by mutual TLS")
 
+        before: dict[Path, int] = {}
+
         def submit(task: Task) -> str:
             write_job(job_of(config, run, task, label_holder_at, without), folder / task)
+            before.update(_lengths(local.folder))
             number = local.submit(folder / task)
             told(f"job {number} is submitted, {_PURPOSES[task]}")
             return number
 
         def failed(number: str) -> RoleFailed:
-            why = _reasons(local.folder, number)
+            why = _reasons(local.folder, number, before)
             return RoleFailed(f"the job failed{why}; the logs are in {folder}")
 
         aligned = files[job.label_holder.name].parent
@@ -308,10 +311,16 @@ def _hand_over(config: RunConfig, files: Iterable[Path]) -> None:
             shutil.copy(named / file.name, file)
 
 
-def _reasons(folder: Path, number: str) -> str:
+def _lengths(folder: Path) -> dict[Path, int]:
+    """Return how many bytes the server and each site have said on their screens."""
+    return {log: log.stat().st_size for log in folder.glob("*.log")}
+
+
+def _reasons(folder: Path, number: str, before: Mapping[Path, int]) -> str:
     """Return why a job failed, as it is said where it did; else as it is said anywhere first.
 
-    What died before it could log of the job has said why on the screen of whoever started it.
+    What died before it could log of the job has said why on the screen of whoever started it, of
+    which ``before`` says how many bytes are older than the job.
     """
     here, anywhere = [], []
     for log in sorted(folder.glob(f"*/{number}/error_log.txt")):
@@ -321,15 +330,15 @@ def _reasons(folder: Path, number: str) -> str:
             if said.startswith(FAILED):
                 here.append(f"{log.parent.parent.name}: {_in_full(said.removeprefix(FAILED))}")
             anywhere.append(said)
-    reasons = here or anywhere[:1] or _last_words(folder)
+    reasons = here or anywhere[:1] or _last_words(folder, before)
     return f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
 
 
-def _last_words(folder: Path) -> list[str]:
+def _last_words(folder: Path, before: Mapping[Path, int]) -> list[str]:
     """Return with which words processes have ended, of the server and of each site the last."""
     said = []
     for log in sorted(folder.glob("*.log")):
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = log.read_bytes()[before.get(log, 0) :].decode(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if _DIED.fullmatch(line)), None)
         if last is not None:
             said.append(f"{log.stem}: {last}")
