@@ -35,6 +35,7 @@ from colonnade.outputs import (
     TEXT,
     check_output,
     replacing,
+    replacing_folder,
     table,
 )
 from colonnade.reports import (
@@ -182,6 +183,40 @@ def test_what_is_put_in_place_in_one_step_leaves_its_neighbours_alone(tmp_path):
     assert (tmp_path / "result").read_text() == "new"
     assert mine.read_bytes() == (tmp_path / "result.writing-2").read_bytes() == MINE
     assert len(list(tmp_path.iterdir())) == 4
+
+
+def written_folder(path, text):
+    with replacing_folder(path) as partial:
+        (partial / "job").write_text(text)
+
+
+def test_a_folder_that_is_replaced_is_there_until_the_new_one_is(tmp_path, monkeypatch):
+    written_folder(tmp_path / "job", "old")
+    rename = Path.rename
+
+    def refused(self, to):
+        if self.name == "job.writing-1":
+            assert (tmp_path / "job.writing-1-old" / "job").read_text() == "old"
+            raise ZeroDivisionError
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(ZeroDivisionError):
+        written_folder(tmp_path / "job", "new")
+    assert (tmp_path / "job" / "job").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_killed_writer_of_a_folder_left_goes_with_the_next(tmp_path):
+    for name in ("job.writing-1", "job.writing-2", "job.writing-1-old", "job.writing-up"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "job").write_text("half")
+    (tmp_path / "job.writing-7").mkdir()
+    (tmp_path / "job.writing-7" / "thesis.txt").write_bytes(MINE)
+    written_folder(tmp_path / "job", "new")
+    assert (tmp_path / "job" / "job").read_text() == "new"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"job", "job.writing-up", "job.writing-7"}
 
 
 def charts():

@@ -52,6 +52,7 @@ SIGNATURE = f"{MARK} {__version__}"
 
 _LOOKED_AT = 2**13  # bytes at either end
 _WRITING = ".writing-"  # behind a name and before a number, until what is written is whole
+_OLD = "-old"  # behind the number, what is being replaced
 
 Kind = Callable[[bytes, bytes], bool]
 """Tells by both ends of a file, which is not empty, whether Colonnade wrote it as one of a kind."""
@@ -177,19 +178,27 @@ def replacing(path: Path) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder beside ``path`` to be filled, and put it in its place when it is whole.
 
-    What was in its place stays until then. What was begun is gone again where writing fails.
+    What was in its place stays until then, and is beside it where a process is killed in between.
+    What was begun is gone again where writing fails, and what was left of a process that was
+    killed when the next has written. One process at a time writes a folder.
     """
     path = path.resolve()  # of a link, the folder that it names
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = _made_beside(path, Path.mkdir)
+    old = partial.with_name(f"{partial.name}{_OLD}")
     try:
         yield partial
+        for left in _left_beside(path, partial):
+            shutil.rmtree(left, ignore_errors=True)
         if path.exists():
-            shutil.rmtree(path)
+            path.rename(old)
         partial.rename(path)
     except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def unfinished(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -201,6 +210,24 @@ def unfinished(folder: Path) -> Iterator[tuple[Path, str]]:
         name, writing, number = path.name.rpartition(_WRITING)
         if writing and number.isdecimal() and path.is_file() and not path.is_symlink():
             yield path, name
+
+
+def _left_beside(path: Path, written: Path) -> list[Path]:
+    """Return folders left of writing one, which hold nothing but what this one is written with."""
+    return [
+        left
+        for left in path.parent.iterdir()
+        if left.name.startswith(f"{path.name}{_WRITING}")
+        and left.name.removeprefix(f"{path.name}{_WRITING}").removesuffix(_OLD).isdecimal()
+        and left.is_dir()
+        and not left.is_symlink()
+        and left != written
+        and _names_in(left) <= _names_in(written)
+    ]
+
+
+def _names_in(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*")}
 
 
 def _made_beside(path: Path, make: Callable[[Path], None]) -> Path:
