@@ -212,7 +212,10 @@ def test_a_run_refuses_tables_of_pandas_whose_indices_are_in_two_orders() -> Non
     counted = {name: frame.reset_index(drop=True) for name, frame in frames.items()}
     with pytest.raises(DataError, match=r"row 0 of 'bank' has the index '0', .* 'shop' has '1'"):
         run.predict(counted | {"shop": counted["shop"].iloc[TURNED]})
-    for other in (counted["shop"], pl.DataFrame({"spent": SPENT}), shop(WHO[::-1], "customer")):
+    holed = shop([None, *WHO[:0:-1]])
+    counts = shop(range(1, ROWS + 1), None)
+    plain = pl.DataFrame({"spent": SPENT})
+    for other in (counted["shop"], plain, shop(WHO[::-1], "customer"), holed, counts):
         assert run.predict(frames | {"shop": other}).scores.equal(expected)
 
 

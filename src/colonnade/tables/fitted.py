@@ -135,7 +135,7 @@ class FittedTransformer:
 
     def features_and_notes(self, frame: Any) -> tuple[Features, tuple[str, ...]]:
         """Return the features of a table, and what ``transform`` would warn of."""
-        table = as_table(frame)
+        table = as_table(frame, by_place=True)
         where = f"the table of {self.name!r}" if self.name else "the table"
         check_present(where, self.columns, list(table.schema))
         if _is_ours(self.transformer):

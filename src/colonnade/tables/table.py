@@ -197,13 +197,15 @@ class SelectedRows:
         return places
 
 
-def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
+def as_table(data: Any, columns: Sequence[str] | None = None, by_place: bool = False) -> Table:
     """Return what ``as_frame`` accepts, or a table already, as a table.
+
+    With ``by_place`` what pandas calls the rows is left out.
 
     Raises
     ------
     DataError
-        If it is none, or a column is missing.
+        If it is none, a column is missing, or the index has no value in a row.
     """
     # Polars first: to ask a lazy frame for its schema, as isinstance would, is not for free.
     if not isinstance(data, pl.DataFrame | pl.LazyFrame) and isinstance(data, Table):
@@ -213,7 +215,7 @@ def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
         if isinstance(data, FrameTable):
             return FrameTable(only(data.frame, columns), data.index)
         return SelectedRows(data, np.arange(data.height), tuple(columns))
-    return FrameTable(as_frame(data, columns), index_of(data))
+    return FrameTable(as_frame(data, columns), None if by_place else index_of(data))
 
 
 def label_table(data: Any) -> Table:
