@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 
 import polars as pl
@@ -219,6 +220,29 @@ def test_balanced_weights_are_the_inverse_of_frequency():
     assert torch.allclose(loss(logits, labels), (each[:6].mean() + each[6:].mean()) / 2)
     with pytest.raises(DataError, match="class 2 has no training row"):
         balanced_weights([6, 3, 0])
+
+
+@pytest.mark.parametrize(
+    ("objective", "learned", "said"),
+    [
+        (Classification(2, "balanced"), {}, "by how many rows each has, not by None"),
+        (Classification(2, "balanced"), {"counts": "ab"}, "not by 'ab'"),
+        (Classification(2, "balanced"), {"counts": [-5, 10]}, r"not by \[-5, 10\]"),
+        (Classification(2, "balanced"), {"counts": [math.nan, 1]}, r"not by \[nan, 1\]"),
+        (Classification(2, "balanced"), {"counts": [1e308, 1]}, r"not by \[1e\+308, 1\]"),
+        (Classification(2, "balanced"), {"counts": [True, 1]}, r"not by \[True, 1\]"),
+        (Classification(2, "balanced"), {"counts": [2**63 - 1] * 2}, "not by"),
+        (Classification(2, "balanced"), {"counts": [1, 2, 3]}, "by 3 counts of rows, and there"),
+        (Regression(), {}, r"finite numbers, the scale above 0, not \(None, None\)"),
+        (Regression(), {"mean": math.nan, "scale": 1.0}, "finite numbers"),
+        (Regression(), {"mean": 0.0, "scale": -1.0}, "the scale above 0"),
+        (Regression(), {"mean": "0", "scale": 1.0}, "finite numbers"),
+        (Regression(), {"mean": 1e39, "scale": 1.0}, "models compute in float32"),
+    ],
+)
+def test_what_nobody_can_have_learned_of_labels_is_refused(objective, learned, said):
+    with pytest.raises(ConfigurationError, match=said):
+        objective.loss(learned)
 
 
 def test_early_stopping():

@@ -24,6 +24,7 @@ import pytest
 
 from colonnade.alignment import read_alignment
 from colonnade.config import load_trained, parse_config
+from colonnade.config.models import ObjectiveConfig
 from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.checking import checked
 from colonnade.deployment.host import Host
@@ -935,7 +936,31 @@ NONSENSE = {
     ),
     "no type": (
         lambda told: told["top"]["labels"]["form"].__setitem__(0, "nn"),
-        "torch has no type 'nn' for labels",
+        "'insurer' told of its labels what makes no sense: labels have no type 'nn'",
+    ),
+    "a type of no label": (
+        lambda told: told["top"]["labels"]["form"].__setitem__(0, "quint8"),
+        "'insurer' told of its labels what makes no sense: labels have no type 'quint8'",
+    ),
+    "a number that the type has not": (
+        lambda told: told["top"]["labels"].update(form=["uint8", [], 0, 300]),
+        "'insurer' told of its labels what makes no sense: labels cannot go from 0 to 300",
+    ),
+    "one class": (
+        lambda told: told["top"]["labels"].update(classes=1),
+        "'insurer' told of its labels what makes no sense: objective: there must be 2 classes",
+    ),
+    "a class of no row": (
+        lambda told: told["top"]["labels"].update(learned={"counts": [0, 5]}),
+        "'insurer' told of its labels what makes no sense: class 0 has no training row",
+    ),
+    "fewer rows than none": (
+        lambda told: told["top"]["labels"].update(learned={"counts": [-5, 10]}),
+        "'insurer' told of its labels what makes no sense: classes are balanced by how many",
+    ),
+    "counts of more classes": (
+        lambda told: told["top"]["labels"].update(learned={"counts": [1, 2, 3]}),
+        "'insurer' told of its labels what makes no sense: classes are balanced by 3 counts",
     ),
 }
 
@@ -944,6 +969,7 @@ NONSENSE = {
 def test_an_agreement_that_makes_no_sense_is_refused_in_words(tmp_path, name):
     change, message = NONSENSE[name]
     _, job, sites = prepared(tmp_path, METHODS["cvfl, labels shared"])
+    job = job.model_copy(update={"objective": ObjectiveConfig(class_weights="balanced")})
     mesh = Mesh()
     server = Host(job, mesh.post(GATEKEEPER))
     tell = server._tell

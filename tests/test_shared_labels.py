@@ -177,7 +177,13 @@ def test_bytes_that_are_no_labels_are_refused(form, body, said):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: LabelForm("decimal"), "no type 'decimal'"),
+        (lambda: LabelForm("decimal"), "no type 'decimal'; take one of bool, uint8"),
+        (lambda: LabelForm("__class__"), "no type '__class__'"),
+        (lambda: LabelForm("quint8"), "no type 'quint8'"),
+        (lambda: LabelForm("uint16"), "no type 'uint16'"),
+        (lambda: LabelForm("complex64"), "no type 'complex64'"),
+        (lambda: LabelForm("uint8", highest=300), "uint8 has numbers from 0 to 255"),
+        (lambda: LabelForm("bool", lowest=-1), "bool has numbers from 0 to 1"),
         (lambda: LabelForm.classes(0), "from 0 to -1"),
         (lambda: LabelForm.classes(3).encode(torch.tensor([3])), "agreed on was"),
         (lambda: LabelForm.classes(3).encode(torch.tensor([1.0])), "agreed on was"),

@@ -16,9 +16,13 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels.packing import pack_codes, pack_numbers, unpack_codes, unpack_numbers
+from colonnade.telling import shown
 
 __all__ = ["LabelForm"]
 
+_WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_FRACTIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_TYPES = {str(each).removeprefix("torch."): each for each in (*_WHOLE, *_FRACTIONS)}
 _MOST_BITS = 32  # of a whole number that is packed; a wider range travels as it is in memory
 
 
@@ -38,7 +42,7 @@ class LabelForm:
     Raises
     ------
     ConfigurationError
-        If torch has no such type, or the range is empty.
+        If labels have no such type, or the range is empty or has numbers that the type has not.
 
     Examples
     --------
@@ -57,12 +61,21 @@ class LabelForm:
     highest: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
-            raise ConfigurationError(f"torch has no type {self.dtype!r} for labels")
+        if self.dtype not in _TYPES:
+            raise ConfigurationError(
+                f"labels have no type {shown(self.dtype)}; take one of {', '.join(_TYPES)}"
+            )
         if self.lowest > self.highest:
             raise ConfigurationError(
                 f"labels cannot go from {self.lowest} to {self.highest}: the lowest comes first"
             )
+        if self._type in _WHOLE:
+            least, most = _range(self._type)
+            if self.lowest < least or self.highest > most:
+                raise ConfigurationError(
+                    f"labels cannot go from {self.lowest} to {self.highest}: {self.dtype} has "
+                    f"numbers from {least} to {most}"
+                )
 
     @classmethod
     def classes(cls, count: int) -> LabelForm:
@@ -168,12 +181,17 @@ class LabelForm:
 
     @property
     def _type(self) -> torch.dtype:
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        return dtype
+        return _TYPES[self.dtype]
 
     @property
     def _bits(self) -> int | None:
         """Bits of a whole number; None for what travels as it is in memory."""
         bits = (self.highest - self.lowest).bit_length()
-        whole = not self._type.is_floating_point and not self._type.is_complex
-        return bits if whole and bits <= _MOST_BITS else None
+        return bits if self._type in _WHOLE and bits <= _MOST_BITS else None
+
+
+def _range(whole: torch.dtype) -> tuple[int, int]:
+    """Return the smallest and the largest number of a type of whole numbers."""
+    if whole is torch.bool:
+        return 0, 1
+    return torch.iinfo(whole).min, torch.iinfo(whole).max

@@ -30,6 +30,8 @@ __all__ = ["Classification", "Objective", "Regression", "Rescaled", "balanced_we
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
+_MOST_ROWS = 2**40  # of a table
+
 
 class Objective(Protocol):
     """What is predicted; a frozen value."""
@@ -44,7 +46,13 @@ class Objective(Protocol):
         ...
 
     def loss(self, learned: Mapping[str, Any]) -> Loss:
-        """Return the loss of a batch, given what was learned of the training rows."""
+        """Return the loss of a batch, given what was learned of the training rows.
+
+        Raises
+        ------
+        InvalidInput
+            If nothing of the kind can have been learned of labels: another may have told it.
+        """
         ...
 
     def finished(self, top: nn.Module, learned: Mapping[str, Any]) -> nn.Module:
@@ -120,13 +128,31 @@ class Classification:
         return {"counts": torch.bincount(labels, minlength=self.classes).tolist()}
 
     def loss(self, learned: Mapping[str, Any]) -> Loss:
-        """Return the cross entropy, weighted as was asked for."""
+        """Return the cross entropy, weighted as was asked for.
+
+        Raises
+        ------
+        ConfigurationError
+            If classes are balanced by what is no count of rows for each.
+        DataError
+            If they are, and one of them has no row.
+        """
         weights = self.class_weights
         if weights is None:
             return nn.functional.cross_entropy
         if isinstance(weights, tuple):
             return nn.CrossEntropyLoss(weight=torch.tensor(weights, dtype=torch.float32))
-        return nn.CrossEntropyLoss(weight=balanced_weights(learned["counts"]))
+        counts = learned.get("counts")
+        if not isinstance(counts, list) or not all(_is_count(each) for each in counts):
+            raise ConfigurationError(
+                f"classes are balanced by how many rows each has, not by {shown(counts)}"
+            )
+        if len(counts) != self.classes:
+            raise ConfigurationError(
+                f"classes are balanced by {len(counts)} counts of rows, and there are "
+                f"{self.classes} classes"
+            )
+        return nn.CrossEntropyLoss(weight=balanced_weights(counts))
 
     def finished(self, top: nn.Module, learned: Mapping[str, Any]) -> nn.Module:
         """Return the top model as it is: logits are what the loss takes."""
@@ -183,19 +209,7 @@ class Regression:
             return
         if self.mean is None or self.scale is None:
             raise ConfigurationError("mean and scale belong together: give both, or neither")
-        given = (self.mean, self.scale)
-        mean, scale = (_as_float(each) if is_number(each) else math.nan for each in given)
-        if not abs(mean) < math.inf > scale > 0:
-            raise ConfigurationError(
-                f"mean and scale must be finite numbers, the scale above 0, not {shown(given)}"
-            )
-        held = torch.finfo(torch.float32)
-        if not abs(mean) <= held.max >= scale >= held.smallest_normal:
-            raise ConfigurationError(
-                f"mean and scale are {shown(self.mean)} and {shown(self.scale)}, but models "
-                f"compute in float32, which has numbers to {held.max:.2g} and a scale from "
-                f"{held.smallest_normal:.2g}: give both, and the labels, in another unit"
-            )
+        _unit_of(self.mean, self.scale)
 
     @property
     def outputs(self) -> int:
@@ -219,7 +233,13 @@ class Regression:
         return {"mean": float(values.mean()), "scale": scale if scale > 0 else 1.0}
 
     def loss(self, learned: Mapping[str, Any]) -> Loss:
-        """Return the mean of ((prediction - y) / scale)^2."""
+        """Return the mean of ((prediction - y) / scale)^2.
+
+        Raises
+        ------
+        ConfigurationError
+            If mean and scale that were learned are none that could be given.
+        """
         _, scale = self._unit(learned)
 
         def squared_error(predictions: Tensor, truth: Tensor) -> Tensor:
@@ -238,8 +258,31 @@ class Regression:
 
     def _unit(self, learned: Mapping[str, Any]) -> tuple[float, float]:
         if self.mean is None or self.scale is None:
-            return learned["mean"], learned["scale"]
+            return _unit_of(learned.get("mean"), learned.get("scale"))
         return float(self.mean), float(self.scale)
+
+
+def _is_count(value: object) -> bool:
+    """Whether a value counts rows of a table."""
+    return type(value) is int and 0 <= value <= _MOST_ROWS
+
+
+def _unit_of(mean: Any, scale: Any) -> tuple[float, float]:
+    """Return a mean and a scale as models take them; refuse what are none."""
+    given = (mean, scale)
+    middle, apart = (_as_float(each) if is_number(each) else math.nan for each in given)
+    if not abs(middle) < math.inf > apart > 0:
+        raise ConfigurationError(
+            f"mean and scale must be finite numbers, the scale above 0, not {shown(given)}"
+        )
+    held = torch.finfo(torch.float32)
+    if not abs(middle) <= held.max >= apart >= held.smallest_normal:
+        raise ConfigurationError(
+            f"mean and scale are {shown(mean)} and {shown(scale)}, but models compute in "
+            f"float32, which has numbers to {held.max:.2g} and a scale from "
+            f"{held.smallest_normal:.2g}: give both, and the labels, in another unit"
+        )
+    return middle, apart
 
 
 def _as_float(number: float) -> float:

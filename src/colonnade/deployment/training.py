@@ -34,7 +34,7 @@ from colonnade.deployment.paths_in_jobs import placed
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
 from colonnade.drivers import RunRecord
-from colonnade.errors import CheckpointError, ConfigurationError, RemoteProtocolError
+from colonnade.errors import CheckpointError, InvalidInput, RemoteProtocolError
 from colonnade.export import blank, form_of
 from colonnade.fallbacks import mean_embeddings
 from colonnade.flows import Limits
@@ -265,11 +265,11 @@ class TrainingTogether:
 
     def _shared(self, labels: meeting.Labels, everybody: meeting.Everybody) -> Shared:
         """Return what a party computes a loss by, where labels are shared."""
-        objective = self.job.objective.build(labels.classes)
-        blueprint = replace(self.part.blueprint, objective=objective)
         widths = [*everybody.widths_of(self.job.everybody).values()]
         assert everybody.top is not None
         with self._making_sense():
+            objective = self.job.objective.build(labels.classes)
+            blueprint = replace(self.part.blueprint, objective=objective)
             with torch.device("meta"):  # how large it is, before it is made
                 _, top = judge_of(labels.learned, widths, blueprint)
             if parameter_count(top) != everybody.top.parameters:
@@ -282,17 +282,14 @@ class TrainingTogether:
         with self._making_sense():
             if prod(shape) > _LARGEST_LABEL or not -(2**63) <= lowest <= highest < 2**63:
                 raise ValueError(f"no label is of shape {list(shape)}, from {lowest} to {highest}")
-            try:
-                return LabelForm(*labels.form)
-            except ConfigurationError as error:
-                raise ValueError(str(error)) from None
+            return LabelForm(*labels.form)
 
     @contextmanager
     def _making_sense(self) -> Iterator[None]:
         """Blame the label holder where what it told of its labels is of no use."""
         try:
             yield
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        except (InvalidInput, LookupError, TypeError, ValueError, RuntimeError) as error:
             raise RemoteProtocolError(
                 f"{self.job.label_holder.name!r} told of its labels what makes no sense: {error}"
             ) from None
