@@ -166,7 +166,7 @@ class Deaf:
 def blocked(player):
     """Return a transport, and a thread that waits in it for room: nobody acknowledges anything."""
     transport = CourierTransport(lambda *_: None, print, print)
-    transport.admit(["shop"], 100, backlog=1)
+    transport.admit(["shop"], 100, b"agreed", backlog=1)
     transport.start(player)
     sent, parcel = threading.Semaphore(0), Parcel(b"", bytes(400), ())
 
@@ -212,7 +212,7 @@ def test_a_role_that_waits_for_room_is_free_when_the_run_ends(how):
 def test_a_clock_beyond_64_bits_is_not_begun_with(origin):
     failed = []
     transport = CourierTransport(lambda *_: None, print, failed.append)
-    transport.admit(["shop"], 100)
+    transport.admit(["shop"], 100, b"agreed")
     player = Deaf()
     transport.start(player)
     transport._courier._inbound[GATEKEEPER].limit = 10**6

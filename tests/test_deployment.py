@@ -994,7 +994,8 @@ def test_what_peers_send_before_the_beginning_is_weighed(monkeypatch):
     monkeypatch.setattr(couriered, "_MOST_EARLY", 1000)
     failed = []
     transport = couriered.CourierTransport(lambda *_: None, print, failed.append)
-    transport.admit(["shop"], 100)
+    transport.admit(["shop"], 100, b"agreed")
+    transport._deliver("shop", b"agreed")
     for _ in range(10):
         transport._deliver("shop", bytes(100))
     with pytest.raises(RemoteProtocolError, match="'shop' sends before the run has begun"):

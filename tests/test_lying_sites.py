@@ -8,6 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
+from colonnade.config.models import ObjectiveConfig
 from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.host import Host
 from colonnade.deployment.what_came import WhatCame
@@ -307,6 +308,52 @@ def test_a_server_that_lies_is_refused_in_words(tmp_path, lie):
 
     failed = play(job, sites, mesh, telling(mesh, job, told))
     assert why in str(failed["insurer"])
+
+
+def other_counts(top):
+    labels = msgspec.structs.replace(top.labels, learned={"counts": [1, 10**6]})
+    return msgspec.structs.replace(top, labels=labels)
+
+
+def another_training(top):
+    return msgspec.structs.replace(top, training="0123456789abcdef" * 2)
+
+
+@pytest.mark.parametrize("lie", [other_counts, another_training])
+@pytest.mark.parametrize("parties", [("bank",), ("bank", "shop")])
+def test_sites_find_that_a_server_told_them_differently_of_the_labels(
+    tmp_path, monkeypatch, lie, parties
+):
+    monkeypatch.setattr(host, "refuse_disagreement", lambda agreed: None)
+    _, job, sites = prepared(tmp_path, {"name": "cvfl", "embedding": "float", "labels": "shared"})
+    job = job.model_copy(update={"objective": ObjectiveConfig(class_weights="balanced")})
+    mesh = Mesh()
+
+    def told(name, message):
+        if not isinstance(message, meeting.Everybody) or name not in parties:
+            return [message]
+        return changed(message, top=lie(message.top))
+
+    failed = play(job, sites, mesh, telling(mesh, job, told))
+    assert set(failed) == {"bank", "shop", "insurer", GATEKEEPER}
+    assert "goes by another agreement than this site" in str(failed[GATEKEEPER])
+    assert not any((site.runs / "first" / "parts").exists() for site in sites.values())
+    assert play(job, sites, Mesh()) == {}  # without the lie
+
+
+@pytest.mark.parametrize("training", ["../../x", "a" * 32 + "\n", "A" * 32, "a" * 31])
+def test_no_training_is_called_what_none_can_be(tmp_path, training):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def told(name, message):
+        if not isinstance(message, meeting.Everybody) or name != "bank":
+            return [message]
+        return changed(message, top=msgspec.structs.replace(message.top, training=training))
+
+    failed = play(job, sites, mesh, telling(mesh, job, told))
+    assert "the server told what cannot be read" in str(failed["bank"])
+    assert not (sites["bank"].runs / "first").exists()
 
 
 def test_a_site_that_says_too_little_came_to_it_is_told(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import queue
 from collections.abc import Callable
 from typing import TypeVar
+
+import msgspec
 
 from colonnade.checkpoints import Checkpoint
 from colonnade.deployment import meeting
@@ -124,7 +127,8 @@ class Guest:
                 return TrainingTogether(self.job, self.site, self._label)
 
     def _attend(self, engagement: Engagement) -> None:
-        self._say(engagement.brings())
+        brings = engagement.brings()
+        self._say(brings)
         everybody = self._hear(meeting.Everybody)
         if everybody.top is None and self.name == self.job.label_holder.name:
             top = engagement.top(everybody)
@@ -133,13 +137,13 @@ class Guest:
             if everybody.top != top:
                 raise RemoteProtocolError("the server has changed what was told of the labels")
         _check_told(everybody, self.job)
-        agreed = engagement.agree(everybody)
+        agreed = _agreed(brings, everybody, engagement.agree(everybody))
         self._check_leaving(engagement.leaving)
         with engagement.folders() as folders:
             go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
             role = engagement.cast()
-            ledger, own = self._play(role, engagement, folders, checkpoint, go.gate)
+            ledger, own = self._play(role, engagement, folders, checkpoint, go.gate, agreed)
             record = None
             if self.job.recorded and self.name == self.job.label_holder.name:
                 self._say(meeting.Concluding())
@@ -172,6 +176,7 @@ class Guest:
         folders: Folders,
         checkpoint: Checkpoint | None,
         gate: int,
+        agreed: str,
     ) -> tuple[Ledger, Account]:
         """Play the role to its end; return what it has sent, and what was kept of it besides."""
         everybody, limits = self.job.everybody, engagement.limits
@@ -186,7 +191,8 @@ class Guest:
         ledger = Ledger() if keeper is None else keeper.ledger
         # A crash may have made it send in vain, or another job have let something leave meanwhile.
         self._check_leaving(engagement.leaving_again(ledger))
-        self._transport.admit([name for name in everybody if name in role.peers], limits.body)
+        peers = [name for name in everybody if name in role.peers]
+        self._transport.admit(peers, limits.body, agreed.encode())
         task = Task(
             role,
             None,
@@ -307,6 +313,18 @@ def _reason_in(heard: bytes | Exception) -> Exception:
     except Exception as error:
         return error
     return RemoteProtocolError(f"the server told {told} before the run has begun")
+
+
+def _agreed(brings: meeting.Brings, everybody: meeting.Everybody, agreed: str) -> str:
+    """Return the digest of all that must be alike at every site, and that the server passes on.
+
+    That is what each brings but for its embeddings, what the label holder said, and the agreement
+    that was made of it, which has the widths of all.
+    """
+    assert everybody.top is not None
+    alike = msgspec.structs.replace(brings, width=None, terms=None)
+    said = meeting.encode(alike) + meeting.encode(everybody.top) + agreed.encode()
+    return hashlib.blake2b(said, digest_size=16).hexdigest()
 
 
 def _check_told(everybody: meeting.Everybody, job: JobConfig) -> None:

@@ -35,13 +35,13 @@ __all__ = [
     "from_site",
 ]
 
-PROTOCOL = 4  # of these messages, and of those that roles send
+PROTOCOL = 5  # of these messages, and of those that roles send
 
 _Message = TypeVar("_Message")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _Parameters = Annotated[int, msgspec.Meta(ge=0, le=2**28)]  # where they travel, all make them
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
-_Which = Annotated[str, msgspec.Meta(max_length=64)]
+_Which = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{32})?\Z")]  # a training, or none
 _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**30)]  # as nanoseconds in a number, with room
 _Sum = Annotated[float, msgspec.Meta(ge=0, le=2.0**60)]
@@ -103,7 +103,10 @@ class Top(msgspec.Struct, tag=True):
 
 
 class Held(msgspec.Struct, tag=True):
-    """From which agreement the role was cast, and the rounds that it could go on from.
+    """What must be alike at all, and the rounds that the role could go on from.
+
+    ``agreed`` is the digest of the agreement, and of what the site was told to make it of. Sites
+    compare it among themselves too: a server could tell each something else of the others.
 
     ``seconds`` is how long the run had taken until the last of them, ``every`` after how many
     rounds the agreement has checkpoints, ``has_begun`` whether it had begun the run before.

@@ -2,6 +2,10 @@
 
 The gatekeeper is a peer like the others, under a name that no organisation has. It is spoken with
 before there is a player, too.
+
+What two peers agreed on was told to each by the gatekeeper, and so was that all agree. So the first
+frame to a peer is what its sender agreed on, and of a peer who goes by anything else no message is
+taken: the gatekeeper cannot change that frame where datagrams between peers are sealed.
 """
 
 from __future__ import annotations
@@ -61,6 +65,9 @@ class CourierTransport:
         self._waiting: list[tuple[str, bytes]] | None = []  # what peers sent before the beginning
         self._early = 0  # bytes of these
         self._limit = 0
+        self._agreed = b""
+        self._told = set[str]()  # who was told of it
+        self._alike = set[str]()  # who has told the same
         self._courier.start()
         self._words.start()
 
@@ -68,9 +75,21 @@ class CourierTransport:
         """Send the gatekeeper something, before there is a player."""
         self._words.put(GATEKEEPER, words)
 
-    def admit(self, peers: Collection[str], body: int, backlog: int = 64) -> None:
-        """Know the peers, whose bodies have so many bytes at most; so many messages may wait."""
-        self._peers = tuple(peers)
+    def admit(self, peers: Collection[str], body: int, agreed: bytes, backlog: int = 64) -> None:
+        """Know the peers, before it starts.
+
+        Parameters
+        ----------
+        peers
+            Their names.
+        body
+            Bytes of a message's body, at most.
+        agreed
+            What all must have agreed on alike: a digest.
+        backlog
+            How many messages may wait to be written to a peer.
+        """
+        self._peers, self._agreed = tuple(peers), agreed
         self._limit = body + _HEADROOM
         self._bytes = dict.fromkeys(self._peers, 0)
         self._writers = Writers(self._peers, backlog, self._write, self._fail)
@@ -133,12 +152,18 @@ class CourierTransport:
 
     def _write(self, peer: str, parcel: Parcel) -> None:
         assert self._player is not None
+        if peer not in self._told:
+            self._told.add(peer)
+            self._courier.send(peer, self._agreed)
         self._player.leaving(parcel)
         self._courier.send(peer, parcel.header, parcel.body)
 
     def _deliver(self, peer: str, frame: bytes) -> None:
         if peer == GATEKEEPER:
             self._obey(frame)
+            return
+        if peer not in self._alike:
+            self._compare(peer, frame)
             return
         with self._beginning:
             if self._waiting is not None:
@@ -148,6 +173,16 @@ class CourierTransport:
                 self._waiting.append((peer, frame))
                 return
         self._accept(peer, frame)
+
+    def _compare(self, peer: str, agreed: bytes) -> None:
+        """Know that a peer has agreed on the same."""
+        if agreed != self._agreed:
+            raise RemoteProtocolError(
+                f"{peer!r} goes by another agreement than this site, and the server said that both "
+                "go by the same: it told them differently what all bring, or of the labels; "
+                "whoever runs it has to explain that before the job is submitted again"
+            )
+        self._alike.add(peer)
 
     def _obey(self, frame: bytes) -> None:
         with self._handing_over:
