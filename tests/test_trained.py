@@ -580,6 +580,20 @@ def test_parts_of_another_run_are_not_believed():
             load_trained("run")
 
 
+def test_a_mean_of_another_run_is_not_believed():
+    trained(RUNS["classes"])
+    trained(RUNS["classes"] | {"training": {"seed": 7}}, "other")
+    file = Path("run/parts/bank/mean.json")
+    own = file.read_bytes()
+    shutil.copy("other/parts/bank/mean.json", file)
+    with pytest.raises(DataError, match=r"bank/mean\.json is not what this run wrote; take"):
+        load_trained("run")
+    file.write_bytes(own)
+    assert set(load_trained("run").run.predictor.means) == {"bank", "shop"}
+    file.unlink()
+    assert set(load_trained("run").run.predictor.means) == {"shop"}
+
+
 def test_nothing_is_exported_into_a_runs_own_parts():
     run = trained(RUNS["classes"])
     trained(RUNS["classes"] | {"training": {"seed": 7}}, "other")

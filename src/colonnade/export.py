@@ -232,7 +232,8 @@ def read_mean(file: Path, organisation: str, training: str | None = None) -> Ten
     file, organisation
         Where, and whose it is.
     training
-        Of which training it is to be, where parts say so.
+        Of which training it is to be, where parts say so; a run that one hand has knows its means
+        by their digests.
 
     Raises
     ------

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from errno import EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 import yaml
+from torch import Tensor
 
 from colonnade import __version__
 from colonnade.checkpoints import CheckpointStore
@@ -26,7 +27,7 @@ from colonnade.errors import (
     DataError,
     Unwritten,
 )
-from colonnade.export import PART_FILE, PARTS, Part, load_part
+from colonnade.export import MEAN_FILE, PART_FILE, PARTS, Part, load_part, read_mean
 from colonnade.faults import explained, unwritten
 from colonnade.layout import check_names
 from colonnade.ledger import Ledger
@@ -46,7 +47,7 @@ from colonnade.runs import Run
 from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
-__all__ = ["RunFolder", "alone_in", "check_has_parts", "load_parts", "load_run"]
+__all__ = ["RunFolder", "alone_in", "check_has_parts", "load_means", "load_parts", "load_run"]
 
 FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
@@ -142,7 +143,7 @@ def load_parts(path: str | Path) -> dict[str, Part]:
     """
     folder = RunFolder(Path(path))
     summary, digests = _summary_in(folder.path)
-    sealed = {name: digest for name, digest in (digests or {}).items() if _is_part(name)}
+    sealed = _sealed_parts(digests)
     parties, label_holder = summary.get("parties"), summary.get("label_holder")
     names: list[Any] = [*parties] if isinstance(parties, list) else []
     names += [] if label_holder in names else [label_holder]
@@ -165,12 +166,51 @@ def load_parts(path: str | Path) -> dict[str, Part]:
     return parts
 
 
+def load_means(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
+    """Return the means of embeddings that the run in a folder wrote, ``[E]`` by whose each is.
+
+    Who diverged has none, and neither has a party of a run of an earlier version.
+
+    Parameters
+    ----------
+    path
+        The run's folder.
+    names
+        Of the organisations that have parts there.
+
+    Raises
+    ------
+    DataError
+        If one is damaged, or is that of another organisation or run.
+
+    Examples
+    --------
+    >>> load_means("runs/credit", ["bank"])
+    Traceback (most recent call last):
+    colonnade.errors.DataError: runs/credit/summary.json is damaged: [Errno 2] No such file or directory: 'runs/credit/summary.json'
+    """  # noqa: E501 - a message is one line
+    folder = Path(path)
+    sealed = _sealed_parts(_summary_in(folder)[1])
+    means = {}
+    for name in names:
+        file = _mean_file(name)
+        if not (folder / file).exists():
+            continue
+        means[name] = read_mean(folder / file, name)
+        if sealed and _digest_of(folder / file) != sealed.get(file):
+            raise DataError(
+                f"{folder / file} is not what this run wrote; take it away, or put back the run's "
+                "own"
+            )
+    return means
+
+
 def _sealed(run: Run, folder: Path) -> dict[str, Any]:
     """Return what ``summary.json`` shall hold: with digests of the results beside it, and its own.
 
     As a summary is written last, its digests are of files of the same moment, or do not fit.
     """
-    names = (*_SEALED, *map(_part_file, run.models))
+    names = (*_SEALED, *map(_part_file, run.models), *map(_mean_file, run.models))
     there = [name for name in names if (folder / name).is_file()]
     digests = {name: _digest_of(folder / name) for name in there}
     sealed = {"format": _FORMAT, **run.summary, "digests": digests}
@@ -225,8 +265,17 @@ def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
     return summary, digests
 
 
+def _sealed_parts(digests: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the digests of trained parts and means; a run of an older version has none."""
+    return {name: digest for name, digest in (digests or {}).items() if _is_part(name)}
+
+
 def _part_file(organisation: str) -> str:
     return f"{PARTS}/{organisation}/{PART_FILE}"
+
+
+def _mean_file(organisation: str) -> str:
+    return f"{PARTS}/{organisation}/{MEAN_FILE}"
 
 
 def _is_part(name: str) -> bool:

@@ -18,7 +18,7 @@ from colonnade.config.data import TablesConfig
 from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
-from colonnade.export import MEAN_FILE, PARTS, Part, blank, read_mean
+from colonnade.export import Part, blank
 from colonnade.fallbacks import NOBODY, Fallbacks, Lost, check_fallbacks, lost_by
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
@@ -26,7 +26,7 @@ from colonnade.models import Features, take
 from colonnade.organisations import Transformer
 from colonnade.prediction import Prediction, columns_of
 from colonnade.predictions_told import Predicted
-from colonnade.run_folder import RunFolder, check_has_parts, load_parts, load_run
+from colonnade.run_folder import RunFolder, check_has_parts, load_means, load_parts, load_run
 from colonnade.runs import Run
 from colonnade.streamed import RowEncoder
 from colonnade.tables import FittedTransformer, IdForm, VerticalTables
@@ -378,7 +378,7 @@ def load_trained(path: str | Path) -> Trained:
         federation = config.build_federation(_blank_data(parts, config))
         models = _models(parts, federation)
         predictor = federation.predictor(
-            config.method.build(), config.training.seed, models, _means(folder, parts)
+            config.method.build(), config.training.seed, models, load_means(folder, parts)
         )
     except ColonnadeError:
         raise
@@ -390,12 +390,6 @@ def load_trained(path: str | Path) -> Trained:
     counted = RunFolder(folder).predictions(holder)
     predicted = Predicted(counted.times(), kept=counted)
     return Trained(replace(run, models=models, predictor=predictor, predicted=predicted), config)
-
-
-def _means(folder: Path, parts: Mapping[str, Part]) -> dict[str, Tensor]:
-    """Return the means of the parties' embeddings; a run of an earlier version has none."""
-    files = {name: folder / PARTS / name / MEAN_FILE for name in parts}
-    return {name: read_mean(file, name) for name, file in files.items() if file.exists()}
 
 
 def _models(parts: Mapping[str, Part], federation: Federation) -> dict[str, dict[str, nn.Module]]:
