@@ -555,6 +555,11 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         (b"\xff\xfe\x80", r"is not valid YAML \(not text in UTF-8\)$"),
         (b"a: \x00", "is not valid YAML$"),
         (b"a: !!timestamp 2024-99-99", "is not valid YAML$"),
+        (b"a: !!timestamp noon", "is not valid YAML$"),
+        (b"a: !!timestamp {=: noon}", "is not valid YAML$"),
+        (b"training: {epochs: !!bool maybe}", "is not valid YAML$"),
+        (b"training: {epochs: !!int ''}", "is not valid YAML$"),
+        (b'a: "\\UFFFFFFFF"', "is not valid YAML$"),
         (b"a: !!python/object:os.system {}", r"is not valid YAML \(line 1\)$"),
         (b"[" * 5000, "line 1: nested more than 32 levels deep$"),
         (b"a: &a\n  b: *a", "line 2: an alias stands for what it is a part of$"),
@@ -727,6 +732,7 @@ def test_overrides_are_read_as_yaml(overrides: list[str], expected: Any) -> None
         ("training.epochs.x.y=3", r"training\.epochs\.x is not a section"),
         ("training.epochs=[1", r"'\[1' is not a valid value"),
         ("training.epochs=!!int 3.5", "'!!int 3.5' is not a valid value"),
+        ("training.epochs=!!bool maybe", "'!!bool maybe' is not a valid value"),
     ],
 )
 def test_overrides_that_make_no_sense(text: str, message: str) -> None:

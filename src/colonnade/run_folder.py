@@ -68,7 +68,7 @@ _FORMAT = 1  # of a summary; without one, it is of the time before there were di
 
 _UNREADABLE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError),
-    *(yaml.YAMLError, pl.exceptions.PolarsError, ConfigurationError),
+    *(*NOT_YAML, pl.exceptions.PolarsError, ConfigurationError),
 )
 
 

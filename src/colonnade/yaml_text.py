@@ -35,8 +35,12 @@ MOST_LEVELS = 32
 MOST_VALUES = 10**5
 """How many there may be, those that aliases stand for included."""
 
-# PyYAML lets through what Python says of !!timestamp 2024-99-99, and of too deep a nesting.
-NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+# PyYAML lets through what Python says of a text that is not what its tag says, as of !!bool maybe,
+# of a character beyond Unicode, and of too deep a nesting.
+NOT_YAML = (
+    *(yaml.YAMLError, ValueError, LookupError, OverflowError, TypeError, AttributeError),
+    RecursionError,
+)
 
 _MERGE = "tag:yaml.org,2002:merge"
 _MOST_MERGED = 10**5
