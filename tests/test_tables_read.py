@@ -187,6 +187,23 @@ def test_a_first_line_without_end_is_not_kept(tmp_path: Path, name: str) -> None
     assert most < 2**27
 
 
+@pytest.mark.parametrize("at", [12, 30_000], ids=["the first line", "a row"])
+def test_a_packed_table_that_is_damaged_is_told(tmp_path: Path, at: int) -> None:
+    text = "id,age\n" + "".join(f"{row},{row % 83}\n" for row in range(20_000))
+    packed = bytearray(gzip.compress(text.encode(), mtime=0))
+    packed[at : at + 40] = bytes([255]) * 40
+    (tmp_path / "people.csv.gz").write_bytes(packed)
+    said = refusal(tmp_path / "people.csv.gz")
+    assert "people.csv.gz cannot be read as a table: Error -3 while decompressing data" in said
+
+
+def test_a_long_name_is_shown_as_far_as_it_is_of_use(tmp_path: Path) -> None:
+    said = refusal(text_file(tmp_path, bytes(1000) + b",age\n1,2\n"), id="id")
+    assert "has no column 'id'; it has '\\x00" in said
+    assert said.endswith(" ..., 'age'")
+    assert len(said) < len(str(tmp_path)) + 300
+
+
 def test_another_separator(tmp_path: Path) -> None:
     path = text_file(tmp_path, TEXT.replace(",", ";"))
     assert read_table(path, id="id", separator=";").equals(PEOPLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
@@ -159,7 +160,7 @@ def _scanned(path: Path, separator: str, header: Sequence[str], named: bool) -> 
                 scan.feed(piece)
                 ends.update(end for end in (b"\r", b"\n") if end in piece)
                 piece = file.read(_PIECE)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a table: {_line(error)}") from error
     scan.finish()
     # The line of names is cut at CR here, and was not there where it has other cells.
@@ -231,7 +232,7 @@ def _header(path: Path, separator: str, names: Sequence[str] | None) -> list[str
     try:
         with _opener(path)(path, "rt", encoding="utf-8-sig", newline="") as lines:
             header = next(csv.reader(_lines(path, lines), delimiter=separator), [])
-    except (UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
+    except (UnicodeDecodeError, csv.Error, OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
     if not header:
         raise DataError(f"{path} is empty; expected a line of column names, and rows")

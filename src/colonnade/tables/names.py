@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.telling import shown
 
 __all__ = ["check_named_once", "check_path", "check_present", "check_texts", "listed", "meant"]
 
@@ -20,7 +21,7 @@ def listed(names: Iterable[object]) -> str:
     ("'age', 'sex'", '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
     """
     names = list(names)
-    text = ", ".join(repr(name) for name in names[:_SHOWN])
+    text = ", ".join(shown(name) for name in names[:_SHOWN])
     return text + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
@@ -35,7 +36,7 @@ def check_named_once(where: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DataError(f"{where} names column {name!r} twice; name each column once")
+            raise DataError(f"{where} names column {shown(name)} twice; name each column once")
         seen.add(name)
 
 
@@ -51,7 +52,7 @@ def check_present(where: str, wanted: Iterable[str], names: Sequence[str]) -> No
     for name in wanted:
         if name in there:
             continue
-        raise DataError(f"{where} has no column {name!r}; {meant(name, names, 'it has')}")
+        raise DataError(f"{where} has no column {shown(name)}; {meant(name, names, 'it has')}")
 
 
 def meant(name: str, names: Sequence[str], otherwise: str = "there are") -> str:
@@ -64,7 +65,7 @@ def meant(name: str, names: Sequence[str], otherwise: str = "there are") -> str:
     found = difflib.get_close_matches(str(name).lower(), by_lower, n=3, cutoff=0.6)
     near = [by_lower[match] for match in found]
     return (
-        f"did you mean {' or '.join(map(repr, near))}?" if near else f"{otherwise} {listed(names)}"
+        f"did you mean {' or '.join(map(shown, near))}?" if near else f"{otherwise} {listed(names)}"
     )
 
 
