@@ -57,6 +57,7 @@ from colonnade.tables import IdForm
 
 TOKEN = "a-token-that-is-long-enough"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
+IN_CLEAR = serialization.NoEncryption()
 
 
 class Told:
@@ -410,6 +411,21 @@ def test_what_others_can_read_is_no_secret(tmp_path):
         config().within(tmp_path).read_token()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes that have names")
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("token", "the token"), ("key.pem", "the private key"), ("cert.pem", "the certificate")],
+)
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, name, what):
+    certified(tmp_path)
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name, 0o600)
+    place = config(port=0, certificate="cert.pem", key="key.pem").within(tmp_path)
+    message = f"{name}: {what} cannot be read: it is no ordinary file"
+    with pytest.raises(ConfigurationError, match=message), serving(Told(), place):
+        pass
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -583,7 +599,7 @@ def connected(at):
     return socket.create_connection(("127.0.0.1", int(at.url.rpartition(":")[2])), timeout=30)
 
 
-def certified(folder):
+def certified(folder, protection=IN_CLEAR):
     """Write a certificate for 127.0.0.1 and its key."""
     from ipaddress import ip_address
 
@@ -606,7 +622,7 @@ def certified(folder):
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     form = serialization.PrivateFormat.PKCS8
     (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        key.private_bytes(serialization.Encoding.PEM, form, protection)
     )
     (folder / "key.pem").chmod(0o600)
 
@@ -630,6 +646,17 @@ def test_with_a_certificate_it_is_https(tmp_path):
         pytest.raises(ConfigurationError, match="no certificate and its key"),
         serving(Told(), place),
     ):
+        pass
+
+
+def test_nobody_is_asked_for_the_pass_phrase_of_a_key(tmp_path):
+    certified(tmp_path, serialization.BestAvailableEncryption(b"a phrase"))
+    place = config(port=0, certificate="cert.pem", key="key.pem").within(tmp_path)
+    message = (
+        r"key\.pem is protected by a pass phrase, and nobody is there to type it: give a key "
+        r"without one \(openssl pkey -in \S+key\.pem -out \S+\)"
+    )
+    with pytest.raises(ConfigurationError, match=message), serving(Told(), place):
         pass
 
 

@@ -14,6 +14,7 @@ from colonnade.config.sections import Section
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained
 from colonnade.outputs import replacing
+from colonnade.tables.there import is_file
 
 __all__ = ["ServeConfig"]
 
@@ -82,9 +83,14 @@ class ServeConfig(Section):
         return text
 
     def check_key(self) -> None:
-        """Raise ``ConfigurationError`` if the private key is not there, or others can read it."""
+        """Raise ``ConfigurationError`` if the private key is not there, or others can read it.
+
+        A certificate that is no ordinary file is refused too.
+        """
         if self.key is not None:
             _read_secret(self.key, "the private key")
+        if self.certificate is not None:
+            _check_ordinary(self.certificate, "the certificate")
 
 
 def _write_secret(path: Path, text: str) -> None:
@@ -94,7 +100,14 @@ def _write_secret(path: Path, text: str) -> None:
         partial.write_text(f"{text}\n", encoding="ascii")
 
 
+def _check_ordinary(path: Path, what: str) -> None:
+    """Refuse what is there and no ordinary file: a pipe would be waited for."""
+    if os.path.lexists(path) and not is_file(path):
+        raise ConfigurationError(f"{path}: {what} cannot be read: it is no ordinary file")
+
+
 def _read_secret(path: Path, what: str) -> str:
+    _check_ordinary(path, what)
     try:
         with path.open(encoding="utf-8") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,12 +149,21 @@ def _bound(listener: type[socket.socket], host: str, port: int) -> socket.socket
 def _check_certificate(config: ServeConfig) -> None:
     if config.certificate is None:
         return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certificate, config.key)
+        context.load_cert_chain(config.certificate, config.key, partial(_refuse_phrase, config.key))
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"{config.certificate} and {config.key} are no certificate and its key: {error}"
         ) from None
+
+
+def _refuse_phrase(key: Path | None) -> str:
+    """Refuse a key that is protected, where OpenSSL would ask at the terminal for its phrase."""
+    raise ConfigurationError(
+        f"{key} is protected by a pass phrase, and nobody is there to type it: give a key without "
+        f"one (openssl pkey -in {key} -out key.pem)"
+    )
 
 
 def _url(config: ServeConfig, bound: socket.socket) -> str:
