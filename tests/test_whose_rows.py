@@ -46,6 +46,23 @@ def test_aligned_tables_whose_index_says_otherwise(name: str | None) -> None:
         vertical_tables({"bank": bank(name=name), "shop": other}, BUYS, aligned=True)
 
 
+def test_an_aligned_estimator_tells_of_indices_that_say_otherwise() -> None:
+    counted = {"bank": bank(range(ROWS), None), "shop": shop(range(ROWS), None)}
+    model = VerticalClassifier(aligned=True, **QUICK).fit(counted, BUYS)
+    turned = counted | {"shop": counted["shop"][::-1]}
+    apart = "row 0 of 'bank' has the index '0', but that row of '{}' has '199', though they are"
+    with pytest.warns(DataWarning, match=apart.format("shop")):
+        model.predict(turned)
+    with pytest.warns(DataWarning, match=apart.format("labels")):
+        model.score(counted, pd.Series(BUYS)[::-1])
+    named = {"bank": bank(), "shop": shop()}
+    with pytest.warns(DataWarning, match="the index of 'bank' and 'labels' differs in row 0"):
+        model.score(named, pd.Series(BUYS, pd.Index(WHO[::-1], name="who")))
+    # The same order, and a count of other rows.
+    model.score(counted, pd.Series(BUYS))
+    model.score(counted, pd.Series(BUYS, range(5, 5 + ROWS)))
+
+
 def test_aligned_tables_whose_texts_say_otherwise() -> None:
     tables = {
         "bank": pl.DataFrame({"mail": [f"{one}@here" for one in WHO], "income": INCOME}),

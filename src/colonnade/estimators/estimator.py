@@ -26,7 +26,7 @@ from colonnade.channels import is_number
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.estimators.given import Given, given, party_tables
+from colonnade.estimators.given import Given, given, party_tables, tell_order
 from colonnade.estimators.scalars import plain
 from colonnade.federation import Federation
 from colonnade.method import checked_method
@@ -172,6 +172,8 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             probabilities from what one call returns.
         """
         check_is_fitted(self)
+        if self.aligned:
+            tell_order(X, parties=self.parties)
         tables = party_tables(X, self.parties, self.id)
         return self._predicted(tables, *self.data_.transform(tables, self.id, absent))
 
@@ -341,6 +343,8 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             yield watch.run(type(self).__name__)
 
     def _given(self, X: Any, y: Any) -> Given:  # noqa: N803
+        if self.aligned:
+            tell_order(X, y, self.parties)
         return given(X, y, self.parties, self.id, self.aligned)
 
     def _predicted(

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.tables.in_order import counts_apart
 from colonnade.tables.names import check_named_once, check_present, meant
+from colonnade.tables.notes import tell
 from colonnade.tables.table import Table, as_table, identified, keyed_tables, whole
+from colonnade.tables.together import LABELS
 from colonnade.tables.truth import check_index, has_ids, with_ids
 
-__all__ = ["Given", "given", "party_tables"]
+__all__ = ["Given", "given", "party_tables", "tell_order"]
 
 
 class Given(NamedTuple):
@@ -137,6 +140,38 @@ def party_tables(
             )
         divided[name] = as_table(frame.select([*key, *columns]))
     return divided
+
+
+def tell_order(
+    X: Any,  # noqa: N803  # scikit-learn's name
+    y: Any = None,
+    parties: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Warn where tables and labels that are said to be aligned have indices in two orders.
+
+    Parameters
+    ----------
+    X, y, parties
+        As for ``given``; no labels where rows are predicted.
+
+    Warns
+    -----
+    DataWarning
+        If two have the same whole numbers as indices, in two orders.
+
+    Examples
+    --------
+    >>> tell_order({"bank": {"income": [20, 30]}, "shop": {"visits": [4, 5]}})
+    """
+    tables = X if isinstance(X, Mapping) and parties is None else {"X": X}
+    apart = counts_apart({**tables, LABELS: y})
+    if apart is not None:
+        tell(
+            [
+                f"{apart}, though they are said to be aligned; bring them in one order, or take "
+                "the indices away (reset_index(drop=True)) if they say nothing"
+            ]
+        )
 
 
 def _checked(parties: Any) -> Mapping[str, Sequence[str]]:

@@ -14,7 +14,7 @@ from colonnade.tables.frames import absent_in, called_rows, index_of, is_count, 
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.table import Table
 
-__all__ = ["check_ids_in_order", "check_indices_in_order"]
+__all__ = ["check_ids_in_order", "check_indices_in_order", "counts_apart"]
 
 
 def check_ids_in_order(
@@ -87,12 +87,49 @@ def check_indices_in_order(tables: Mapping[str, Any]) -> None:
         if row is not None:
             by = f" (tables[{other!r}].loc[tables[{one!r}].index])"
             raise DataError(
-                f"row {row} of {one!r} has the index {str(frame.index[row])!r}, but that row of "
-                f"{other!r} has {str(its.index[row])!r}, and a run predicts row i of all tables as "
-                f"one person; bring the tables in one order{by if _same_rows(frame, its) else ''}, "
-                "predict by the estimator, or take the indices away (reset_index(drop=True)) if "
-                "row i is the same person already"
+                f"{_told_apart(row, one, frame, other, its)}, and a run predicts row i of all "
+                "tables as one person; bring the tables in one order"
+                f"{by if _same_rows(frame, its) else ''}, predict by the estimator, or take the "
+                "indices away (reset_index(drop=True)) if row i is the same person already"
             )
+
+
+def counts_apart(tables: Mapping[str, Any]) -> str | None:
+    """Return where indices of pandas are the same whole numbers in two orders, None if nowhere.
+
+    They are without a name: one that has a name is compared where rows are joined by it.
+
+    Parameters
+    ----------
+    tables
+        By name a table or labels, as the user gave them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> bank, shop = pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"b": [3, 4]})
+    >>> counts_apart({"bank": bank, "shop": shop[::-1]})
+    "row 0 of 'bank' has the index '0', but that row of 'shop' has '1'"
+    """
+    counted = {name: each for name, each in tables.items() if _is_counted(each)}
+    for (one, own), (other, its) in itertools.combinations(counted.items(), 2):
+        row = _row_apart(own, its)
+        if row is not None and set(own.index) == set(its.index):
+            return _told_apart(row, one, own, other, its)
+    return None
+
+
+def _is_counted(table: Any) -> bool:
+    if not hasattr(table, "iloc"):
+        return False
+    return not any(table.index.names) and getattr(table.index.dtype, "kind", "") in "iu"
+
+
+def _told_apart(row: int, one: str, own: Any, other: str, its: Any) -> str:
+    return (
+        f"row {row} of {one!r} has the index {str(own.index[row])!r}, but that row of {other!r} "
+        f"has {str(its.index[row])!r}"
+    )
 
 
 def _check_alike(one: str, own: pl.Series, other: str, its: pl.Series, id: str) -> None:

@@ -17,6 +17,7 @@ from colonnade.tables.columns import values_alone, values_of
 from colonnade.tables.frames import as_frame, as_series, index_of
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present, listed
+from colonnade.tables.notes import tell
 from colonnade.tables.table import FrameTable, Table, as_table, label_table, whole
 from colonnade.tables.together import LABELS, rows_together
 
@@ -112,6 +113,11 @@ def truth(
         If a row has no label or several, a label is missing, or labels without ids may be in
         another order.
 
+    Warns
+    -----
+    DataWarning
+        If labels that are said to be aligned have an index in another order than the tables.
+
     Examples
     --------
     >>> bank = pl.DataFrame({"who": ["bob", "ann"], "income": [20, 30]})
@@ -125,7 +131,10 @@ def truth(
         lone = FrameTable(pl.DataFrame([only.alias(LABELS)]), index_of(labels))
         if isinstance(labels, FrameTable):
             lone = FrameTable(lone.frame, labels.index)
-        return _given(only.gather(rows_together({**given, LABELS: lone}, aligned).rows[LABELS]))
+        found = rows_together({**given, LABELS: lone}, aligned)
+        told = rows_together(given, aligned).notes if found.notes else ()
+        tell(note for note in found.notes if note not in told)
+        return _given(only.gather(found.rows[LABELS]))
     if not _is_table(labels):
         for name, table in tables.items():
             if not ids.equals(checked_ids(name, as_table(table), id, normalise)):
