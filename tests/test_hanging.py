@@ -283,13 +283,21 @@ def test_what_two_threads_tell_at_once_stays_apart():
     told.close()
 
 
-def test_what_a_process_tells_that_cannot_be_read_ends_the_run(monkeypatch):
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (bytes.fromhex("0000000000000002") + b"\xc1n", ""),
+        (bytes.fromhex("7fffffffffffffff"), "a message of 9223372036854775807 bytes is announced"),
+    ],
+    ids=["no message", "a length beyond all"],
+)
+def test_what_a_process_tells_that_cannot_be_read_ends_the_run(monkeypatch, frame, why):
     def played(task, peers, parent, *others):
-        control_line(parent).send(b"\xc1", b"nothing")
+        parent.sendall(frame)
         play(task, peers, parent, *others)
 
     monkeypatch.setattr(processes, "play", played)
-    with pytest.raises(RoleFailed, match="the process of 'a' told what cannot be read"):
+    with pytest.raises(RoleFailed, match=f"the process of 'a' told what cannot be read: {why}"):
         Processes().run(pair(nothing), Assignment())
 
 

@@ -176,6 +176,29 @@ def test_a_killed_process_ends_the_run():
         Processes().run([Scripted("a", dies, ["b"]), Scripted("b", waits)], Assignment())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+def test_a_process_that_died_is_seen_though_another_holds_its_sockets():
+    heard, tell = os.pipe()
+
+    async def dies(role):
+        sleeper = os.fork()
+        if not sleeper:
+            signal.pause()
+        os.write(tell, str(sleeper).encode())
+        os._exit(7)
+
+    async def waits(role):
+        await Receive(Expect("x", 0, ("a",)))
+
+    try:
+        with pytest.raises(RoleFailed, match=r"the process of 'a' died \(exit code 7\)"):
+            Processes().run([Scripted("a", dies, ["b"]), Scripted("b", waits)], Assignment())
+    finally:
+        os.kill(int(os.read(heard, 100)), signal.SIGKILL)
+        os.close(heard)
+        os.close(tell)
+
+
 def test_a_body_above_the_limit_is_refused():
     async def sends(role):
         await Send("b", "x", 0, bytes(10_000))

@@ -18,6 +18,7 @@ __all__ = ["FramedSocket", "Frames", "connected_pair", "control_line"]
 
 _READ = 2**18  # bytes asked for at a time
 _SMALL = 2**14  # bodies up to so many bytes are copied behind their header, and sent in one piece
+_LONGEST_TOLD = 2**40  # bytes; a state has fewer than 2^32, and the mail of a peer rarely 2^31
 _PATIENCE = 30.0  # seconds in which a connection on this machine is made, or never
 
 
@@ -139,9 +140,10 @@ def control_line(endpoint: socket.socket) -> FramedSocket:
     """Return one end of the line between a process of a role and its parent.
 
     Both are ours, and what they tell is as long as a state is: it is read in pieces, like all else,
-    so that who falls silent in the midst of it keeps nobody from hearing the others.
+    so that who falls silent in the midst of it keeps nobody from hearing the others. A length far
+    beyond a state and the mail of all peers is refused: nobody waits for so much.
     """
-    return FramedSocket(endpoint, limit=2**63, prefix=8)
+    return FramedSocket(endpoint, _LONGEST_TOLD, prefix=8)
 
 
 def connected_pair() -> tuple[socket.socket, socket.socket]:

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
@@ -44,7 +44,7 @@ from colonnade.drivers.framed import FramedSocket, connected_pair, control_line
 from colonnade.drivers.gatekeeper import Gatekeeper
 from colonnade.drivers.player import Task
 from colonnade.effects import Notes, Role
-from colonnade.errors import ConfigurationError, RoleFailed
+from colonnade.errors import ConfigurationError, RemoteProtocolError, RoleFailed
 from colonnade.ledger import Ledger
 from colonnade.telling import first_line
 
@@ -266,12 +266,29 @@ class _Parent:
             for name, line in self.lines.items():
                 selector.register(line, selectors.EVENT_READ, name)
             while not until():
-                for key, _ in selector.select(_LOOK):
+                ended = [name for name in self.lines if not self.processes[name].is_alive()]
+                heard = selector.select(_LOOK)
+                for key, _ in heard:
                     for message in self._told(key.data):
                         self._hear(key.data, message)
                     if key.data not in self.lines:  # it has left
                         selector.unregister(key.fileobj)
+                self._check_left(ended, {key.data for key, _ in heard})
                 self.gatekeeper.look_after()
+
+    def _check_left(self, ended: Sequence[str], heard: Collection[str]) -> None:
+        """Refuse that a process ended whose role has not left.
+
+        The end of its line does not always tell: a process that a model forked keeps it open. What
+        was told before the end is heard first.
+        """
+        for name in ended:
+            if name in self.lines and name not in heard:
+                raise self._died(name)
+
+    def _died(self, name: str) -> RoleFailed:
+        code = self.processes[name].exitcode
+        return RoleFailed(f"the process of {name!r} died (exit code {code})")
 
     def _told(self, name: str) -> list[control.FromPlayer]:
         """Return what is complete of what a player tells, of which something has come."""
@@ -279,9 +296,8 @@ class _Parent:
             return [control.from_player(frame) for frame in self.lines[name].receive()]
         except (EOFError, OSError):
             self.processes[name].join(timeout=5)
-            code = self.processes[name].exitcode
-            raise RoleFailed(f"the process of {name!r} died (exit code {code})") from None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._died(name) from None
+        except (RemoteProtocolError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RoleFailed(f"the process of {name!r} told what cannot be read: {error}") from None
 
     def _hear(self, name: str, message: control.FromPlayer) -> None:
