@@ -321,6 +321,27 @@ def test_a_count_of_rows_joins_nothing_of_whatever_kind_it_is(kind: Any, first: 
     assert "numbers of rows in different orders" in refusal(vertical_tables, bank, labels)
 
 
+PLACED: dict[str, Any] = {
+    "shuffled labels": (lambda x: x, lambda y: y.sample(frac=1, random_state=0)),
+    "shuffled table": (lambda x: x.sample(frac=1, random_state=0), lambda y: y),
+    "other people": (lambda x: x.iloc[5:], lambda y: y.iloc[:-5]),
+}
+
+
+@pytest.mark.parametrize("shape", ["array", "table"])
+@pytest.mark.parametrize("how", PLACED)
+def test_labels_of_pandas_in_another_order_are_not_taken_by_their_place(
+    how: str, shape: str
+) -> None:
+    bank, buys = (pd.DataFrame(each.to_dict(as_series=False)) for each in (BANK, LABELS))
+    of_table, of_labels = PLACED[how]
+    table, labels = of_table(bank), of_labels(buys["buys"] if shape == "array" else buys[["buys"]])
+    said = refusal(vertical_tables, {"bank": table}, labels)
+    assert "order the labels as the table (y.loc[X.index])" in said
+    vertical_tables({"bank": table}, labels.to_numpy().reshape(-1))
+    vertical_tables({"bank": table}, labels, aligned=True)
+
+
 LEFT: dict[str, Any] = {
     "split": lambda t: t.iloc[np.random.default_rng(0).permutation(PEOPLE)[:150]],
     "mask": lambda t: t[np.arange(PEOPLE) % 3 > 0],

@@ -24,7 +24,7 @@ from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
 from colonnade.tables.table import FrameTable, Table
 
-__all__ = ["LABELS", "Together", "likely_id", "rows_together"]
+__all__ = ["LABELS", "Together", "by_place", "likely_id", "rows_together"]
 
 LABELS = "labels"  # what the table of labels is called beside the parties
 
@@ -97,6 +97,22 @@ def rows_together(tables: Mapping[str, Table], aligned: bool = False) -> Togethe
                 )
             rows[name] = count
     return Together(indices[first], rows)
+
+
+def by_place(tables: Mapping[str, Table]) -> bool:
+    """Return whether rows go by their place, and no index says who they are.
+
+    An index that is a count in order is none (``index_of``), so whoever has the tables as they were
+    given must see whether another one's is that count, too.
+
+    >>> left, named = pl.Series([4, 2]), pl.Series("who", [4, 2])
+    >>> shop = FrameTable(pl.DataFrame({"age": [41, 37]}))
+    >>> [by_place({"bank": FrameTable(shop.frame, index), "shop": shop}) for index in (left, named)]
+    [True, False]
+    """
+    first, *others = map(_index, tables.values())
+    joined = first is not None and any(each is not None for each in others)
+    return not joined and not any(each is not None and _names(each) for each in (first, *others))
 
 
 def likely_id(tables: Mapping[str, Table]) -> str | None:

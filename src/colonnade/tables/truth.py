@@ -19,7 +19,7 @@ from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.notes import tell
 from colonnade.tables.table import FrameTable, Table, as_table, label_table, whole
-from colonnade.tables.together import LABELS, rows_together
+from colonnade.tables.together import LABELS, by_place, rows_together
 
 __all__ = ["check_index", "has_ids", "truth", "with_ids"]
 
@@ -131,7 +131,10 @@ def truth(
         lone = FrameTable(pl.DataFrame([only.alias(LABELS)]), index_of(labels))
         if isinstance(labels, FrameTable):
             lone = FrameTable(lone.frame, labels.index)
-        found = rows_together({**given, LABELS: lone}, aligned)
+        everyone = {**given, LABELS: lone}
+        if not aligned and by_place(everyone):
+            check_index(labels, tables)
+        found = rows_together(everyone, aligned)
         told = rows_together(given, aligned).notes if found.notes else ()
         tell(note for note in found.notes if note not in told)
         return _given(only.gather(found.rows[LABELS]))

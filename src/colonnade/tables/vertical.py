@@ -31,7 +31,8 @@ from colonnade.tables.table import (
     keyed_tables,
     label_table,
 )
-from colonnade.tables.together import LABELS, rows_together
+from colonnade.tables.together import LABELS, by_place, rows_together
+from colonnade.tables.truth import check_index
 
 __all__ = ["OwnTables", "VerticalTables", "own_tables", "vertical_tables"]
 
@@ -211,7 +212,8 @@ def vertical_tables(
         The column that says who a row is about, called the same in all tables; the index of a
         pandas frame that is called so will do. Without it tables must be of pandas and share an
         index that has a name or is no whole numbers, by which rows are found, or be ``aligned``.
-        An array of labels goes with a single table by position.
+        An array of labels goes with a single table by position; labels of pandas that are in
+        another order than the table are refused.
     normalise
         The form in which ids are compared, where different hands have written them: ``IdForm()``.
         By default they are as they are written; a ``DataWarning`` tells where more than 1 % differ
@@ -266,6 +268,8 @@ def vertical_tables(
     answers, column = _label_table(labels, id, label_column)
     _check_columns(given, id, column)
     everyone = {**given, LABELS: answers}
+    if id is None and not aligned and by_place(everyone):
+        check_index(labels, tables)
     found = _found(everyone, id, normalise, aligned, people)
     encoded = _encoded(answers, column, found, task)
     people = pl.Series(range(len(found.rows[LABELS]))) if found.ids is None else found.ids
