@@ -106,7 +106,7 @@ def test_people_may_be_named_in_a_frame_of_one_column(frame: Any) -> None:
 
 
 def test_people_may_be_named_by_an_index_of_several_levels() -> None:
-    index = pd.MultiIndex.from_tuples([(7, "a"), (8, "b"), (9, "c")])
+    index = pd.MultiIndex.from_tuples([(7, "a"), (8, "b"), (9, "c")], names=["house", "member"])
     ids = index_of(pd.DataFrame({"age": [41, 37, 52]}, index=index))
     assert ids is not None
     assert [*map(list, IdSplit(test=index[1:]).rows(ids))] == [[0], [], [1, 2]]
@@ -262,9 +262,30 @@ def test_an_index_of_several_levels_is_passed_over_as_any_other() -> None:
     assert len(vertical_tables({"bank": bank}, marked).labels) == PEOPLE
 
 
+@pytest.mark.parametrize("names", [[None, None], ["region", None]])
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_counts_of_rows_within_groups_join_nothing(names: list[str | None], kind: Any) -> None:
+    def grouped(table: pl.DataFrame) -> pd.DataFrame:
+        rows = pd.DataFrame(table.drop("customer").to_dict(as_series=False))
+        halves = [rows[:150], rows[150:].reset_index(drop=True)]
+        halves = [half.set_axis(half.index.astype(kind)) for half in halves]
+        return pd.concat(halves, keys=["jan", "feb"]).rename_axis(names)
+
+    tables, buys = {"bank": grouped(BANK), "shop": grouped(SHOP)}, LABELS["buys"].to_list()
+    assert "nothing says" in refusal(vertical_tables, tables, buys)
+    called = {name: table.rename_axis(["month", "customer"]) for name, table in tables.items()}
+    assert vertical_tables(called, buys).ids is not None
+
+
+def test_an_index_without_a_row_is_a_count() -> None:
+    assert index_of(pd.DataFrame(index=pd.MultiIndex.from_arrays([[], []]))) is None
+    assert index_of(pd.DataFrame(index=pd.Index([], dtype=object))) is None
+
+
 def test_an_index_of_several_levels_that_lacks_one() -> None:
     bank = indexed(BANK)
-    bank.index = pd.MultiIndex.from_arrays([bank.index, [None, *range(1, PEOPLE)]])
+    years = [None, *range(1, PEOPLE)]
+    bank.index = pd.MultiIndex.from_arrays([bank.index, years], names=["customer", "year"])
     message = refusal(vertical_tables, {"bank": bank}, LABELS["buys"].to_list())
     assert "'bank': the index has no value in row 0" in message
 

@@ -253,8 +253,9 @@ def index_of(data: Any) -> pl.Series | None:
     """Return what pandas calls the rows of a frame or column, None where that is but a count.
 
     A count is an index without a name that is a ``RangeIndex``, or 0, 1, 2, ... or 1, 2, 3, ..., as
-    numbers or text. What is no whole number is called by its text; so is what an index of several
-    levels says of a row, and its name is that of all levels.
+    numbers or text; or one of several levels, of which one is whole numbers without a name, as a
+    count of rows within groups. What is no whole number is called by its text; so is what an index
+    of several levels says of a row, and its name is that of all levels.
 
     >>> index_of({"age": [41, 37]}) is None
     True
@@ -262,7 +263,8 @@ def index_of(data: Any) -> pl.Series | None:
     index: Any = getattr(data, "index", None)
     if not hasattr(index, "to_numpy"):
         return None
-    if not _name_of(index) and type(index).__name__ == "RangeIndex":
+    is_range = not _name_of(index) and type(index).__name__ == "RangeIndex"
+    if is_range or _counts_within(index):
         return None
     series = called_rows(index)
     return None if is_count(series) else series
@@ -299,7 +301,7 @@ def whole_numbers(index: pl.Series) -> pl.Series | None:
     """
     if index.dtype.is_integer():
         return index
-    plain = index.str.strip_suffix(".0")
+    plain = index.cast(pl.String).str.strip_suffix(".0")
     numbers = plain.cast(pl.Int64, strict=False)
     return None if numbers.null_count() or not numbers.cast(pl.String).equals(plain) else numbers
 
@@ -315,6 +317,19 @@ def is_count(index: pl.Series) -> bool:
         return False
     first = np.arange(len(numbers))
     return any(np.array_equal(numbers.to_numpy(), first + start) for start in (0, 1))
+
+
+def _counts_within(index: Any) -> bool:
+    """Return whether one of the levels of an index is whole numbers without a name."""
+    return any(
+        name is None and _are_whole(level)
+        for name, level in zip(index.names, getattr(index, "levels", ()), strict=False)
+    )
+
+
+def _are_whole(level: Any) -> bool:
+    values = _from_values([*map(_called_row, level)], "the index")
+    return whole_numbers(values) is not None
 
 
 def _name_of(index: Any) -> str:

@@ -212,6 +212,7 @@ def vertical_tables(
         The column that says who a row is about, called the same in all tables; the index of a
         pandas frame that is called so will do. Without it tables must be of pandas and share an
         index that has a name or is no whole numbers, by which rows are found, or be ``aligned``.
+        Of an index of several levels each that is whole numbers must have a name.
         An array of labels goes with a single table by position; labels of pandas that are in
         another order than the table are refused.
     normalise
