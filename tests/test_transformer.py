@@ -607,6 +607,14 @@ def test_state_of_our_own() -> None:
         (FunctionTransformer(lambda f: np.zeros((len(f), 1), "M8[s]")), "returned datetime64[s]"),
         (FunctionTransformer(lambda f: np.zeros((len(f), 1), "m8[s]")), "returned timedelta64[s]"),
         (FunctionTransformer(lambda f: np.full((len(f), 1), 1j)), "returned complex128, which is"),
+        (
+            FunctionTransformer(lambda f: f.select("x", day=pl.date(2024, 1, 31))),
+            "'bank': FunctionTransformer returned Date in column 'day', which is more than numbers",
+        ),
+        (
+            FunctionTransformer(lambda f: torch.zeros(len(f), 1, device="meta")),
+            "'bank': FunctionTransformer: what it returned is a tensor that has no numbers to read",
+        ),
         (FunctionTransformer(lambda f: f.iloc[:, 0]), "if it needs pandas"),
         (TableTransformer(unseen="error"), "'bank': row 2, column 'city': 'c' did not occur"),
         (CountVectorizer(), "CountVectorizer cannot"),
@@ -617,6 +625,13 @@ def test_transformers_that_fail(transformer: Any, message: str) -> None:
         fitted(transformer, NUMBERS, np.array([0, 1]), "bank").transform(NUMBERS)
 
     assert message in refusal(both)
+
+
+@pytest.mark.parametrize("form", [torch.Tensor.bfloat16, torch.Tensor.to_sparse])
+def test_tensors_that_numpy_has_not_are_taken_from_a_transformer(form: Any) -> None:
+    half = FunctionTransformer(lambda f: form(torch.full((len(f), 1), 0.5)))
+    found = fitted(half, NUMBERS, np.arange(4), "bank").transform(NUMBERS)
+    assert torch.equal(found, torch.full((4, 1), 0.5))
 
 
 def test_what_is_no_transformer() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError, InvalidInput
 from colonnade.models import Features
+from colonnade.tables.frames import as_array
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
 from colonnade.tables.notes import tell
@@ -179,17 +180,17 @@ class FittedTransformer:
 
     def _checked(self, result: Any, table: Table) -> Tensor:
         what = f"{_of(self.name)}{_called(self.transformer)}"
+        if isinstance(result, pl.DataFrame):
+            _check_times(what, result)
         if isinstance(result, pl.DataFrame) or hasattr(result, "iloc"):
             result = result.to_numpy()
         elif isinstance(result, Tensor):
-            result = result.detach().cpu().numpy()
+            result = as_array(result, f"{what}: what it returned")
         sparse = hasattr(result, "tocsr")
         rows: Any = result.tocsr() if sparse else np.asarray(result)
         if isinstance(result, np.ma.MaskedArray) or rows.dtype.kind in "mMc":
             kind = "a masked array" if isinstance(result, np.ma.MaskedArray) else rows.dtype
-            raise DataError(
-                f"{what} returned {kind}, which is more than numbers; let it return finite floats"
-            )
+            _refuse_kind(what, kind)
         if rows.ndim != 2 or rows.shape[0] != table.height or rows.shape[1] == 0:
             raise DataError(
                 f"{what} returned an array of shape {list(rows.shape)} for {table.height} rows; "
@@ -218,6 +219,19 @@ class FittedTransformer:
                     "fill in missing values, for example by SimpleImputer"
                 )
         return torch.from_numpy(features)
+
+
+def _check_times(what: str, frame: pl.DataFrame) -> None:
+    """Raise ``DataError`` if a column holds dates or times: beside numbers they become such."""
+    for name, dtype in frame.schema.items():
+        if dtype.is_temporal():
+            _refuse_kind(what, f"{dtype} in column {name!r}")
+
+
+def _refuse_kind(what: str, kind: Any) -> NoReturn:
+    raise DataError(
+        f"{what} returned {kind}, which is more than numbers; let it return finite floats"
+    )
 
 
 def _attempt(transformer: Any, method: str, data: Any, name: str) -> Any:

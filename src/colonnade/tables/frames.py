@@ -27,6 +27,7 @@ from colonnade.telling import first_line
 
 __all__ = [
     "absent_in",
+    "as_array",
     "as_column",
     "as_frame",
     "as_series",
@@ -129,7 +130,7 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     if isinstance(values, pl.LazyFrame) or _is_frame(values):
         return as_series(_alone(values, what), name)
     if isinstance(values, Tensor):
-        values = _as_array(values, what)
+        values = as_array(values, what)
     elif hasattr(values, "to_numpy"):  # a column of pandas
         own = getattr(values, "name", None)
         name = name or ("" if own is None else str(own))
@@ -229,8 +230,26 @@ def _from_masked(values: np.ma.MaskedArray[Any, Any], what: str) -> pl.Series:
     return there.gather(places.zip_with(pl.Series(known), nowhere))
 
 
-def _as_array(values: Tensor, what: str) -> NDArray[Any]:
-    """Return a tensor as an array, of whatever layout it is; of what numpy has not, as float32."""
+def as_array(values: Tensor, what: str) -> NDArray[Any]:
+    """Return a tensor as an array, of whatever layout it is; of what numpy has not, as float32.
+
+    Parameters
+    ----------
+    values
+        The tensor.
+    what
+        What an error calls it.
+
+    Raises
+    ------
+    DataError
+        If it has no numbers to read, such as one on the device "meta".
+
+    Examples
+    --------
+    >>> as_array(torch.tensor([0.5, 2.0]).bfloat16(), "the matrix")
+    array([0.5, 2. ], dtype=float32)
+    """
     try:
         dense = values.detach().cpu().to_dense().resolve_conj().resolve_neg()
         known = dense.dtype in (torch.float16, torch.float32, torch.float64)
@@ -376,7 +395,7 @@ def _arrays(data: Any) -> dict[str, Any]:
         check_named_once("the table", names)
         return dict(zip(names, data.values(), strict=True))
     if isinstance(data, Tensor):
-        data = _as_array(data, "the matrix")
+        data = as_array(data, "the matrix")
     if isinstance(data, np.ndarray):
         if data.ndim != 2:
             raise DataError(f"a matrix must have the shape [N, columns], not {list(data.shape)}")
