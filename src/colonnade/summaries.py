@@ -127,6 +127,9 @@ def summarise(
     exchange; ``local_reports`` is what it reported of them, where it did: sums of counts, such as
     of bubbles, and means of other numbers, such as cosines, over all its reports; ``held_back`` is
     the share of its time in training in which it waited although a batch was left for a step.
+    ``seconds_training`` and ``seconds_evaluation`` are the label holder's, by what it worked or
+    waited for: an evaluation begins with the wait for what training still has under way. Where
+    evaluations take no time all of that is training.
     ``seconds_virtual`` is the simulator's clock at the end of the last role, evaluation included;
     ``clock`` says what of it was measured and what modelled. ``activities`` are the seconds of each
     organisation by purpose and kind of work (or ``"wait"``), on the driver's clock and in CPU time.
@@ -144,15 +147,7 @@ def summarise(
     scores = [float(score) if math.isfinite(score) else None for score in column]
     finite = [score for score in scores if score is not None]
     best = (max if greater_is_better else min)(finite, default=None)
-    waits = {
-        purpose: sum(
-            activity.nanoseconds
-            for (role, kind_purpose, _), activity in record.activities.items()
-            if role == label_holder and kind_purpose == purpose
-        )
-        / 1e9
-        for purpose in ("training", "evaluation")
-    }
+    training, evaluation = _seconds_by_purpose(record, label_holder, clock)
     return {
         "method": method,
         "metric": metric,
@@ -178,8 +173,8 @@ def summarise(
         "bytes_lost": int(lost["body_bytes"].sum()),
         "bytes_framed": int(ledger["framed_bytes"].sum()),
         "seconds_virtual": record.seconds_virtual,
-        "seconds_training": waits["training"],
-        "seconds_evaluation": waits["evaluation"],
+        "seconds_training": training,
+        "seconds_evaluation": evaluation,
         "seconds_cpu": record.seconds_cpu,
         "seconds_wall": record.seconds_wall,
         "clock": dict(clock),
@@ -209,6 +204,22 @@ def rounding_errors(others: pl.DataFrame) -> dict[str, dict[str, float]]:
         return {}
     said = others.drop_nulls("rounding_error").group_by("organisation", maintain_order=True).last()
     return {"rounding_error": dict(said.select("organisation", "rounding_error").rows())}
+
+
+def _seconds_by_purpose(
+    record: RunRecord, label_holder: str, clock: Mapping[str, str]
+) -> tuple[float, float]:
+    """Return the label holder's seconds of training and of evaluation.
+
+    Where evaluations take no time they wait for work of training alone, so all is training.
+    """
+    spent = dict.fromkeys(("training", "evaluation"), 0)
+    for (role, purpose, _), activity in record.activities.items():
+        if role == label_holder and purpose in spent:
+            spent[purpose] += activity.nanoseconds
+    if "evaluation" in clock.get("untimed", "").split(", "):
+        return sum(spent.values()) / 1e9, 0.0
+    return spent["training"] / 1e9, spent["evaluation"] / 1e9
 
 
 def _local_updates(record: RunRecord) -> dict[str, int]:
