@@ -144,6 +144,16 @@ def test_a_forgotten_id_is_named() -> None:
         assert "or aligned=True" in message
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_count_that_was_written_with_a_table_is_no_likely_id(first: int) -> None:
+    count = pl.Series("Unnamed: 0", range(first, PEOPLE + first))
+    tables = {"bank": BANK.drop("customer"), "shop": SHOP.drop("customer")}
+    counted = {name: table.insert_column(0, count) for name, table in tables.items()}
+    message = refusal(vertical_tables, counted, LABELS["buys"])
+    assert "name the column of ids by id=..." in message
+    assert "Unnamed" not in message
+
+
 @pytest.mark.parametrize("kind", ["polars", "pandas", "dicts"])
 def test_nothing_says_that_rows_belong_together(kind: str) -> None:
     tables: dict[str, Any] = {"bank": BANK.drop("customer"), "shop": SHOP.drop("customer")}
@@ -397,6 +407,21 @@ def test_whole_numbers_with_a_name_join_and_without_one_predict_nothing() -> Non
     for use in (model.predict, model.data_.transform, model.fit):
         assert "nothing says" in refusal(use, nameless, *([labels] if use == model.fit else []))
     assert "nothing says" in refusal(model.score, nameless, labels)
+
+
+def test_new_rows_of_which_nothing_says_whose_they_are_are_told_what_helps() -> None:
+    tables = {"bank": indexed(BANK), "shop": indexed(SHOP).loc[BANK["customer"].to_list()]}
+    labels = pd.Series(LABELS["buys"].to_list(), tables["bank"].index)
+    model = VerticalClassifier(**QUICK).fit(tables, labels)
+    expected = model.predict(tables)
+    counted = {name: table.reset_index(drop=True) for name, table in tables.items()}
+    said = refusal(model.predict, counted)
+    assert "give all tables of new rows an index of one name (rename_axis)" in said
+    assert "set_params(aligned=True)" in said
+    named = {name: table.rename_axis("row") for name, table in counted.items()}
+    assert (model.predict(named) == expected).all()
+    assert (model.set_params(aligned=True).predict(counted) == expected).all()
+    assert model.score(counted, labels.to_numpy()) == (expected == labels.to_numpy()).mean()
 
 
 HELD = {

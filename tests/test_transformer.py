@@ -627,6 +627,12 @@ def test_transformers_that_fail(transformer: Any, message: str) -> None:
     assert message in refusal(both)
 
 
+def test_categories_of_numbers_where_training_had_numbers_are_to_become_such() -> None:
+    learned = fitted(TableTransformer(), pl.DataFrame({"x": [1, 2, 3]}), np.arange(3))
+    said = refusal(learned.transform, pd.DataFrame({"x": pd.Categorical([1, 3])}))
+    assert "found the text '1' where numbers were expected; make numbers of it (astype" in said
+
+
 @pytest.mark.parametrize("form", [torch.Tensor.bfloat16, torch.Tensor.to_sparse])
 def test_tensors_that_numpy_has_not_are_taken_from_a_transformer(form: Any) -> None:
     half = FunctionTransformer(lambda f: form(torch.full((len(f), 1), 0.5)))

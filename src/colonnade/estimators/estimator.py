@@ -175,7 +175,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         if self.aligned:
             tell_order(X, parties=self.parties)
         tables = party_tables(X, self.parties, self.id)
-        return self._predicted(tables, *self.data_.transform(tables, self.id, absent))
+        return self._predicted(tables, *self._transformed(tables, absent))
 
     def report(self, path: str | Path = "report.html") -> Path:
         """Write the page of the training run, and return its path.
@@ -347,6 +347,12 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             tell_order(X, y, self.parties)
         return given(X, y, self.parties, self.id, self.aligned)
 
+    def _transformed(
+        self, tables: Mapping[str, Table], absent: Absent
+    ) -> tuple[pl.Series | None, dict[str, Features]]:
+        aligned = self._are_aligned() or None  # else as in training
+        return self.data_.transform(tables, self.id, absent, aligned)
+
     def _predicted(
         self, tables: Mapping[str, Table], ids: pl.Series | None, features: Mapping[str, Features]
     ) -> Prediction:
@@ -358,7 +364,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         """Return what is predicted, and the targets of the same rows, which are read before."""
         check_is_fitted(self)
         tables, labels, _ = self._given(X, y)
-        ids, features = self.data_.transform(tables, self.id, absent)
+        ids, features = self._transformed(tables, absent)
         known = truth(labels, tables, self.id, ids, self._are_aligned(), self.normalise)
         targets = self._targets(known)
         return self._predicted(tables, ids, features), targets

@@ -286,7 +286,7 @@ def index_of(data: Any) -> pl.Series | None:
     if is_range or _counts_within(index):
         return None
     series = called_rows(index)
-    return None if is_count(series) else series
+    return None if not series.name and is_count(series) else series
 
 
 def called_rows(index: Any) -> pl.Series:
@@ -325,13 +325,13 @@ def whole_numbers(index: pl.Series) -> pl.Series | None:
     return None if numbers.null_count() or not numbers.cast(pl.String).equals(plain) else numbers
 
 
-def is_count(index: pl.Series) -> bool:
-    """Return whether an index has no name and is 0, 1, 2, ... or 1, 2, 3, ..., also as text.
+def is_count(values: pl.Series) -> bool:
+    """Return whether values are 0, 1, 2, ... or 1, 2, 3, ..., as numbers or text.
 
-    >>> [is_count(pl.Series(each)) for each in ([0, 1], ["1", "2"], [1, 0])]
-    [True, True, False]
+    >>> [is_count(pl.Series(each)) for each in ([0, 1], ["1", "2"], [1, 0], ["a", "b"])]
+    [True, True, False, False]
     """
-    numbers = None if index.name else whole_numbers(index)
+    numbers = whole_numbers(values)
     if numbers is None:
         return False
     first = np.arange(len(numbers))

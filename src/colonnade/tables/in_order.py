@@ -157,7 +157,8 @@ def _row_apart(one: Any, other: Any) -> int | None:
     called = [called_rows(index) for index in (own, its)]
     left, right = _comparable(*called)
     counts = [index_of(frame) is None for frame in (one, other)]
-    if all(map(is_count, called)) or (counts[0] != counts[1] and set(left) != set(right)):
+    both_count = all(not each.name and is_count(each) for each in called)
+    if both_count or (counts[0] != counts[1] and set(left) != set(right)):
         return None
     apart = (left != right).arg_true()
     return int(apart[0]) if len(apart) else None

@@ -68,7 +68,7 @@ def same_people(
             "train with id=..."
         )
     if id is None:
-        return rows_together(tables, aligned)
+        return rows_together(tables, aligned, new=True)
     ids = {party: checked_ids(party, table, id, normalise) for party, table in tables.items()}
     found = align_ids(ids)
     if absent == "error" and any(found.left_out.values()):

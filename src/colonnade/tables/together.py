@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.columns import values_alone
-from colonnade.tables.frames import whole_numbers
+from colonnade.tables.frames import is_count, whole_numbers
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.kinds import is_category
 from colonnade.tables.names import listed
@@ -50,7 +50,9 @@ class Together:
     notes: tuple[str, ...] = ()
 
 
-def rows_together(tables: Mapping[str, Table], aligned: bool = False) -> Together:
+def rows_together(
+    tables: Mapping[str, Table], aligned: bool = False, new: bool = False
+) -> Together:
     """Return the rows of each person, by the tables' index, or by position where that is right.
 
     Parameters
@@ -59,6 +61,8 @@ def rows_together(tables: Mapping[str, Table], aligned: bool = False) -> Togethe
         For each party its table; what is called "labels" may be a lone column.
     aligned
         Whether the user says that row i is the same person everywhere.
+    new
+        Whether these are new rows, for prediction, of tables that were trained on without ids.
 
     Raises
     ------
@@ -80,7 +84,9 @@ def rows_together(tables: Mapping[str, Table], aligned: bool = False) -> Togethe
     }
     proven = [name for name in tables if name != LABELS or len(tables[name].schema) > 1]
     if len(proven) > 1 and not all(name in indices and _names(indices[name]) for name in proven):
-        raise DataError(_apart(tables, proven) + _unnamed(indices, proven))
+        raise DataError(
+            _apart(proven) + (_for_new() if new else _by(tables) + _unnamed(indices, proven))
+        )
     first = next(iter(tables))
     if first not in indices or len(indices) == 1:
         return Together(indices.get(first), _by_position(tables))
@@ -119,14 +125,22 @@ def likely_id(tables: Mapping[str, Table]) -> str | None:
     """Return the name of a column that looks like the id of some tables, if there is one.
 
     It is called the same in two tables or more, holds whole numbers or text, no value twice in a
-    table, and largely the same ones in those tables.
+    table, and largely the same ones in those tables. A count of rows, 0, 1, 2, ... or 1, 2, 3, ...,
+    in one of them looks like none: pandas writes one with a table.
 
     >>> bank = FrameTable(pl.DataFrame({"age": [41, 41], "customer": ["a", "b"]}))
     >>> shop = FrameTable(pl.DataFrame({"customer": ["b", "a"], "age": [3, 5]}))
     >>> likely_id({"bank": bank, "shop": shop})
     'customer'
     """
-    return next(iter(_likely(tables)), None)
+    return next(
+        (
+            column
+            for column, values in _likely(tables).items()
+            if not any(is_count(each) for each in values.values())
+        ),
+        None,
+    )
 
 
 def _likely(tables: Mapping[str, Table]) -> dict[str, dict[str, pl.Series]]:
@@ -167,18 +181,28 @@ def _much_alike(columns: Mapping[str, pl.Series]) -> bool:
     )
 
 
-def _apart(tables: Mapping[str, Table], proven: list[str]) -> str:
-    """Return that nothing says which rows belong together, and what could."""
+def _apart(proven: list[str]) -> str:
+    """Return that nothing says which rows belong together."""
     shown = " and ".join(map(repr, proven[:2])) + (" and others" if len(proven) > 2 else "")
+    return f"nothing says that row i of {shown} is the same person; "
+
+
+def _by(tables: Mapping[str, Table]) -> str:
+    """Return what could say it."""
     column = likely_id(tables)
     by = (
         f"say id={column!r}, a column of theirs that looks like one"
         if column
         else "name the column of ids by id=..."
     )
+    return f"{by}, or aligned=True if the rows are in one order already"
+
+
+def _for_new() -> str:
     return (
-        f"nothing says that row i of {shown} is the same person; {by}, or aligned=True if the rows "
-        "are in one order already"
+        "give all tables of new rows an index of one name (rename_axis) that says who they are, or "
+        "say aligned=True if they are in one order already (of an estimator by "
+        "set_params(aligned=True))"
     )
 
 
