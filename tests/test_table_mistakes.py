@@ -480,6 +480,14 @@ def test_a_configuration_without_an_id(tmp_path: Path) -> None:
     assert load(aligned=True).ids is None
 
 
+def test_a_series_of_labels_whose_index_is_the_id_is_a_table_of_labels() -> None:
+    ids = pd.Index(LABELS["customer"].to_list(), name="customer")
+    labels = pd.Series(LABELS["buys"].to_list(), ids, name="buys").iloc[::-1]
+    found = vertical_tables({"bank": BANK, "shop": SHOP}, labels, id="customer")
+    expected = vertical_tables({"bank": BANK, "shop": SHOP}, LABELS, id="customer")
+    assert torch.equal(found.labels, expected.labels)
+
+
 # --- divisions ----------------------------------------------------------------------------------
 
 

@@ -32,7 +32,7 @@ from colonnade.tables.table import (
     label_table,
 )
 from colonnade.tables.together import LABELS, by_place, rows_together
-from colonnade.tables.truth import check_index
+from colonnade.tables.truth import check_index, with_ids
 
 __all__ = ["OwnTables", "VerticalTables", "own_tables", "vertical_tables"]
 
@@ -210,9 +210,10 @@ def vertical_tables(
         A table with the ids and a column of labels; where ``id`` is None, an array of labels.
     id
         The column that says who a row is about, called the same in all tables; the index of a
-        pandas frame that is called so will do. Without it tables must be of pandas and share an
-        index that has a name or is no whole numbers, by which rows are found, or be ``aligned``.
-        Of an index of several levels each that is whole numbers must have a name.
+        pandas frame, or of a series of labels, that is called so will do. Without it tables must
+        be of pandas and share an index that has a name or is no whole numbers, by which rows are
+        found, or be ``aligned``. Of an index of several levels each that is whole numbers must
+        have a name.
         An array of labels goes with a single table by position; labels of pandas that are in
         another order than the table are refused.
     normalise
@@ -506,6 +507,7 @@ def _divided(split: Splitting | None, people: pl.Series, id: str | None) -> Part
 
 def _label_table(labels: Any, id: str | None, column: str | None) -> tuple[Table, str]:
     """Return the table of labels, and which column they are."""
+    labels = with_ids(labels, id)
     if not isinstance(labels, pl.LazyFrame | Mapping | Table) and not hasattr(labels, "columns"):
         if id is not None:
             raise ConfigurationError(
