@@ -154,6 +154,13 @@ def test_a_count_that_was_written_with_a_table_is_no_likely_id(first: int) -> No
     assert "Unnamed" not in message
 
 
+def test_a_count_of_rows_contradicts_no_index() -> None:
+    joined = {"bank": indexed(BANK), "shop": indexed(SHOP)}
+    counted = {name: table.assign(row=range(PEOPLE)) for name, table in joined.items()}
+    labels = pd.Series(LABELS["buys"].to_list(), joined["bank"].index)
+    assert vertical_tables(counted, labels).ids is not None
+
+
 @pytest.mark.parametrize("kind", ["polars", "pandas", "dicts"])
 def test_nothing_says_that_rows_belong_together(kind: str) -> None:
     tables: dict[str, Any] = {"bank": BANK.drop("customer"), "shop": SHOP.drop("customer")}

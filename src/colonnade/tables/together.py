@@ -158,6 +158,8 @@ def _likely(tables: Mapping[str, Table]) -> dict[str, dict[str, pl.Series]]:
         kinds = {each.dtype.is_integer() for each in values.values()}
         if len(kinds) > 1 or any(each.null_count() for each in values.values()):
             continue
+        if all(map(is_count, values.values())):  # as pandas writes beside a table
+            continue
         if all(each.n_unique() == len(each) > 1 for each in values.values()) and _much_alike(
             values
         ):
