@@ -9,7 +9,6 @@ run is the same: these two are left out.
 
 from __future__ import annotations
 
-import random
 import sys
 import sysconfig
 from abc import ABCMeta
@@ -19,9 +18,6 @@ from enum import Enum, EnumMeta
 from functools import cached_property, partialmethod, singledispatchmethod
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
-
-import numpy as np
-import torch
 
 from colonnade.lookups import (
     WHOLE,
@@ -131,14 +127,21 @@ def _is_but_told(value: Any, use: Use) -> bool:
     if use.how is not How.TOLD or len(use.path) != 1:
         return False
     method, kind = use.path[0], type(value)
-    if isinstance(value, _DRAWING):  # it changes what it is told, by its state
+    if _draws(value):  # it changes what it is told, by its state
         return False
     if isinstance(method, Item) or _has(value, method):
         return False
     return hasattr(kind, method.name) and not _is_own_class(kind)
 
 
-_DRAWING = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+_DRAWING = {
+    *("numpy.random._generator.Generator", "numpy.random.mtrand.RandomState", "random.Random"),
+    "torch._C.Generator",
+}
+
+
+def _draws(value: object) -> bool:
+    return any(f"{kind.__module__}.{kind.__qualname__}" in _DRAWING for kind in type(value).__mro__)
 
 
 def _is_installed(value: object) -> bool:
