@@ -32,8 +32,10 @@ __all__ = [
     "as_frame",
     "as_series",
     "called_rows",
+    "counts_by_kind",
     "index_of",
     "is_count",
+    "is_unnamed_count",
     "whole_numbers",
 ]
 
@@ -282,11 +284,16 @@ def index_of(data: Any) -> pl.Series | None:
     index: Any = getattr(data, "index", None)
     if not hasattr(index, "to_numpy"):
         return None
-    is_range = not _name_of(index) and type(index).__name__ == "RangeIndex"
-    if is_range or _counts_within(index):
+    if counts_by_kind(index):
         return None
-    series = called_rows(index)
-    return None if not series.name and is_count(series) else series
+    called = called_rows(index)
+    return None if is_unnamed_count(called) else called
+
+
+def counts_by_kind(index: Any) -> bool:
+    """Return whether an index of pandas counts rows, or those within groups, by its kind alone."""
+    is_range = not _name_of(index) and type(index).__name__ == "RangeIndex"
+    return is_range or _counts_within(index)
 
 
 def called_rows(index: Any) -> pl.Series:
@@ -336,6 +343,15 @@ def is_count(values: pl.Series) -> bool:
         return False
     first = np.arange(len(numbers))
     return any(np.array_equal(numbers.to_numpy(), first + start) for start in (0, 1))
+
+
+def is_unnamed_count(called: pl.Series) -> bool:
+    """Return whether what an index calls rows is a count that nobody gave a name.
+
+    >>> [is_unnamed_count(pl.Series(name, [0, 1])) for name in ("", "customer")]
+    [True, False]
+    """
+    return not called.name and is_count(called)
 
 
 def _counts_within(index: Any) -> bool:

@@ -10,7 +10,13 @@ import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.align import plain_ids
-from colonnade.tables.frames import absent_in, called_rows, index_of, is_count, whole_numbers
+from colonnade.tables.frames import (
+    absent_in,
+    called_rows,
+    counts_by_kind,
+    is_unnamed_count,
+    whole_numbers,
+)
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.table import Table
 
@@ -154,11 +160,13 @@ def _row_apart(one: Any, other: Any) -> int | None:
         return None
     if absent_in(own).any() or absent_in(its).any():
         return None
-    called = [called_rows(index) for index in (own, its)]
+    called = called_rows(own), called_rows(its)
+    counted = [is_unnamed_count(each) for each in called]
+    if all(counted):
+        return None
     left, right = _comparable(*called)
-    counts = [index_of(frame) is None for frame in (one, other)]
-    both_count = all(not each.name and is_count(each) for each in called)
-    if both_count or (counts[0] != counts[1] and set(left) != set(right)):
+    counts = [counts_by_kind(own) or counted[0], counts_by_kind(its) or counted[1]]
+    if counts[0] != counts[1] and set(left) != set(right):
         return None
     apart = (left != right).arg_true()
     return int(apart[0]) if len(apart) else None
