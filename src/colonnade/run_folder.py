@@ -324,18 +324,12 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Make the folder, and keep all other runs out of it until it is left.
-
-        The folder itself is locked: no file is left in it, and a process that is killed lets go.
+        """Make the folder, and keep all other runs out of it until it is left; see ``alone_in``.
 
         Raises
         ------
-        ConfigurationError
-            If another run is at work in it.
         DataError
-            If something else is in its place, or in that of one of its files.
-        Unwritten
-            If it cannot be made.
+            Also if one of its files is no ordinary one.
         """
         with alone_in(self.path):
             self._check_ordinary()

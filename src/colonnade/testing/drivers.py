@@ -338,17 +338,30 @@ def ends_all_when_one_fails(subject: DriverSubject, folder: Path) -> None:
     assert "hospital failed in round 7" in str(error)
 
 
-class _Raising:
-    """One of two roles, whose work raises what is not Colonnade's own; the other waits for it."""
+class _OneOfTwo:
+    """One of two roles, ``bank`` or ``shop``, that remembers its round alone."""
 
-    def __init__(self, name: str, error: Exception) -> None:
+    def __init__(self, name: str, round: int) -> None:
         self.name = name
-        self.round = 3
-        self._error = error
+        self.round = round
 
     @property
     def peers(self) -> tuple[str, ...]:
         return ("shop",) if self.name == "bank" else ("bank",)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.round = state["round"]
+
+
+class _Raising(_OneOfTwo):
+    """Work of ``bank`` raises what is not Colonnade's own; ``shop`` waits for it."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(name, 3)
+        self._error = error
 
     async def run(self) -> None:
         if self.name == "bank":
@@ -358,12 +371,6 @@ class _Raising:
 
     def _raise(self) -> None:
         raise self._error
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"round": self.round}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.round = state["round"]
 
 
 def names_whose_work_raised_what(subject: DriverSubject, folder: Path) -> None:
@@ -376,17 +383,12 @@ def names_whose_work_raised_what(subject: DriverSubject, folder: Path) -> None:
         assert "\n" not in str(error)
 
 
-class _Sender:
+class _Sender(_OneOfTwo):
     """``bank`` sends words of four bytes to ``shop``, which takes the first and then the last."""
 
     def __init__(self, name: str, count: int) -> None:
-        self.name = name
-        self.round = 0
+        super().__init__(name, 0)
         self._count = count
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        return ("shop",) if self.name == "bank" else ("bank",)
 
     async def run(self) -> None:
         if self.name == "bank":
@@ -396,12 +398,6 @@ class _Sender:
             await Receive(Expect("word", 0, ("bank",)))
             await Receive(Expect("word", self._count - 1, ("bank",)))
         self.round = 1
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"round": self.round}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.round = state["round"]
 
 
 def _words(count: int) -> list[_Sender]:
@@ -492,11 +488,8 @@ def tells_as_it_goes(subject: DriverSubject, folder: Path) -> None:
     assert heard.reports == told
 
 
-class _Waiting(_Raising):
-    """One of two roles, each of which waits for the other."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, ValueError())
+class _Waiting(_OneOfTwo):
+    """Each waits for the other."""
 
     async def run(self) -> None:
         await Receive(Expect("number", self.round, self.peers))
@@ -507,7 +500,7 @@ def tells_that_nobody_goes_on(subject: DriverSubject, folder: Path) -> None:
     errors: list[ColonnadeError] = []
 
     def run() -> None:
-        errors.append(_failure(subject, [_Waiting("bank"), _Waiting("shop")], Assignment()))
+        errors.append(_failure(subject, [_Waiting("bank", 3), _Waiting("shop", 3)], Assignment()))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
