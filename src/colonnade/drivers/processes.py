@@ -2,8 +2,8 @@
 
 The parent connects every pair of roles by a TCP connection on the loopback interface, starts a
 process for each role, and afterwards only watches: training messages never pass through it. Over a
-socket of its own it hears what each player tells, hands it to the gatekeeper, and writes a
-checkpoint when that says so. All that crosses are frames and msgpack, never pickle.
+socket of its own it hears what each player tells, enters it in the books, and hands it to the
+gatekeeper. All that crosses are frames and msgpack, never pickle.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import multiprocessing
 import selectors
 import socket
 import sys
-import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,28 +23,21 @@ from typing import Any
 import msgspec
 import torch
 
-from colonnade.checkpoints import decode_state
 from colonnade.drivers import control
-from colonnade.drivers.account import Account
+from colonnade.drivers.bookkeeping import Books
 from colonnade.drivers.by_value import ByValue
 from colonnade.drivers.child import play
-from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import (
     Assignment,
-    Discarded,
     Driver,
-    Part,
     RunRecord,
     check_roles,
-    lost_before,
 )
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.framed import FramedSocket, connected_pair, control_line
 from colonnade.drivers.gatekeeper import Gatekeeper
-from colonnade.drivers.player import Task
-from colonnade.effects import Notes, Role
+from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, RemoteProtocolError, RoleFailed
-from colonnade.ledger import Ledger
 from colonnade.telling import first_line
 
 __all__ = ["Processes"]
@@ -114,52 +106,18 @@ class Processes(Driver):
 
 
 class _Parent:
-    """Starts the children, hears them, and puts together what they tell."""
+    """Starts the children, hears them, and passes on what they tell."""
 
     def __init__(
         self, queue: int, roles: Sequence[Role | Elsewhere], assignment: Assignment
     ) -> None:
         self.queue = queue
-        self.assignment = assignment
-        self.roles = {role.name: role for role in roles}
-        self.ledger = Ledger()
-        self.wall, self.cpu = -time.perf_counter(), -time.process_time()
-        self.before = 0.0  # seconds that the run took until the checkpoint
-        cut = Cut(0)
-        if assignment.resume is not None:
-            cut, self.ledger = Cut.read(assignment.resume, list(self.roles))
-            self.before = assignment.resume.account["seconds_wall"]
-            self.wall += self.before
-            self.cpu += assignment.resume.account["seconds_cpu"]
-        accounts = {name: Account.from_json(account) for name, account in cut.accounts.items()}
-        for name, role in self.roles.items():
-            if name in cut.states and not isinstance(role, Elsewhere):
-                accounts[name].belong(role)
-                role.load_state_dict(decode_state(cut.states[name]))
-        self.ledger.extend(lost_before(assignment, self.roles, accounts))
-        self.gatekeeper = Gatekeeper(self.roles, assignment, self._tell, self._begin, self._keep)
-        self.saved: dict[str, control.Saved] = {}
-        self.played: dict[str, control.Played] = {}
-        self.decisions: dict[str, control.Decisions] = {role.name: [] for role in roles}
-        self.child_cpu: dict[str, float] = {}
-        self.socket_bytes: dict[tuple[str, str], int] = {}
-        self.discarded: list[Discarded] = []
-        self.tasks = {
-            name: Task(
-                role,
-                cut.states.get(name) if isinstance(role, Elsewhere) else None,
-                accounts.get(name) or Account(),
-                cut.mail.get(name, []),
-                gate=self.gatekeeper.gate,
-                seed=assignment.seed,
-                limits=assignment.limits,
-                saves=assignment.store is not None,
-                journals=assignment.journals,
-                departures=assignment.departures,
-                shows=assignment.store is not None or not isinstance(role, Elsewhere),
-            )
-            for name, role in self.roles.items()
-        }
+        self.threads = assignment.threads
+        self.books = Books(roles, assignment)
+        self.roles = self.books.roles
+        self.gatekeeper = Gatekeeper(
+            self.roles, assignment, self._tell, self.books.begin, self.books.keep
+        )
         self.lines: dict[str, FramedSocket] = {}  # to those who have not left
         self.left: list[FramedSocket] = []
         self.processes: dict[str, BaseProcess] = {}
@@ -176,27 +134,7 @@ class _Parent:
             raise
         finally:
             self._end()
-        for name, role in self.roles.items():
-            if not isinstance(role, Elsewhere):
-                role.load_state_dict(decode_state(self.played[name].state))
-        seconds_wall, seconds_cpu = self._seconds()
-        record = RunRecord.assembled(
-            {n: _part(self.played[n], self.decisions[n]) for n in self.roles},
-            self.ledger,
-            self.discarded,
-            seconds_virtual=None,
-            seconds_wall=seconds_wall,
-            seconds_cpu=seconds_cpu,
-            socket_bytes=self.socket_bytes,
-        )
-        if record.completed and self.assignment.store is not None:
-            final = Cut(
-                record.round,
-                {name: played.state for name, played in self.played.items()},
-                {name: played.account for name, played in self.played.items()},
-            )
-            final.write(self.assignment.store, self.ledger, seconds_wall, seconds_cpu)
-        return record
+        return self.books.closed()
 
     # Starting and ending
 
@@ -222,9 +160,9 @@ class _Parent:
         sockets: Mapping[str, Mapping[str, socket.socket]],
         children: Mapping[str, socket.socket],
     ) -> None:
-        usual = _context(self.assignment.threads)
+        usual = _context(self.threads)
         theirs = [*children.values(), *(end for ends in sockets.values() for end in ends.values())]
-        for name, task in self.tasks.items():
+        for name, task in self.books.tasks(self.gatekeeper.gate).items():
             is_elsewhere = isinstance(task.role, Elsewhere)
             context, inherits = _spawning() if is_elsewhere else usual
             own = {children[name], *sockets[name].values()}
@@ -236,7 +174,7 @@ class _Parent:
                     task if inherits else ByValue(task),
                     sockets[name],
                     children[name],
-                    self.assignment.threads,
+                    self.threads,
                     self.queue,
                     strangers,
                 ),
@@ -301,27 +239,9 @@ class _Parent:
             raise RoleFailed(f"the process of {name!r} told what cannot be read: {error}") from None
 
     def _hear(self, name: str, message: control.FromPlayer) -> None:
-        match message:
-            case control.Recorded(entries, decisions):
-                self.decisions[name] += decisions
-                self.ledger.extend(entries)
-                if self.assignment.store is None:  # then no run goes back to before this
-                    self.ledger.settle()
-            case control.Saved():
-                self.saved[name] = message
-                self.child_cpu[name] = message.cpu_seconds
-                self.ledger.extend(message.entries)
-                self._discard(name, message.discarded)
-            case control.Played():
-                self.played[name] = message
-                self.decisions[name] += message.decisions
-                self.ledger.extend(message.entries)
-            case control.Left(received, discarded, cpu_seconds):
-                self.child_cpu[name] = cpu_seconds
-                self._discard(name, discarded)
-                for sender, count in received.items():
-                    self.socket_bytes[sender, name] = count
-                self.left.append(self.lines.pop(name))
+        self.books.enter(name, message)
+        if isinstance(message, control.Left):
+            self.left.append(self.lines.pop(name))
         self.gatekeeper.heed(name, message)
 
     def _tell(self, name: str, message: control.FromGatekeeper) -> None:
@@ -335,31 +255,6 @@ class _Parent:
             ) from None
         except OSError:
             pass  # its process ended, which is seen when it is heard
-
-    def _begin(self) -> control.Begin:
-        """Start the clock of the roles: to start their processes took as long as it took."""
-        return control.Begin(time.monotonic_ns() - round(self.before * 1e9))
-
-    def _keep(self, round: int) -> None:
-        """Write the checkpoint before ``round``, for which all have saved."""
-        saved, self.saved = self.saved, {}
-        if self.assignment.store is not None:
-            cut = Cut(
-                round,
-                {name: saved[name].state for name in self.roles},
-                {name: saved[name].account for name in self.roles},
-                {name: saved[name].mail for name in self.roles},
-            )
-            cut.write(self.assignment.store, self.ledger, *self._seconds())
-
-    def _discard(self, receiver: str, messages: Sequence[tuple[str, int]]) -> None:
-        for sender, sequence in messages:
-            self.ledger.discard(sender, sequence)
-            self.discarded.append((receiver, sender, sequence))
-
-    def _seconds(self) -> tuple[float, float]:
-        cpu = self.cpu + time.process_time() + sum(self.child_cpu.values())
-        return self.wall + time.perf_counter(), cpu
 
 
 @contextmanager
@@ -391,12 +286,3 @@ def _context(threads: int) -> tuple[Any, bool]:
 
 def _spawning() -> tuple[Any, bool]:
     return multiprocessing.get_context("spawn"), False
-
-
-def _part(played: control.Played, decisions: control.Decisions) -> Part:
-    notes = None
-    if played.notes is not None:
-        incarnation, records = played.notes
-        notes = Notes(incarnation, tuple(records))
-    account = Account.from_json(played.account)
-    return Part(played.round, played.finished, account, decisions, notes)
