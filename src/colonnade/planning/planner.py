@@ -67,7 +67,8 @@ class Plan:
         What of them hangs on time, in words: they are those at the times of this plan.
     seconds
         The simulator's clock at the end: modelled network, and modelled or calibrated compute. Of
-        more than three epochs it lacks what longer numbers in envelopes take, some microseconds.
+        more than three epochs it lacks what longer numbers in envelopes take: a byte or two of each
+        message, which over 1 Mbit/s are some tenths of a millisecond.
     seconds_epoch
         Of that, the time of one epoch in the middle.
     clock
