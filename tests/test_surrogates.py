@@ -440,6 +440,20 @@ def test_a_mark_that_is_too_old_is_refused(tmp_path):
         assert whole(table)[1, 0] == generation
 
 
+@pytest.mark.parametrize("foreign", ["._{}", "Copy of {}", "99999999-x.mark", "x.writing"])
+def test_what_is_no_mark_by_its_name_is_left_alone(tmp_path, foreign):
+    table, states = marked(Disk(tmp_path), marks=5)
+    newest = max(of_the_run(tmp_path).glob("*.mark"))
+    path = newest.with_name(foreign.format(newest.name))
+    path.write_bytes(b"\0\5\26\7")
+    table.load_state_dict(states[3])
+    assert whole(table)[1, 0] == 4
+    table.add(ALL[1:2], ones(ALL[1:2]))
+    with pytest.raises(CheckpointError, match="only goes back to 3"):
+        table.load_state_dict(states[1])
+    assert path.read_bytes() == b"\0\5\26\7"
+
+
 def test_a_mark_that_was_gone_back_behind_is_refused_though_its_number_comes_again(tmp_path):
     table, (first, second) = marked(Disk(tmp_path), marks=2)
     table.load_state_dict(first)

@@ -38,6 +38,7 @@ from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolE
 from colonnade.faults import explained, unread
 from colonnade.surrogates.lock import Lock, unused
 from colonnade.surrogates.marks import (
+    drafts,
     generation,
     marks,
     read_mark,
@@ -291,7 +292,7 @@ class _Files:
         for mark in marks(folder):
             if generation(mark) > state["generation"]:
                 mark.unlink()
-        for draft in folder.glob("*.writing"):
+        for draft in drafts(folder):
             draft.unlink()
         sync_folder(folder)
         self._file = SlotFile(folder / "rows", self._width, state["dtype"])

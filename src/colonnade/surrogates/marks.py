@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,26 @@ import numpy as np
 from colonnade.errors import CheckpointError
 from colonnade.surrogates.slots import Slots
 
-__all__ = ["generation", "marks", "read_mark", "read_slots", "sync_folder", "write_mark"]
+__all__ = ["drafts", "generation", "marks", "read_mark", "read_slots", "sync_folder", "write_mark"]
 
 _DIGEST_BYTES = 16
+_STEM = r"[0-9]{8,}-[0-9a-f]{16}"
+_MARK = re.compile(rf"{_STEM}\.mark")
+_DRAFT = re.compile(rf"{_STEM}\.writing")
 
 
 def marks(folder: Path) -> list[Path]:
-    """Return the marks in a folder, the oldest first."""
-    return sorted(folder.glob("*.mark"))
+    """Return the marks in a folder, the oldest first; what else lies there is none of ours."""
+    return _named(folder, _MARK)
+
+
+def drafts(folder: Path) -> list[Path]:
+    """Return what is left in a folder of marks that were not written to their end."""
+    return _named(folder, _DRAFT)
+
+
+def _named(folder: Path, form: re.Pattern[str]) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
 
 
 def generation(mark: Path) -> int:
