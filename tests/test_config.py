@@ -559,6 +559,8 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         (b"a: !!timestamp {=: noon}", "is not valid YAML$"),
         (b"training: {epochs: !!bool maybe}", "is not valid YAML$"),
         (b"training: {epochs: !!int ''}", "is not valid YAML$"),
+        (b"a: !!int 1:30", "line 1: '1:30' is no number, as !!int says$"),
+        (b"a: !!float 1:59" + b":59" * 100_000, r"line 1: '1:59.* is no number, as !!float says$"),
         (b'a: "\\UFFFFFFFF"', "is not valid YAML$"),
         (b"a: !!python/object:os.system {}", r"is not valid YAML \(line 1\)$"),
         (b"[" * 5000, "line 1: nested more than 32 levels deep$"),

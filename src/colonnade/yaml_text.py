@@ -159,6 +159,19 @@ class _Loader(yaml.SafeLoader):
             found.add(key)
 
 
+def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    """Return the number that a text is; one to the base of 60, as 1:30, is none here."""
+    tag = node.tag.rpartition(":")[2]
+    if ":" in node.value:
+        raise ConfigurationError(
+            f"line {node.start_mark.line + 1}: {shown(node.value)} is no number, as !!{tag} says"
+        )
+    return getattr(yaml.SafeLoader, f"construct_yaml_{tag}")(loader, node)
+
+
+for _tag in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _number)
+
 for _name, (_form, _first) in _WITHOUT_QUOTES.items():
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_name}", re.compile(f"(?:{_form})$"), list(_first)
