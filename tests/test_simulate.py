@@ -394,6 +394,16 @@ def test_replay_of_another_runs_trace_says_so():
         other = decisions | {"a": [planted, *decisions["a"][1:]]}
         with pytest.raises(LocalProtocolError, match="trace of a belongs to other roles"):
             Replay(Trace(other)).run(counters(rounds=8), Assignment())
+    twice = next(some for some in decisions["a"] if not isinstance(some, bool))
+    other = decisions | {"a": [[*twice, *twice], *decisions["a"][1:]]}
+    with pytest.raises(Deadlock, match="or not all of it is there"):
+        Replay(Trace(other)).run(counters(rounds=8), Assignment())
+
+
+def test_replay_of_a_longer_runs_trace_says_so():
+    record = UNEVEN.run(counters(rounds=8), Assignment())
+    with pytest.raises(LocalProtocolError, match="goes on where this run ends"):
+        Replay(record.trace).run(counters(rounds=4), Assignment())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,7 +95,7 @@ class Replay(Driver):
         Deadlock
             If the trace asks for a message that these roles never send: it is of another run.
         LocalProtocolError
-            If it belongs to other roles.
+            If it belongs to other roles, or to a longer run.
         """
         check_roles(roles)
         for role in roles:
@@ -120,9 +120,7 @@ class Replay(Driver):
         finally:
             for actor in actors.values():
                 actor.coroutine.close()
-        stuck = [actor.name for actor in actors.values() if not actor.finished and actor.decisions]
-        if stuck:
-            raise Deadlock(f"the trace gives {', '.join(stuck)} a message that nobody sends")
+        _refuse_another(actors.values())
         return RunRecord.assembled(
             {name: actor.part(self.trace) for name, actor in actors.items()},
             ledger,
@@ -130,6 +128,21 @@ class Replay(Driver):
             seconds_virtual=None,
             seconds_wall=time.perf_counter() - wall,
             seconds_cpu=time.process_time() - cpu,
+        )
+
+
+def _refuse_another(actors: Iterable[_Actor]) -> None:
+    """Refuse a trace that has decisions which these roles never came to."""
+    stuck = [actor.name for actor in actors if actor.decisions and not actor.finished]
+    if stuck:
+        raise Deadlock(
+            f"the trace gives {', '.join(stuck)} a message that nobody sends: it is of another "
+            "run, or not all of it is there"
+        )
+    over = [actor.name for actor in actors if actor.decisions]
+    if over:
+        raise LocalProtocolError(
+            f"the trace of {', '.join(over)} goes on where this run ends: it is of another run"
         )
 
 
