@@ -10,9 +10,13 @@ import signal
 import socket
 import sys
 import threading
+from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from colonnade.drivers import (
     Assignment,
@@ -24,12 +28,16 @@ from colonnade.drivers import (
     processes,
 )
 from colonnade.drivers.child import SocketTransport, play
+from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.failures import failed as told_of
 from colonnade.drivers.framed import FramedSocket, Frames, connected_pair, control_line
+from colonnade.drivers.handed import Handed
 from colonnade.effects import Boundary, Expect, Receive, Send
 from colonnade.errors import ConfigurationError, Deadlock, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.wire import Purpose, encode_header
+from test_elsewhere import python
+from toy_elsewhere import HERE, cast_writing
 from toys import Scripted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs forked processes")
@@ -403,6 +411,56 @@ def test_what_cannot_be_handed_to_a_process_is_told(monkeypatch):
     monkeypatch.setattr(processes, "_context", lambda threads: processes._spawning())
     with pytest.raises(ConfigurationError, match="'a' cannot be handed to a process of its own"):
         Processes().run(pair(local), Assignment())
+
+
+class EndsWhenRead:
+    """Ends the process that unpickles it, while much of what that is given is not read yet."""
+
+    def __call__(self, *_):
+        raise AssertionError
+
+    def __reduce__(self):
+        return os._exit, (3,)
+
+
+def test_a_process_that_ends_before_it_has_read_what_it_is_given_ends_the_run(monkeypatch):
+    monkeypatch.setattr(processes, "play", EndsWhenRead())
+    given = np.ones(2**20)  # far more than a pipe holds
+    roles = [Elsewhere("a", [], partial(cast_writing, given)), Elsewhere("b", [], HERE.copy)]
+    with pytest.raises(RoleFailed, match=r"the process of '[ab]' died \(exit code 3\)"):
+        Processes().run(roles, Assignment())
+
+
+def test_what_is_handed_over_waits_for_nobody_and_is_no_memory_shared():
+    handed = Handed(torch.ones(2**20))  # far more than a pipe holds
+    there = ForkingPickler.loads(ForkingPickler.dumps(handed))
+    assert torch.equal(there.taken(), torch.ones(2**20))
+    handed.close()
+    with pytest.raises(OSError, match="closed"):
+        there.taken()
+
+
+def test_a_script_that_a_new_process_runs_again_trains_nothing(monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(ConfigurationError, match='below if __name__ == "__main__":'):
+        Processes().run([Elsewhere("a", [], HERE.copy)], Assignment())
+
+
+FIRST_PROCESS = """
+import multiprocessing, signal
+from colonnade.drivers.deaf import deaf
+with deaf():  # it is the first: multiprocessing starts its tracker with it
+    process = multiprocessing.get_context("spawn").Process(
+        target=signal.raise_signal, args=(signal.SIGINT,)
+    )
+    process.start()
+process.join()
+assert process.exitcode == 0, process.exitcode
+"""
+
+
+def test_the_first_process_does_not_hear_the_terminal(tmp_path):
+    python(FIRST_PROCESS, tmp_path)
 
 
 class Silent(Exception):

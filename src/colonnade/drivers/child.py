@@ -25,6 +25,7 @@ import torch
 from colonnade.drivers import control
 from colonnade.drivers.failures import failed, failure
 from colonnade.drivers.framed import FramedSocket, control_line
+from colonnade.drivers.handed import Handed
 from colonnade.drivers.player import Parcel, Player, Task
 from colonnade.drivers.writers import Writers
 from colonnade.errors import Aborted, RemoteProtocolError
@@ -36,9 +37,10 @@ _PR_SET_PDEATHSIG = 1  # of Linux: the signal that comes when the parent ends
 
 
 def play(
-    task: Task,
+    task: Task | Handed[Task],
     peers: Mapping[str, socket.socket],
     parent: socket.socket,
+    longest: int,
     threads: int,
     backlog: int,
     strangers: Sequence[socket.socket | FramedSocket],
@@ -53,6 +55,8 @@ def play(
         A socket to each role that it exchanges messages with.
     parent
         A socket to the process that started this one.
+    longest
+        Bytes of the longest message that is accepted.
     threads
         Threads of torch's own operations.
     backlog
@@ -65,9 +69,9 @@ def play(
         end.close()
     _outlive_no_parent()  # before a role is cast, which may take long
     torch.set_num_threads(threads)
-    transport = SocketTransport(peers, parent, backlog, task.limits.body + _HEADROOM)
+    transport = SocketTransport(peers, parent, backlog, longest + _HEADROOM)
     try:
-        player = Player(task, transport)
+        player = Player(task.taken() if isinstance(task, Handed) else task, transport)
         transport.start(player)
         player.play()
     except Aborted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from colonnade.drivers.by_value import packed
+from colonnade.drivers.handed import packed
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError
 

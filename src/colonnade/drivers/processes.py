@@ -14,7 +14,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing.process import BaseProcess
@@ -25,8 +25,8 @@ import torch
 
 from colonnade.drivers import control
 from colonnade.drivers.bookkeeping import Books
-from colonnade.drivers.by_value import ByValue
 from colonnade.drivers.child import play
+from colonnade.drivers.deaf import deaf
 from colonnade.drivers.driver import (
     Assignment,
     Driver,
@@ -36,6 +36,7 @@ from colonnade.drivers.driver import (
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.framed import FramedSocket, connected_pair, control_line
 from colonnade.drivers.gatekeeper import Gatekeeper
+from colonnade.drivers.handed import Handed
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, RemoteProtocolError, RoleFailed
 from colonnade.telling import first_line
@@ -163,28 +164,30 @@ class _Parent:
         usual = _context(self.threads)
         theirs = [*children.values(), *(end for ends in sockets.values() for end in ends.values())]
         for name, task in self.books.tasks(self.gatekeeper.gate).items():
-            is_elsewhere = isinstance(task.role, Elsewhere)
-            context, inherits = _spawning() if is_elsewhere else usual
+            context, inherits = _spawning() if isinstance(task.role, Elsewhere) else usual
             own = {children[name], *sockets[name].values()}
             others = (end for end in theirs if end not in own)
             strangers = [*self.lines.values(), *others] if inherits else []
-            process = context.Process(
-                target=play,
-                args=(
-                    task if inherits else ByValue(task),
-                    sockets[name],
-                    children[name],
-                    self.threads,
-                    self.queue,
-                    strangers,
-                ),
-                name=f"colonnade {name}",
-                daemon=True,
-            )
-            with warnings.catch_warnings(), _explained(name):
-                # Other threads hold no lock that a child needs: it runs one role and exits.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
+            with _explained(name), ExitStack() as handed:
+                given = task if inherits else handed.enter_context(closing(Handed(task)))
+                process = context.Process(
+                    target=play,
+                    args=(
+                        given,
+                        sockets[name],
+                        children[name],
+                        task.limits.body,
+                        self.threads,
+                        self.queue,
+                        strangers,
+                    ),
+                    name=f"colonnade {name}",
+                    daemon=True,
+                )
+                with warnings.catch_warnings(), deaf():
+                    # Other threads hold no lock that a child needs: it runs one role and exits.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    process.start()
             self.processes[name] = process
 
     def _end(self) -> None:
@@ -285,4 +288,16 @@ def _context(threads: int) -> tuple[Any, bool]:
 
 
 def _spawning() -> tuple[Any, bool]:
+    """Return how to start processes anew.
+
+    Raises
+    ------
+    ConfigurationError
+        If this is such a process, which runs its script once more.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ConfigurationError(
+            "each process that is started runs this script again, and must not train: what trains "
+            'belongs below if __name__ == "__main__":'
+        )
     return multiprocessing.get_context("spawn"), False

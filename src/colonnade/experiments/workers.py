@@ -24,6 +24,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from colonnade import errors
+from colonnade.drivers.deaf import deaf
 from colonnade.errors import DataWarning, RoleFailed
 from colonnade.experiments.experiment import Result, Scale, Trial
 from colonnade.experiments.one_trial import run_trial
@@ -202,7 +203,7 @@ def _processes(
     context = multiprocessing.get_context("spawn")
     processes: dict[Connection, BaseProcess] = {}
     try:
-        with _deaf():
+        with deaf():
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 process: BaseProcess = context.Process(
@@ -220,19 +221,6 @@ def _processes(
         for pipe, process in processes.items():
             pipe.close()
             process.join()
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Let processes that are started here not hear Ctrl-C, which this one passes on to them."""
-    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # In a process of its own
