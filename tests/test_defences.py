@@ -474,6 +474,23 @@ MIXING = {
     ),
     "a pair of rows": lambda p, y: (p[0, 0] * y[-1] - p[-1, 0] * y[0]) ** 2,
 }
+
+
+def halves(p, y):
+    """Take a mean whose second half is in units of its own labels."""
+    k = len(y) // 2
+    off = p[:, 0] - y
+    return (off[:k] ** 2).mean() + ((off[k:] / (y[k:].std() + 0.1)) ** 2).mean()
+
+
+NOT_THE_FIRST = {
+    "around the others' mean": lambda p, y: ((p[:, 0] - (y - y[1:].mean())) ** 2).mean(),
+    "one half apart": halves,
+    "sorted Cox": lambda p, y: -((p[:, 0] - p[:, 0].exp().cumsum(0).log()) * y).mean(),
+    "the next row's": lambda p, y: ((p[:-1, 0] - y[:-1] - y[1:]) ** 2).mean(),
+    "the largest": lambda p, y: (((p[:, 0] - y) / y[1:].max().clamp(min=0.5)) ** 2).mean(),
+    "the least": lambda p, y: ((p[:, 0] - y - y.min()) ** 2).mean(),
+}
 APART = {
     "weights of rows": lambda p, y: nn.functional.cross_entropy(
         p, y, WEIGHTS, reduction="none"
@@ -489,6 +506,13 @@ def test_a_loss_by_which_a_label_reaches_other_rows_is_refused(kind):
     labels[7] = -100 if kind == "ignored labels" else 0
     with pytest.raises(ConfigurationError, match="by the loss of 'insurer' a label reaches"):
         guard(loss=MIXING[kind], labels=labels)
+
+
+@pytest.mark.parametrize("values", [2, TRIED])
+@pytest.mark.parametrize("kind", NOT_THE_FIRST)
+def test_a_loss_by_which_the_label_of_any_row_reaches_others_is_refused(kind, values):
+    with pytest.raises(ConfigurationError, match="by the loss of 'insurer' a label reaches"):
+        guard(loss=NOT_THE_FIRST[kind], labels=(torch.arange(ROWS) % values).float())
 
 
 def test_a_loss_that_draws_is_not_taken_for_private():

@@ -1,10 +1,14 @@
 """Whether a loss is a mean over rows, each of its own label: only then is noise on a row enough.
 
 Where it is, the derivative of one row's prediction changes with the label of that row alone. That
-is tried: a few rows with labels as they occur, one of which is changed, to each of the others.
+is tried: a few rows with labels as they occur, each of which is changed in turn, to each of the
+others; and rows that all have the least label or the greatest, one of which has the other, as a
+largest label that several rows have hides that one of them had a part in it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -74,7 +78,7 @@ def check_labels_apart(
     fused
         Fused embeddings, of as many rows as there are labels.
     labels
-        Of the rows: the first is changed to each of the others.
+        Of the rows: each is changed in turn to each of the others.
 
     Examples
     --------
@@ -116,9 +120,17 @@ def _elsewhere(top: nn.Module) -> nn.Module:
 
 
 def _check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> None:
-    others: Tensor = torch.unique(labels[1:], dim=0)
-    changed = [torch.cat([label[None], labels[1:]]) for label in others]
-    before, again = (_slopes(name, loss, predictions, labels) for _ in range(2))
+    values: Tensor = torch.unique(labels, dim=0)
+    least, greatest = values[:1], values[-1:]
+    rows = len(labels)
+    _check_batch(name, loss, predictions, labels, values)
+    _check_batch(name, loss, predictions, torch.cat([least] * rows), greatest)
+    _check_batch(name, loss, predictions, torch.cat([greatest] * rows), least)
+
+
+def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to: Tensor) -> None:
+    """Raise if other rows, or later batches, hear of a label that is changed to one of those."""
+    before, again = (_slopes(name, loss, predictions, labels, labels) for _ in range(2))
     if not all_finite(before):
         raise ConfigurationError(
             f"the loss of {name!r} has derivatives that are no finite numbers, of rows that are "
@@ -129,27 +141,38 @@ def _check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tens
             f"the loss of {name!r} says something else each time it is asked, so whether it is a "
             "mean over rows cannot be tried, without which noise hides no label"
         )
-    slopes = (_slopes(name, loss, predictions, each) for each in changed)
-    if not all(alike(before[1:], after[1:], 1e-5) for after in slopes):
-        raise ConfigurationError(
-            f"by the loss of {name!r} a label reaches the derivatives of other rows, more than "
-            "noise on its own hides: give one that is a mean over rows, each of its own prediction "
-            "and label; labels that are ignored, weights that the batch makes up for and "
-            "predictions [rows, 1] beside labels [rows] are the usual reasons"
-        )
-    later = [_slopes(name, loss, predictions, each, labels) for each in (labels, *changed)]
-    if not all(alike(later[0], after, 1e-5) for after in later[1:]):
-        raise ConfigurationError(
-            f"the loss of {name!r} remembers labels, by which one reaches the derivatives of other "
-            "rows in later batches, more than noise on its own hides: give one that keeps nothing"
-        )
+    for row, changed in _changed(labels, to):
+        after = _slopes(name, loss, predictions, changed, labels)
+        others = torch.arange(len(labels)) != row
+        if not alike(before[0][others], after[0][others], 1e-5):
+            raise ConfigurationError(
+                f"by the loss of {name!r} a label reaches the derivatives of other rows, more than "
+                "noise on its own hides: give one that is a mean over rows, each of its own "
+                "prediction and label; labels that are ignored, weights that the batch makes up "
+                "for and predictions [rows, 1] beside labels [rows] are the usual reasons"
+            )
+        if not alike(before[1], after[1], 1e-5):
+            raise ConfigurationError(
+                f"the loss of {name!r} remembers labels, by which one reaches the derivatives of "
+                "other rows in later batches, more than noise on its own hides: give one that "
+                "keeps nothing"
+            )
+
+
+def _changed(labels: Tensor, to: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Yield each row, and the labels in which it alone has one of those instead."""
+    for row in range(len(labels)):
+        for label in to:
+            changed = labels.clone()
+            changed[row] = label
+            yield row, changed
 
 
 def _slopes(name: str, loss: Loss, predictions: Tensor, *labels: Tensor) -> Tensor:
-    """Return the derivatives of rows with the last of these labels, when it was told the others."""
-    own, of = copied_loss(name, loss), predictions.clone().requires_grad_()
+    """Return the derivatives of rows with each of these labels, of which it is told in turn."""
+    own, slopes = copied_loss(name, loss), []
     with torch.enable_grad():
         for each in labels:
-            value = own(of, each)
-        slopes: Tensor = torch.autograd.grad(value, of)[0]
-    return slopes.detach().double()
+            of = predictions.clone().requires_grad_()
+            slopes.append(torch.autograd.grad(own(of, each), of)[0])
+    return torch.stack(slopes).detach().double()
