@@ -14,6 +14,7 @@ from sklearn.base import clone
 from torch import nn
 
 import colonnade as cn
+import toy_mixing
 from colonnade.codecs import LargeRows, Scalar, TopK
 from colonnade.config.parse import parse_config
 from colonnade.defences import Bare, GaussianDerivatives
@@ -445,6 +446,22 @@ def test_layers_that_take_a_batch_for_a_sequence_are_refused(layer):
             else:
                 with pytest.raises(ConfigurationError, match=whose):
                     train(method, top, bottom)
+
+
+@pytest.mark.parametrize("kind", toy_mixing.MIXING)
+def test_a_top_model_whose_rows_are_mixed_in_any_place_is_refused(kind):
+    for first, last in (
+        (nn.Identity(), nn.Linear(8, 2)),
+        (nn.LayerNorm(8), nn.Linear(8, 2)),
+        (nn.Identity(), zeroed(nn.Linear(8, 2))),
+    ):
+        with pytest.raises(ConfigurationError, match="the top model computes a row by others"):
+            guard(top=nn.Sequential(first, toy_mixing.MIXING[kind](8), last))
+
+
+@pytest.mark.parametrize("kind", toy_mixing.APART)
+def test_a_top_model_whose_rows_are_apart_is_guarded(kind):
+    guard(top=nn.Sequential(nn.Linear(8, 8), toy_mixing.APART[kind](8), nn.Linear(8, 2)))
 
 
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss, nn.NLLLoss])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -47,6 +48,7 @@ from colonnade.uplinks import Masked, Moment, Perturbed, Plain
 from toy_course import committed, played, sent
 from toy_exchange import Doubled
 from toy_masked import Masked as ToyMasked
+from toy_mixing import APART, MIXING, Of, without_numbers
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -353,6 +355,37 @@ def test_a_bottom_that_mixes_rows_is_refused_where_an_account_of_rows_is_kept(up
     make(nn.BatchNorm1d(WIDTH), kind=Frozen)
     for bare in (Plain(), Perturbed(Clipped(1.0)), Masked(FixedPoint(16))):
         make(nn.BatchNorm1d(WIDTH), through=bare)
+
+
+@pytest.mark.parametrize("kind", MIXING)
+def test_a_bottom_whose_rows_are_mixed_in_any_place_is_refused(kind):
+    bottom = nn.Sequential(nn.Linear(WIDTH, WIDTH), MIXING[kind](WIDTH))
+    with pytest.raises(ConfigurationError, match="of 'bank' computes a row by others"):
+        NOISY.uploader(LAYOUT, Party("bank", FEATURES, bottom))
+
+
+@pytest.mark.parametrize("kind", [*APART, "no numbers"])
+def test_a_bottom_whose_rows_are_apart_has_its_account(kind):
+    last = Of(without_numbers) if kind == "no numbers" else APART[kind](WIDTH)
+    bottom = nn.Sequential(nn.Linear(WIDTH, WIDTH), last)
+    before = [each.clone() for each in bottom.parameters()]
+    NOISY.uploader(LAYOUT, Party("bank", FEATURES, bottom))
+    assert all(map(torch.equal, before, bottom.parameters()))
+
+
+@pytest.mark.parametrize("rows", [2, 3, 12, 40])
+def test_of_few_rows_each_is_tried_beside_each_other(rows):
+    x = torch.arange(float(rows * WIDTH)).view(rows, WIDTH).sin()
+
+    def make(one, other):
+        def add(h):
+            return h.index_add(0, torch.tensor([one]), h[other : other + 1])
+
+        return NOISY.uploader(LAYOUT, Party("bank", x, Of(add)))
+
+    for one, other in permutations(range(0, min(rows, 32), 1 + rows // 8), 2):
+        with pytest.raises(ConfigurationError, match="computes a row by others"):
+            make(one, other)
 
 
 def test_a_plan_and_new_rows_see_the_links_beneath():

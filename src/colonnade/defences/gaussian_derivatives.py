@@ -176,7 +176,9 @@ class GaussianDerivatives(Defence):
         """Make the label holder's half, whose top model keeps rows apart."""
         width = fusion.width(list(layout.widths.values()))
         labels = different_labels(holder.labels)
-        fused = torch.linspace(-2, 2, TRIED * width).reshape(TRIED, width)
+        # rows of which none is another moved or stretched, as a norm would take them for the same
+        numbers = torch.arange(TRIED * width, dtype=torch.float64).square()
+        fused = 2 * numbers.sin().float().reshape(TRIED, width)
         check_rows_apart("the top model", holder.top, "a label reaches the derivatives", fused)
         loss = holder.objective()
         self.check_covers(loss, holder.learned)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -14,8 +14,8 @@ __all__ = ["copied"]
 _Module = TypeVar("_Module", bound=nn.Module)
 
 
-def copied(module: _Module) -> _Module:
-    """Return a copy of a module that shares nothing with it.
+def copied(module: _Module, shared: Iterable[Tensor] = ()) -> _Module:
+    """Return a copy of a module that shares nothing with it but the tensors that are given.
 
     Torch copies no tensor that was computed from parameters, as modules with
     ``torch.nn.utils.weight_norm`` or ``prune`` hold one until they compute it anew; the copy holds
@@ -32,8 +32,10 @@ def copied(module: _Module) -> _Module:
     >>> model = prune.l1_unstructured(nn.Linear(3, 2), "weight", amount=0.5)
     >>> bool((copied(model).weight == model.weight).all())
     True
+    >>> copied(model, shared=[model.bias]).bias is model.bias
+    True
     """
-    return copy.deepcopy(module, dict(_copies(module)))
+    return copy.deepcopy(module, {**dict(_copies(module)), **{id(each): each for each in shared}})
 
 
 _CONTAINERS = (dict, set, OrderedDict)

@@ -7,7 +7,7 @@ miss, as each is seeded anew: trying changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -116,12 +116,19 @@ def _shapes(module: nn.Module) -> dict[str, object]:
     }
 
 
-def tried(module: nn.Module, inputs: Any, training: bool = False, graph: bool = False) -> Any:
+def tried(
+    module: nn.Module,
+    inputs: Any,
+    training: bool = False,
+    graph: bool = False,
+    shared: Iterable[Tensor] = (),
+) -> Any:
     """Return what a copy of a module makes of inputs, on the CPU; whatever it raises comes out.
 
-    It can be differentiated where that is in training, or the graph is asked for.
+    It can be differentiated where that is in training, or the graph is asked for. What is shared
+    with the copy, as large tables of embeddings, must be on the CPU.
     """
-    own = copied(module).cpu()
+    own = copied(module, shared).cpu()
     put_into_training(own)
     with nullcontext() if training else evaluating(own), torch.set_grad_enabled(training or graph):
         return own(inputs)

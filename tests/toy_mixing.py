@@ -1,0 +1,80 @@
+"""Modules that compute a row of a batch by others, and some that only look as if they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+How = Callable[[Tensor], Tensor]
+
+
+class Of(nn.Module):
+    """A function of rows, as a module."""
+
+    def __init__(self, how: How) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.how(rows)
+
+
+class Gated(nn.Module):
+    """A branch that mixes, and begins at nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.zeros(()))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows + self.gate * rows.mean(dim=0)
+
+
+def half_beside_the_others_mean(rows: Tensor) -> Tensor:
+    """Add the mean of a batch's second half to its first."""
+    half = len(rows) // 2
+    return torch.cat([rows[:half] + rows[half:].mean(dim=0), rows[half:]])
+
+
+def backwards(width: int) -> nn.Module:
+    """Return a recurrent layer that begins at the last row."""
+    layer = nn.LSTM(width, width)
+    return Of(lambda rows: layer(rows.flip(0))[0].flip(0))
+
+
+def routed(rows: Tensor) -> Tensor:
+    """Compute some rows in one way, and the rest in another."""
+    chosen, made = rows[:, 0] > 0, torch.empty_like(rows)
+    made[chosen], made[~chosen] = rows[chosen].tanh(), rows[~chosen] / 2
+    return made
+
+
+def rounded_elsewhere(rows: Tensor) -> Tensor:
+    """Round otherwise in each place of a batch."""
+    return rows * (1 + 3e-7 * torch.arange(len(rows))[:, None])
+
+
+def without_numbers(rows: Tensor) -> Tensor:
+    """Come to no finite number here and there."""
+    return torch.where(rows > 0.5, float("inf"), rows)
+
+
+MIXING: dict[str, Callable[[int], nn.Module]] = {
+    "beside the flipped batch": lambda _: Of(lambda h: (0.7 * h + 0.3 * h.flip(0)).tanh()),
+    "the row behind": lambda _: Of(lambda h: h + h.roll(-1, 0)),
+    "the row before": lambda _: Of(lambda h: h + h.roll(1, 0)),
+    "the first row taken off": lambda _: Of(lambda h: h - h[:1]),
+    "a sum of later rows": lambda _: Of(lambda h: h.flip(0).cumsum(0).flip(0)),
+    "an LSTM backwards": backwards,
+    "half beside the others' mean": lambda _: Of(half_beside_the_others_mean),
+    "a place of its own": lambda _: Of(lambda h: h + torch.arange(len(h))[:, None]),
+    "a branch that begins at nothing": lambda _: Gated(),
+}
+APART: dict[str, Callable[[int], nn.Module]] = {
+    "routed": lambda _: Of(routed),
+    "rounded elsewhere": lambda _: Of(rounded_elsewhere),
+    "drops out": lambda _: nn.Dropout(),
+    "normalised": nn.LayerNorm,
+}
