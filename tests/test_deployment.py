@@ -22,8 +22,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from colonnade.alignment import read_alignment
+from colonnade.alignment import read_alignment, write_alignment
 from colonnade.config import load_trained, parse_config
+from colonnade.config.data import PartyTableConfig
 from colonnade.config.models import ObjectiveConfig
 from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.checking import checked
@@ -688,6 +689,73 @@ def test_what_is_wrong_in_a_table_is_told_to_its_owner_alone(tmp_path, wrong, ta
     everything = b"".join(mesh.sent).decode(errors="replace") + "".join(told)
     for marker in ("person-", "PLANTED", "bought", "left"):
         assert marker not in everything
+
+
+FORBIDDEN = {
+    "so many labels": (
+        lambda text: re.sub(r"(person-(\d+),.*,)\w+", r"\1\2", text),
+        {},
+        "whole numbers with 108 different values",
+    ),
+    "weights of three": (
+        lambda text: text,
+        {"class_weights": [1.0, 2.0, 3.0]},
+        "class_weights has 3 numbers for 2 classes",
+    ),
+    "a threshold": (
+        lambda text: text.replace("left", "gone", 30),
+        {"threshold": 0.3},
+        "a threshold decides between two classes, and there are 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", FORBIDDEN)
+def test_what_a_job_may_not_ask_of_labels_tells_nobody_how_many_classes_there_are(tmp_path, asked):
+    _, job, sites = prepared(tmp_path)
+    change, objective, said = FORBIDDEN[asked]
+    file = tmp_path / "labels.csv"
+    file.write_text(change(file.read_text()))
+    job = job.model_copy(update={"objective": ObjectiveConfig.model_validate(objective)})
+    refused_to_others(job, sites, "insurer", said)
+
+
+def test_what_a_job_may_not_ask_of_columns_tells_nobody_which_there_are(tmp_path):
+    pictures = {"model": "resnet18", "width": 8}
+    _, job, sites = prepared(tmp_path, model={"bottoms": {"bank": pictures}})
+    refused_to_others(job, sites, "bank", "not float32 of shape [108, 3]")
+
+
+def test_what_a_site_says_of_its_own_columns_is_told_to_nobody(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    features = {"categorical": ["a"], "ignore": ["a"]}
+    said = {"source": str(tmp_path / "bank.csv"), "features": features}
+    table = PartyTableConfig.model_validate(said)
+    sites["bank"] = sites["bank"].model_copy(update={"table": table})
+    refused_to_others(job, sites, "bank", "column 'a' is named in categorical and in ignore")
+
+
+def refused_to_others(job, sites, name, said):
+    """Let a job be refused for what ``name`` keeps to itself, which alone is told what that is."""
+    failed = play(job, sites, Mesh())
+    assert said in str(failed.pop(name))
+    assert said in (sites[name].runs / "first.failure.txt").read_text().splitlines()[0]
+    told = (
+        f"at {name!r}: its data, or settings of its own, cannot be used (ConfigurationError); there"
+    )
+    assert len(failed) == len(sites)
+    assert all(told in str(error) and said not in str(error) for error in failed.values())
+
+
+def test_with_whom_else_a_site_has_aligned_is_told_to_nobody(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    file = sites["bank"].alignment / "bank.json"
+    kept = read_alignment(file.parent)["bank"]
+    write_alignment(replace(kept, everybody=("bank", "rival", "insurer")), file.parent)
+    failed = play(job, sites, Mesh())
+    for error in failed.values():
+        assert "is of other organisations than the job's, bank, shop, insurer" in str(error)
+        assert "rival" not in str(error)
 
 
 @pytest.mark.filterwarnings("always::colonnade.errors.DataWarning")

@@ -12,6 +12,7 @@ import msgspec
 from colonnade.checkpoints import Checkpoint
 from colonnade.deployment import meeting
 from colonnade.deployment.aligning import AligningTogether
+from colonnade.deployment.confided import confided
 from colonnade.deployment.engagement import Engagement, Folders
 from colonnade.deployment.job import OF_EMBEDDINGS, JobConfig
 from colonnade.deployment.kept_here import Kept
@@ -142,7 +143,8 @@ class Guest:
         with engagement.folders() as folders:
             go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
-            role = engagement.cast()
+            with confided():
+                role = engagement.cast()
             ledger, own = self._play(role, engagement, folders, checkpoint, go.gate, agreed)
             record = None
             if self.job.recorded and self.name == self.job.label_holder.name:

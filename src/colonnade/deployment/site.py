@@ -18,6 +18,7 @@ from colonnade.config.data import LabelTableConfig, PartyTableConfig, TableConfi
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import blueprint_of
 from colonnade.config.sections import Name, Section
+from colonnade.deployment.confided import confided
 from colonnade.deployment.job import JobConfig
 from colonnade.errors import ConfigurationError
 from colonnade.objectives import Objective, Regression
@@ -168,6 +169,7 @@ class OwnPart:
         return self.name == self.job.label_holder.name
 
     @property
+    @confided()
     def width(self) -> int | None:
         """The width of its embeddings; None without columns."""
         if self.party is None:
@@ -185,7 +187,9 @@ class OwnPart:
         """Return the label holder, where everybody's embeddings have these widths."""
         assert self.tables.labels is not None
         labels, train = self.tables.labels, self.tables.train
-        return label_holder_of(labels, train, widths, self.party, self.blueprint)
+        self.blueprint.fusion.width(widths)  # what all bring, and so all may hear of
+        with confided():
+            return label_holder_of(labels, train, widths, self.party, self.blueprint)
 
 
 def check_site(job: JobConfig, site: SiteConfig) -> str | None:
@@ -242,23 +246,27 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
     part = check_site(job, site)
     name = site.organisation
     kept = kept_of(job, site, site.alignment, job.trainers)
-    tables = {} if part is None or site.table is None else {part: site.table}
-    own = own_tables(
-        {name: each.read_for_training(job.rows.id, site.folder) for name, each in tables.items()},
-        None if site.labels is None else answers_at(job, site.labels, site.folder),
-        kept.ids,
-        id=job.rows.id,
-        normalise=job.rows.form(),
-        split=job.rows.split.build(),
-        transformers={table: each.features.build() for table, each in tables.items()},
-        task=job.rows.task,
-        label_column=None if site.labels is None else site.labels.column,
-    )
-    blueprint = blueprint_at(site, job, own.classes, len(own.train))
-    party = None
-    if part is not None:
-        party = party_of(part, own.features[part], own.transformers[part], blueprint)
-    return OwnPart(job, name, kept, own, party, blueprint)
+    with confided():
+        tables = {} if part is None or site.table is None else {part: site.table}
+        own = own_tables(
+            {
+                name: each.read_for_training(job.rows.id, site.folder)
+                for name, each in tables.items()
+            },
+            None if site.labels is None else answers_at(job, site.labels, site.folder),
+            kept.ids,
+            id=job.rows.id,
+            normalise=job.rows.form(),
+            split=job.rows.split.build(),
+            transformers={table: each.features.build() for table, each in tables.items()},
+            task=job.rows.task,
+            label_column=None if site.labels is None else site.labels.column,
+        )
+        blueprint = blueprint_at(site, job, own.classes, len(own.train))
+        party = None
+        if part is not None:
+            party = party_of(part, own.features[part], own.transformers[part], blueprint)
+        return OwnPart(job, name, kept, own, party, blueprint)
 
 
 def answers_at(job: JobConfig, labels: LabelTableConfig, folder: Path | None) -> Any:
@@ -322,15 +330,16 @@ def kept_of(job: JobConfig, site: SiteConfig, folder: Path, everybody: Sequence[
         raise ConfigurationError(
             f"{folder} holds no alignment of {site.organisation!r}; align first"
         )
+    # All are told of these, so they name no organisation and no column of another alignment.
     form = job.rows.form()
     if (kept.id, kept.form) != (job.rows.id, "" if form is None else repr(form)):
         raise ConfigurationError(
-            f"{folder} is of ids in the column {kept.id!r} {kept.form}".rstrip()
-            + ", and the job's differ; align again"
+            f"{folder} is of ids in another column than the job's {job.rows.id!r}, or made alike "
+            "in another way; align again"
         )
     if sorted(kept.everybody) != sorted(everybody):
         raise ConfigurationError(
-            f"{folder} is of {', '.join(kept.everybody)}, and the job of "
-            f"{', '.join(everybody)}; align again"
+            f"{folder} is of other organisations than the job's, {', '.join(everybody)}; align "
+            "again"
         )
     return kept

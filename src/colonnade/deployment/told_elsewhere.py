@@ -1,8 +1,9 @@
 """What others are told of a failure here: a sentence, and neither values nor where these are.
 
-What an error says of a table may quote a cell, an id or a label, so that others are told that the
-data cannot be used and nothing more, and so is a log (see ``kept_here``). So it is with what a
-user's own code or a library says.
+What an error says of a table may quote a cell, an id or a label, or how many classes there are, so
+that others are told that the data cannot be used and nothing more, and so is a log (see
+``kept_here``). So it is with whatever is refused of what a site keeps to itself (``confided``), and
+with what a user's own code or a library says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from colonnade.config.data import TableConfig
 from colonnade.config.sections import Section
+from colonnade.deployment.confided import is_confided
 from colonnade.deployment.site import SiteConfig
 from colonnade.drivers import control
 from colonnade.drivers.failures import failed
@@ -39,12 +41,12 @@ _SPOKEN = (
     *(Aborted, BudgetExhausted, CheckpointError, ConfigurationError),
     *(Deadlock, Diverged, ProtocolError, Unwritten),
 )
-"""Errors whose sentences are of settings, messages, rounds and files."""
+"""Errors whose sentences are of settings, messages, rounds and files, unless they are confided."""
 
 
 def names_values(error: BaseException) -> bool:
-    """Return whether what an error says may quote what is in a table."""
-    return not isinstance(error, _SPOKEN)
+    """Return whether what an error says may be of what is in a table."""
+    return is_confided(error) or not isinstance(error, _SPOKEN)
 
 
 def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
@@ -55,8 +57,11 @@ def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
     """
     name = site.organisation
     if names_values(error):
-        what = "its data cannot be used" if isinstance(error, DataError) else "it failed"
-        kind = type(error).__name__
+        kind, what = type(error).__name__, "it failed"
+        if isinstance(error, DataError):
+            what = "its data cannot be used"
+        elif is_confided(error):
+            what = "its data, or settings of its own, cannot be used"
         return control.Failed(kind, f"at {name!r}: {what} ({kind}); there it is known why", "")
     told = failed(error)
     message = told.message

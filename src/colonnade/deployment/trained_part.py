@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from colonnade.alignment import Kept
 from colonnade.assembly import Blueprint, judge_of, party_of
-from colonnade.config.data import TableConfig
+from colonnade.config.data import LabelTableConfig, TableConfig
 from colonnade.config.parse import parse_section
 from colonnade.config.trained import transformer_of
+from colonnade.deployment.confided import confided
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.site import (
     SiteConfig,
@@ -142,9 +143,11 @@ class TrainedPart:
         labels = torch.tensor([0.0, 1.0])
         if self.classes is not None:
             labels = torch.arange(len(self.classes))
-        # What a loss knows of labels is not used any more, and what the top does was trained.
-        _, top = judge_of(self.blueprint.objective.learned(labels), widths, self.blueprint)
-        return self.part.load_into(top, "top")
+        self.blueprint.fusion.width(widths)  # what all bring, and so all may hear of
+        with confided():
+            # What a loss knows of labels is not used any more, and what the top does was trained.
+            _, top = judge_of(self.blueprint.objective.learned(labels), widths, self.blueprint)
+            return self.part.load_into(top, "top")
 
 
 def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> TrainedPart:
@@ -167,7 +170,7 @@ def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> Trained
     # What is lost is measured by a prediction, once, and not whenever somebody is asked for.
     measured = job.fallbacks and job.task == "predict"
     known = _known(job, site, part) if measured else None
-    with _of_the_job(part):
+    with confided(), _of_the_job(part):
         blueprint = blueprint_at(site, job, part.classes, 1)
     party = None
     if table is not None:
@@ -178,29 +181,37 @@ def trained_part(job: JobConfig, site: SiteConfig, folder: RunFolder) -> Trained
 def _known(job: JobConfig, site: SiteConfig, part: Part) -> Known | None:
     """Return the validation rows' people, and what is known of them at the label holder."""
     trained = kept_of(job, site, site.alignment, job.trainers)
-    split = job.rows.split.build()
-    _, validation, _ = split.rows(trained.ids)
+    _, validation, _ = job.rows.split.build().rows(trained.ids)
     if not len(validation):
         return None
     labels = None
     if site.labels is not None:
-        own = own_tables(
-            {},
-            answers_at(job, site.labels, site.folder),
-            trained.ids,
-            id=job.rows.id,
-            normalise=job.rows.form(),
-            split=split,
-            task=job.rows.task,
-            label_column=site.labels.column,
-        )
-        assert own.labels is not None
-        if (own.classes and [*own.classes]) != part.classes:
-            raise DataError(f"the labels of {site.organisation!r} are not those it trained on")
-        labels = own.labels[torch.from_numpy(validation)]
+        labels = _labels(job, site, site.labels, part, trained)[torch.from_numpy(validation)]
     return Known(trained.ids[validation], labels)
 
 
+@confided()
+def _labels(
+    job: JobConfig, site: SiteConfig, labels: LabelTableConfig, part: Part, trained: Kept
+) -> Tensor:
+    """Return the labels of all who were aligned for the training."""
+    own = own_tables(
+        {},
+        answers_at(job, labels, site.folder),
+        trained.ids,
+        id=job.rows.id,
+        normalise=job.rows.form(),
+        split=job.rows.split.build(),
+        task=job.rows.task,
+        label_column=labels.column,
+    )
+    assert own.labels is not None
+    if (own.classes and [*own.classes]) != part.classes:
+        raise DataError(f"the labels of {site.organisation!r} are not those it trained on")
+    return own.labels
+
+
+@confided()
 def _party(
     table: str,
     part: Part,

@@ -27,6 +27,7 @@ from colonnade.agreement import (
 from colonnade.assembly import judge_of
 from colonnade.checkpoints import Checkpoint
 from colonnade.deployment import meeting
+from colonnade.deployment.confided import confided
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving, leaving_in_training, repeated
@@ -296,7 +297,9 @@ class TrainingTogether:
 
     def _try(self, checkpoint: Checkpoint) -> None:
         """Raise ``CheckpointError`` unless a role takes it: it may name files elsewhere."""
-        self.cast().load_state_dict(checkpoint.state(self.name))
+        with confided():
+            role = self.cast()
+        role.load_state_dict(checkpoint.state(self.name))
 
     def _predictor(self, models: Mapping[str, Mapping[str, nn.Module]]) -> Predictor:
         """Return the organisation's own part of what predicts."""
