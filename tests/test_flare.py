@@ -115,6 +115,18 @@ def test_a_table_that_cannot_be_used_is_found_before_anything_is_started(tmp_pat
     assert not (tmp_path / "deployed").exists()
 
 
+@pytest.mark.parametrize("there", ["a link to nothing", "a folder"])
+def test_a_policy_that_cannot_be_read_is_not_none(tmp_path, there):
+    config, _, _ = prepared(tmp_path)
+    place, said = Place(tmp_path / "deployed"), []
+    policy = place.of("shop") / "policy.yaml"
+    policy.parent.mkdir(parents=True)
+    policy.mkdir() if there == "a folder" else policy.symlink_to("nothing.yaml")
+    with pytest.raises(ConfigurationError, match=r"shop/policy\.yaml"):
+        prove(config, "first", place, said.append)
+    assert said == []
+
+
 def test_a_loss_that_no_defence_covers_is_refused_before_anything_is_started(tmp_path):
     tables(tmp_path)
     labels = pl.read_csv(tmp_path / "labels.csv")

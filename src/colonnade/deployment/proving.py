@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from os.path import lexists
 from pathlib import Path
 from typing import Literal
 from urllib.request import urlopen
@@ -20,6 +21,7 @@ from colonnade.deployment.flare_paths import check_folder, check_program
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import JobConfig, Task, job_of
 from colonnade.deployment.kept_here import KEPT
+from colonnade.deployment.policy import load_policy
 from colonnade.deployment.predicting import PREDICTIONS
 from colonnade.deployment.site import POLICY
 from colonnade.deployment.told_elsewhere import FAILED
@@ -114,8 +116,8 @@ def prove(
     Raises
     ------
     ConfigurationError
-        If NVIDIA FLARE is not installed or cannot run in the place, the job cannot be, or another
-        is at work in the place.
+        If NVIDIA FLARE is not installed or cannot run in the place, the job cannot be, a policy
+        cannot be read, or another is at work in the place.
     DataError
         If a file is not there, or its columns, ids or labels cannot be used.
     RoleFailed
@@ -136,7 +138,8 @@ def prove(
     if serve and not new:
         raise ConfigurationError("predictions are served of new people: say with --new who")
     _check_sources(config.data, new or {}, place_of_data)
-    # A site would find what is wrong with a table, or with what labels are for, minutes later.
+    # A site would find what is wrong with a policy, a table, or what labels are for, minutes later.
+    policies = _policies(place, job.everybody)
     holder = config.build_federation().label_holder
     config.method.build().exchange.check_covers(holder.objective(), holder.learned)
     told("all tables can be read, and models be made for them")
@@ -159,8 +162,8 @@ def prove(
         for name in job.everybody:
             own = {"alignment": place.of(name) / "aligned", "runs": place.of(name) / "runs"}
             here = {} if place_of_data is None else {"folder": place_of_data}
-            if (policy := place.of(name) / POLICY).is_file():
-                here["policy"] = policy
+            if name in policies:
+                here["policy"] = policies[name]
             there = {key: path.absolute() for key, path in (own | here).items()}
             site = local.site(name if name in job.sites else SERVER)
             write_site(config, name, site, (new or {}).get(name), means, service, **there)
@@ -252,6 +255,15 @@ def _is_healthy(url: str) -> bool:
             return bool(reply.status == 200)
     except OSError:
         return False
+
+
+def _policies(place: Place, names: Iterable[str]) -> dict[str, Path]:
+    """Return whose policy is where; raise ``ConfigurationError`` where one cannot be read."""
+    usual = {name: place.of(name) / POLICY for name in names}
+    there = {name: policy for name, policy in usual.items() if lexists(policy)}
+    for policy in there.values():
+        load_policy(policy)
+    return there
 
 
 def _check_sources(data: TablesConfig, new: Mapping[str, str], folder: Path | None) -> None:
