@@ -30,7 +30,7 @@ from colonnade.config.registry import GROUPS, names
 from colonnade.deployment.cells import CellPost
 from colonnade.deployment.flare import Preside
 from colonnade.deployment.folders import write_job, write_site
-from colonnade.deployment.local import Local, local_federation
+from colonnade.deployment.local import Local, _end_all_in, local_federation
 from colonnade.deployment.proving import Place, _epochs_in, _lengths, _reasons, prove
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError, DataError, Unwritten
@@ -205,9 +205,29 @@ def told(word):
     return [p.pid for p in psutil.process_iter(["cmdline"]) if word in (p.info["cmdline"] or ())]
 
 
+FLARES = ("-m", "nvflare.private.fed.app.client.worker_process", "-m")
+"""How a command of Python's says that it is a worker of the engine's; then comes its kit."""
+
+
+def test_who_looks_at_a_federation_is_not_ended_with_it(tmp_path):
+    looks, works = "import time; time.sleep(60)", str(tmp_path / "bank")
+    left = [
+        subprocess.Popen([sys.executable, "-c", looks, *as_, works])
+        for as_ in ((), ("-m", "pandas"), FLARES)
+    ]
+    try:
+        _end_all_in(tmp_path)
+        assert [each.poll() is None for each in left[:2]] == [True, True]
+        assert left[2].wait(10) == -signal.SIGKILL
+    finally:
+        for each in left:
+            each.kill()
+            each.wait()
+
+
 def test_a_federation_that_is_taken_down_leaves_no_worker(tmp_path):
     kit, job = tmp_path / "bank", str(tmp_path / "bank" / "job")
-    worker = f"{sys.executable} -c 'import time; time.sleep(60)' {job}"
+    worker = f"{sys.executable} -c 'import time; time.sleep(60)' {' '.join(FLARES)} {job}"
     (kit / "startup").mkdir(parents=True)
     # As the engine does it: a worker has a session of its own, and outlives whoever started it.
     (kit / "startup" / "sub_start.sh").write_text(f"setsid {worker} &\nexec sleep 60\n")
@@ -236,7 +256,9 @@ def test_what_a_killed_command_left_at_work_is_ended_before_its_keys_are_removed
     key.touch()
     (tmp_path / "link").symlink_to(tmp_path)
     program = f"import os, time\nwhile os.path.exists({str(key)!r}): time.sleep(0.01)"
-    left = subprocess.Popen([sys.executable, "-c", program, str(key)], start_new_session=True)
+    left = subprocess.Popen(
+        [sys.executable, "-c", program, *FLARES, str(key)], start_new_session=True
+    )
     with (
         pytest.raises(Unwritten, match="all that is tried"),
         local_federation(tmp_path / spelling, ["clinic"]),

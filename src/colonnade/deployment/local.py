@@ -42,6 +42,8 @@ _OPERATOR = "operator@colonnade.local"
 _START = 60.0  # seconds in which server and sites are there, or never
 _END = 10.0  # seconds in which processes end that were asked to
 _LOOK = 0.2
+_SCRIPTS = (("startup", "start.sh"), ("startup", "sub_start.sh"))
+_MODULES = ("nvflare.", "colonnade.deployment.")
 _BETWEEN = 0.05  # seconds until it is looked again whether what was killed is gone
 
 
@@ -256,16 +258,34 @@ def _end_all_in(folder: Path) -> None:
 
 
 def _processes_in(folder: Path) -> Iterator[psutil.Process]:
-    """Yield the processes of the server and of sites: each is told its folder.
-
-    They are scripts and Python's; who looks at a log in the folder goes on.
-    """
-    own = f"{folder}{os.sep}"
+    """Yield the processes of the server, of sites and of the operator, by their commands."""
     for process in psutil.process_iter(["cmdline"]):
-        program, *told = process.info["cmdline"] or ("",)
-        is_ours = Path(program).name.startswith(("bash", "sh", "python"))
-        if is_ours and any(word.startswith(own) for word in told):
+        if _is_of(folder, process.info["cmdline"] or ("",)):
             yield process
+
+
+def _is_of(folder: Path, command: Sequence[str]) -> bool:
+    """Return whether a command is that of a process of a federation in a folder.
+
+    It starts a kit there, or runs a module of FLARE's that is told a kit: any other program, of
+    Python's too, only looks at what is there.
+
+    >>> folder, kit = Path("/srv/flare"), "/srv/flare/clinic"
+    >>> _is_of(folder, ["bash", f"{kit}/startup/sub_start.sh", "--once"])
+    True
+    >>> _is_of(folder, ["python3", "-u", "-m", "nvflare.private.fed.app.client", "-m", kit])
+    True
+    >>> _is_of(folder, ["python3", "analyse.py", f"{kit}.log"])
+    False
+    """
+    program, *told = command
+    if not Path(program).name.startswith(("bash", "sh", "python")):
+        return False
+    own = f"{folder}{os.sep}"
+    if told and told[0].startswith(own):
+        return Path(told[0]).parts[-2:] in _SCRIPTS
+    module, *given = [*told[told.index("-m") + 1 :], ""] if "-m" in told else [""]
+    return module.startswith(_MODULES) and any(word.startswith(own) for word in given)
 
 
 def _provisioned(folder: Path, names: Sequence[str]) -> Path:
