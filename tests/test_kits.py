@@ -10,7 +10,7 @@ import pytest
 
 from colonnade import cli
 from colonnade.deployment.flare_paths import check_folder, check_program
-from colonnade.deployment.folders import CLASSES
+from colonnade.deployment.folders import CLASSES, TRACKERS
 from colonnade.deployment.kits import prepare_kit
 from colonnade.errors import ConfigurationError, DataError
 
@@ -58,6 +58,19 @@ def test_twice_is_as_once_and_what_the_owner_said_stays(kit):
     assert settings["class_allow_list"] == [*CLASSES]
     assert settings["own"] == 7
     assert kept(settings)[0] == "/srv/jobs"
+
+
+@pytest.mark.parametrize("tracker", TRACKERS)
+def test_a_server_lets_a_job_name_the_receiver_that_it_was_written_with(kit, monkeypatch, tracker):
+    for said, others in ([], ["theirs.One"]), (["--alone"], []):
+        monkeypatch.setattr(
+            sys, "argv", ["colonnade", "prepare-kit", str(kit), "--track", tracker, *said]
+        )
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        assert left.value.code == 0
+        settings = json.loads((kit / "local/resources.json").read_text(encoding="utf-8"))
+        assert settings["class_allow_list"] == [*others, *CLASSES, TRACKERS[tracker]]
 
 
 def test_what_is_no_kit_is_told(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -17,6 +16,7 @@ from colonnade.cli.options import (
     Json,
     Quiet,
     Set,
+    Tracked,
     Without,
     fallbacks_of,
     parsed_config,
@@ -28,14 +28,7 @@ from colonnade.cli.told import say_warnings, show_runs
 from colonnade.errors import ConfigurationError
 from colonnade.progress import Show, counted, err, out, say
 
-__all__ = ["Tracked", "deploy"]
-
-
-class Tracked(StrEnum):
-    """By what curves of a run between sites are drawn."""
-
-    tensorboard = "tensorboard"
-    mlflow = "mlflow"
+__all__ = ["deploy"]
 
 
 def deploy(

@@ -26,6 +26,7 @@ __all__ = [
     "RunOf",
     "Set",
     "Tables",
+    "Tracked",
     "Without",
     "fallbacks_of",
     "named_runs",
@@ -42,6 +43,13 @@ class Absentees(StrEnum):
 
     error = "error"
     drop = "drop"
+
+
+class Tracked(StrEnum):
+    """By what curves of a run between sites are drawn."""
+
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
 
 
 def _place(text: str) -> Path:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from colonnade.cli.options import Tracked
 from colonnade.progress import out, say
 
 __all__ = ["prepare_kit"]
@@ -17,8 +18,15 @@ def prepare_kit(
         Path, typer.Argument(help="Folder that `nvflare provision` made for a site or the server.")
     ],
     alone: Annotated[
-        bool, typer.Option("--alone", help="Let jobs name Colonnade's two classes and no others.")
+        bool, typer.Option("--alone", help="Let jobs name these classes and no others.")
     ] = False,
+    track: Annotated[
+        Tracked | None,
+        typer.Option(
+            help="Of the server's kit: let jobs name FLARE's own receiver too, as those of "
+            "`colonnade deploy --track` do."
+        ),
+    ] = None,
 ) -> None:
     """Let a site, or the server, run Colonnade's jobs.
 
@@ -27,4 +35,5 @@ def prepare_kit(
     """
     from colonnade.deployment.kits import prepare_kit as prepare
 
-    say(out, f"{prepare(kit, alone)} lets Colonnade's jobs in.")
+    settings = prepare(kit, alone, track.value if track else None)
+    say(out, f"{settings} lets Colonnade's jobs in.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.deployment.flare_paths import check_folder
-from colonnade.deployment.folders import CLASSES
+from colonnade.deployment.folders import CLASSES, TRACKERS, Tracker
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.outputs import replacing
@@ -21,7 +21,7 @@ _LONGEST = 2**20  # bytes
 _BY_DEFAULT = "/tmp/"
 
 
-def prepare_kit(kit: Path, alone: bool = False) -> Path:
+def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) -> Path:
     """Let a site, or the server, run Colonnade's jobs; return the file of settings.
 
     Jobs may name Colonnade's two classes, the site's logs stay at the site, and a server keeps jobs
@@ -34,6 +34,9 @@ def prepare_kit(kit: Path, alone: bool = False) -> Path:
         The folder that `nvflare provision` made for a site or the server.
     alone
         Whether jobs may name nothing else.
+    track
+        Of the server: which of FLARE's own receivers a job may name, to draw curves; None adds
+        none.
 
     Raises
     ------
@@ -56,8 +59,9 @@ def prepare_kit(kit: Path, alone: bool = False) -> Path:
         allowed = settings["class_allow_list"]
         if not isinstance(allowed, list):  # of a text each letter would be a class
             raise ValueError("its class_allow_list is no list")
-        others = [each for each in allowed if each not in CLASSES]
-        settings["class_allow_list"] = [*([] if alone else others), *CLASSES]
+        ours = CLASSES if track is None else (*CLASSES, TRACKERS[track])
+        others = [] if alone else [each for each in allowed if each not in ours]
+        settings["class_allow_list"] = [*others, *ours]
         settings["allow_log_streaming"] = False
         _keep_in(kit.absolute(), settings)
     except (OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
