@@ -78,11 +78,11 @@ def within(x: Tensor, bound: float) -> NDArray[np.float32]:
     low, high = (float(end) for end in extremes(flat))
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_nonfinite(x)
-    largest = max(low, high, key=abs)
-    if abs(largest) > np.float32(bound):
+    if max(abs(low), abs(high)) > np.float32(bound):
+        # All others are told of it, so it says no component of what is protected.
         raise ConfigurationError(
-            f"an embedding has the component {largest:g}, beyond the bound {bound:g} that its "
-            "protection rests on; let the bottom model end in tanh, times the bound where that is "
+            f"an embedding has a component beyond the bound {bound:g} that its protection rests "
+            "on; let the bottom model end in tanh, times the bound where that is "
             f"not 1 (models.Bounded({bound:g}); in a file model.bound: {bound:g}, or for an mlp "
             "and the bound 1 model.bottom.activation: tanh), or raise the mechanism's bound"
         )
