@@ -202,11 +202,13 @@ def test_errors_are_told_as_what_they_are():
     for error, message, told in [
         (Diverged, "no number", "no number"),
         (Unwritten, "the disk is full", "at a: the disk is full"),
+        (Unwritten, "at 'a': the disk is full", "at 'a': the disk is full"),
     ]:
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=f"^{told}\n"):
             Watched().hears("a", control.Failed(error.__name__, message, ""))
-    with pytest.raises(RoleFailed, match="a failed: ValueError: bad"):
-        Watched().hears("a", control.Failed("ValueError", "bad", ""))
+    for message, told in [("bad", "a failed: ValueError: bad"), ("at 'a': bad", "at 'a': bad")]:
+        with pytest.raises(RoleFailed, match=f"^{told}\n"):
+            Watched().hears("a", control.Failed("ValueError", message, ""))
 
 
 PLAYED = control.Played(True, 0, b"", {}, [], [], {}, None)

@@ -75,9 +75,11 @@ def spoken_by(name: str, message: str) -> str:
 
     >>> spoken_by("bank", "'shop' refuses the job"), spoken_by("bank", "'bank' refuses the job")
     ("at 'bank': 'shop' refuses the job", "'bank' refuses the job")
+    >>> spoken_by("bank", "at bank, in round 3: the loss is nan")
+    'at bank, in round 3: the loss is nan'
     """
     message = plain(message[:_MOST_TOLD])
-    its_own = message.startswith((repr(name), f"at {name!r}"))
+    its_own = message.startswith((repr(name), f"at {name!r}", f"at {name}:", f"at {name},"))
     return message if its_own else f"at {name!r}: {message}"
 
 

@@ -299,9 +299,11 @@ def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, 
 def rebuilt(name: str, failed: control.Failed) -> Exception:
     """Return the error of a player as one of ours."""
     kind = getattr(errors, failed.error, None) if failed.error in errors.__all__ else None
+    says_whose = failed.message.startswith((f"at {name!r}:", f"at {name}:"))
     if kind is None:
-        error: Exception = RoleFailed(f"{name} failed: {failed.error}: {failed.message}")
-    elif issubclass(kind, Unwritten):  # on whose disk, it does not say
+        told = failed.message if says_whose else f"{name} failed: {failed.error}: {failed.message}"
+        error: Exception = RoleFailed(told)
+    elif issubclass(kind, Unwritten) and not says_whose:  # on whose disk, it does not say
         error = kind(f"at {name}: {failed.message}")
     else:
         error = kind(failed.message)
