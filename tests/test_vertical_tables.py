@@ -190,7 +190,7 @@ def test_regression() -> None:
     assert found.labels.dtype == torch.float32
     assert "regression" in repr(found)
     whole = ANSWERS.select("id", y=pl.col("id"))
-    assert "say task='classification' or task='regression'" in refusal(labels=whole)
+    assert "task='regression' (YAML: data: {task: ...})" in refusal(labels=whole)
     assert made(labels=whole, task="regression").labels[0] == 20
 
 

@@ -143,7 +143,7 @@ def _is_regression(values: pl.Series, task: Task) -> bool:
         if not few:
             raise ConfigurationError(
                 f"the labels are whole numbers with {values.n_unique()} different values; "
-                "say task='classification' or task='regression'"
+                "say task='classification' or task='regression' (YAML: data: {task: ...})"
             )
         return False
     return not (few and _all_whole(values))
@@ -155,7 +155,8 @@ def _as_numbers(values: pl.Series, place: Place) -> EncodedLabels:
         first = "read the table with decimal=','" if comma else "convert them"
         raise DataError(
             f"the labels are like {values[0]!r}, and regression needs numbers; {first}, or learn "
-            "classes (task='classification'; of the estimators, VerticalClassifier)"
+            "classes (task='classification', in YAML data: {task: classification}; of the "
+            "estimators, VerticalClassifier)"
         )
     numbers = values.cast(pl.Float64).to_numpy()
     with np.errstate(over="ignore"):
