@@ -747,6 +747,15 @@ def refused_to_others(job, sites, name, said):
     assert all(told in str(error) and said not in str(error) for error in failed.values())
 
 
+def test_a_job_whose_folder_holds_something_else_is_told_to_take_another_name(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    own = sites["bank"].runs / "first" / "history.csv"
+    own.parent.mkdir(parents=True)
+    own.write_text("of somebody else\n")
+    for error in play(job, sites, Mesh()).values():
+        assert str(error).endswith("which a run would write over; give the run another name")
+
+
 def test_with_whom_else_a_site_has_aligned_is_told_to_nobody(tmp_path):
     _, job, sites = prepared(tmp_path)
     file = sites["bank"].alignment / "bank.json"

@@ -62,6 +62,7 @@ _WRITTEN = (
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
+_ELSEWHERE = "choose another folder"
 _DYING = 1.0  # seconds that a process which was killed may take until it has let go
 _UNSEALED = "a run that was killed as it wrote its results writes them anew when it is resumed"
 _FORMAT = 1  # of a summary; without one, it is of the time before there were digests
@@ -317,10 +318,18 @@ class RunFolder:
     ----------
     path
         The folder; made by ``alone``.
+    elsewhere, again
+        What errors say that whoever runs it should do, so that it is another run's folder, or so
+        that it goes on.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        elsewhere: str = _ELSEWHERE,
+        again: str = "resume the run (--resume)",
+    ) -> None:
+        self.path, self._elsewhere, self._again = path, elsewhere, again
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -331,7 +340,7 @@ class RunFolder:
         DataError
             Also if one of its files is no ordinary one.
         """
-        with alone_in(self.path):
+        with alone_in(self.path, self._elsewhere):
             self._check_ordinary()
             yield
 
@@ -341,7 +350,7 @@ class RunFolder:
             for path in (self.path / name, *(self.path / name).rglob("*")):
                 if path.exists() and not path.is_file() and not path.is_dir():
                     raise DataError(
-                        f"{path} is no ordinary file; move it away, or choose another folder"
+                        f"{path} is no ordinary file; move it away, or {self._elsewhere}"
                     )
 
     def _check_kinds(self) -> None:
@@ -354,8 +363,8 @@ class RunFolder:
     def _check_kind(self, name: str, is_other: bool, kinds: str) -> None:
         if is_other:
             raise DataError(
-                f"{self.path / name} is {kinds} of the run will be; move it away, or choose "
-                "another folder"
+                f"{self.path / name} is {kinds} of the run will be; move it away, or "
+                f"{self._elsewhere}"
             )
 
     def begin(self, config: Mapping[str, Any], resume: bool, known: bool = False) -> None:
@@ -386,12 +395,12 @@ class RunFolder:
         if there and not is_run:
             raise ConfigurationError(
                 f"{self.path} holds no run, but {', '.join(there)}, which a run would write over; "
-                "choose another folder"
+                f"{self._elsewhere}"
             )
         if there and not resume:
             raise ConfigurationError(
                 f"{self.path} already holds a run ({', '.join(there)}); "
-                "resume it, or choose another folder"
+                f"resume it, or {self._elsewhere}"
             )
         said = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
         text = f"# {SIGNATURE}: all that decides the run.\n{said}"
@@ -536,21 +545,18 @@ class RunFolder:
         except CheckpointError as error:  # there are some, and none that it can go on from
             return str(error)
         except (OSError, ColonnadeError):
-            return (
-                "What of the run is left cannot be seen now: when that is mended, resume the run "
-                "(--resume)"
-            )
+            return f"What of the run is left cannot be seen now: when that is mended, {self._again}"
         if checkpoint is not None:
             return (
                 f"The checkpoint before round {checkpoint.round} is whole: when that is mended, "
-                "resume the run (--resume), and it goes on from there"
+                f"{self._again}, and it goes on from there"
             )
         if there:
             return (
-                "No checkpoint had been written: when that is mended, resume the run (--resume), "
-                "and it begins anew"
+                f"No checkpoint had been written: when that is mended, {self._again}, and it "
+                "begins anew"
             )
-        return f"Nothing of the run is left in {self.path}: begin it anew in another folder"
+        return f"Nothing of the run is left in {self.path}: begin it anew, and {self._elsewhere}"
 
     def _write(self, name: str, text: str) -> None:
         with replacing(self.path / name) as partial:
@@ -593,20 +599,27 @@ class RunFolder:
         if told:
             raise ConfigurationError(
                 f"{self.path} holds {', '.join(told)} of a run, but no checkpoint to go on from, "
-                "and the run would begin anew and write over them; choose another folder"
+                f"and the run would begin anew and write over them; {self._elsewhere}"
             )
         if not is_said:
             raise ConfigurationError(
                 f"{self.path / 'config.yaml'} describes another run, and there is no checkpoint to "
-                "go on from; choose another folder, or resume with that configuration"
+                f"go on from; {self._elsewhere}, or resume with that configuration"
             )
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path, elsewhere: str = _ELSEWHERE) -> Iterator[None]:
     """Make a folder, and keep all others who ask for it so out of it until it is left.
 
     The folder itself is locked: no file is left in it, and a process that is killed lets go.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    elsewhere
+        What who is kept out should do, so that it is in another.
 
     Raises
     ------
@@ -625,7 +638,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _lock(folder)
+        lock = _lock(folder, elsewhere)
     except OSError as error:
         raise _unwritable(folder, error) from None
     except ValueError as error:  # a byte that no name may have
@@ -644,7 +657,7 @@ def _unwritable(folder: Path, error: OSError) -> ColonnadeError:
     return unwritten(what, error)
 
 
-def _lock(folder: Path) -> int | None:
+def _lock(folder: Path, elsewhere: str) -> int | None:
     """Return the descriptor by which a folder is locked; None where folders cannot be opened.
 
     Where folders have no locks journals may have, each for itself.
@@ -658,7 +671,7 @@ def _lock(folder: Path) -> int | None:
     if not is_ours:
         os.close(descriptor)
         raise ConfigurationError(
-            f"another run is at work in {folder}; wait until it has ended, or choose another folder"
+            f"another run is at work in {folder}; wait until it has ended, or {elsewhere}"
         )
     return descriptor
 

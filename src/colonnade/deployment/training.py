@@ -87,7 +87,9 @@ class TrainingTogether:
     def __init__(self, job: JobConfig, site: SiteConfig, label: str) -> None:
         self.job, self.site, self.name = job, site, site.organisation
         self._label = label
-        self._folder = RunFolder(site.runs / job.run)
+        self._folder = RunFolder(
+            site.runs / job.run, "give the run another name", "submit the job again"
+        )
         self._method = placed(job.method, self._folder.surrogates).build()
         self._shares_labels = self._method.exchange.labels == "shared"
 
