@@ -193,6 +193,19 @@ def test_what_shuffles_and_what_a_method_was_made_with_counts(monkeypatch):
     assert all(one != other for one, other in zip(before, after, strict=True))
 
 
+@dataclass(frozen=True)
+class Stepped(Float):
+    """A codec that cannot be hashed, nor compared with one that has another array."""
+
+    steps: dict = field(default_factory=dict)
+    by: np.ndarray = field(default_factory=lambda: np.ones(2))
+
+
+def test_a_codec_need_be_neither_hashable_nor_comparable(tmp_path):
+    method = svfl(Stepped(), Stepped())
+    assert_same(train(None), train(tmp_path, method=method, report=False))
+
+
 def test_a_run_goes_on_where_its_surrogates_were_moved(tmp_path):
     def surrogates(place):
         return efvfl(TopK(ratio=0.5), storage=Disk(tmp_path / place))

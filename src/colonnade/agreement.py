@@ -506,8 +506,9 @@ class Agreement:
 
     def warm_up(self) -> None:
         """Let every flow encode a little, so that no measured work compiles a kernel."""
-        for format, width in dict.fromkeys((flow.format, flow.width) for flow in self.flows()):
-            format.warm_up(width)
+        # By identity: nothing asks a codec of one's own to be hashable, nor to know its equals.
+        for flow in {(id(flow.format), flow.width): flow for flow in self.flows()}.values():
+            flow.format.warm_up(flow.width)
 
     def limits(self) -> Limits:
         """Return what an organisation has to accept."""
