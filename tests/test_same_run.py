@@ -685,6 +685,9 @@ READ = {
     "between two others": "w = 1.0 if -9 < SET < 0.5 else 2.0",
     "by a method called add": "w = TENSOR.add(p)",
     "under the name of an attribute": "y.SET = SET",
+    "into what is given by its name": "ARRAY.dot(np.ones((1, 1)), out=np.empty((1, 1))[0])",
+    "into what is given by its place": "ARRAY.dot(np.ones((1, 1)), np.empty((1, 1))[0])",
+    "into what an addition is given": "TENSOR.add(p, out=torch.empty(1))",
     "once it has been told something": "TABLE.update(b=0); w = TABLE['a']",
     "where it may be bound anew": "global SET\n if SET is None: SET = 3",
     "of an object that goes elsewhere": "w = read_by(OBJECT)",
@@ -706,6 +709,7 @@ READ = {
 LOOKED_UP = """
 from functools import partial
 from types import SimpleNamespace
+import numpy as np
 import torch
 from test_same_run import scaled
 class Object:
@@ -724,7 +728,7 @@ OBJECT = Object()
 OBJECT.set = SET
 HOLDER = SimpleNamespace(call=partial(scaled, SET))
 TABLE = {"a": SET}
-TENSOR = torch.tensor(SET)
+TENSOR, ARRAY = torch.tensor(SET), np.array([SET])
 def loss(p, y):
 """
 

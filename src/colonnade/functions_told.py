@@ -122,26 +122,21 @@ def _read(value: Any, uses: Iterable[Use]) -> object:
     return read if type(value) in (dict, ModuleType) else [type(value), read]
 
 
+_WRITE = {
+    *("add", "append", "appendleft", "clear", "extend", "insert", "put", "update"),
+    *("critical", "debug", "error", "exception", "info", "log", "warning", "write", "writelines"),
+}
+"""Methods that do no more than write into their object, in every class that was installed."""
+
+
 def _is_but_told(value: Any, use: Use) -> bool:
     """Whether something is told to a list, a log or the like, and nothing asked of it."""
     if use.how is not How.TOLD or len(use.path) != 1:
         return False
     method, kind = use.path[0], type(value)
-    if _draws(value):  # it changes what it is told, by its state
-        return False
-    if isinstance(method, Item) or _has(value, method):
+    if isinstance(method, Item) or method.name not in _WRITE or _has(value, method):
         return False
     return hasattr(kind, method.name) and not _is_own_class(kind)
-
-
-_DRAWING = {
-    *("numpy.random._generator.Generator", "numpy.random.mtrand.RandomState", "random.Random"),
-    "torch._C.Generator",
-}
-
-
-def _draws(value: object) -> bool:
-    return any(f"{kind.__module__}.{kind.__qualname__}" in _DRAWING for kind in type(value).__mro__)
 
 
 def _is_installed(value: object) -> bool:

@@ -46,7 +46,7 @@ class How(Enum):
     """What becomes of what was looked up."""
 
     READ = auto()
-    TOLD = auto()  # a method of it was called, and the answer dropped
+    TOLD = auto()  # a method of it was called with no argument by its name, the answer dropped
     WRITTEN = auto()  # into, and read no more than to be written again, as by += 1
 
 
@@ -197,14 +197,20 @@ def _written(steps: Sequence[Instruction], place: int) -> tuple[Attribute] | tup
 
 
 def _is_dropped(steps: Sequence[Instruction], place: int) -> bool:
-    """Whether what a method returns, which is on the stack with its object, is used no more."""
+    """Whether a method, on the stack with its object, is but called: its answer is used no more.
+
+    An argument by its name may be what the answer is written into, as numpy's ``out``.
+    """
     height = 2
+    before = ""
     for step, following in pairwise(steps[place:]):
         if _jumps(step):
             return False
         height += _effect(step)
         if height == 1:
-            return following.opname == "POP_TOP"
+            is_by_name = step.opname != "CALL" or before == "KW_NAMES"
+            return following.opname == "POP_TOP" and not is_by_name
+        before = before if step.opname == "PRECALL" else step.opname
     return False
 
 
