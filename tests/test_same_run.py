@@ -621,6 +621,17 @@ def from_a_file(text):
     return module.loss
 
 
+def rated(rate):
+    def call(self, predictions, labels):
+        return self.__rate__ * nn.functional.cross_entropy(predictions, labels)
+
+    return type("Rated", (), {"__rate__": rate, "__call__": call, "__module__": __name__})()
+
+
+def takes(parameters):
+    return from_a_file(f"def loss({parameters}): return p")
+
+
 APART = {
     "a field that is not compared": (
         lambda: Weighing(torch.ones(2)),
@@ -634,6 +645,11 @@ APART = {
     ),
     "arguments of a method": (lambda: half_bound(1.0), lambda: half_bound(2.0)),
     "what a built-in function is of": (lambda: {"a": 1}.get, lambda: {"a": 2}.get),
+    "all other arguments": (lambda: takes("p, y"), lambda: takes("p, *y")),
+    "arguments by their names": (lambda: takes("p, y, a, b"), lambda: takes("p, y, b, a")),
+    "arguments by name alone": (lambda: takes("p, y"), lambda: takes("p, *, y")),
+    "arguments by place alone": (lambda: takes("p, y"), lambda: takes("p, y, /")),
+    "an attribute with underscores": (lambda: rated(1.0), lambda: rated(2.0)),
     "attributes of a dictionary": (lambda: named(1), lambda: named(2)),
     "a generator's state": (
         lambda: torch.Generator().manual_seed(1),

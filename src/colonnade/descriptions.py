@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property, lru_cache, partial
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -168,8 +169,7 @@ class _Teller:
                 inner = made_with(value)
                 return f"{_name(value)}{inside(inner) if inner else ''}"
             case CodeType():
-                # Local names and line numbers are left out, as they change no result.
-                return inside([_digest(value.co_code), value.co_names, value.co_consts])
+                return inside(_of_code(value))
             case type():
                 written = written_in(value)
                 return f"{_name(value)}{inside(written) if written else ''}"
@@ -189,6 +189,17 @@ class _Teller:
             case torch.Generator():
                 return f"Generator {_tensor(value.get_state())}"
         return f"{inside(type(value))}{inside(_state(value))}"
+
+
+def _of_code(code: CodeType) -> list[object]:
+    """Return what tells code; not its local names and line numbers, as they change no result."""
+    by_name = code.co_argcount + code.co_kwonlyargcount
+    takes = [
+        *(code.co_posonlyargcount, code.co_argcount, code.co_flags & (CO_VARARGS | CO_VARKEYWORDS)),
+        code.co_varnames[:by_name],
+    ]
+    does = _digest(code.co_code + code.co_exceptiontable)
+    return [takes, does, code.co_names, code.co_consts]
 
 
 def _attributes_of(value: object) -> dict[str, Any]:

@@ -246,13 +246,25 @@ def _beneath(value: object) -> object:
     return value
 
 
+_PYTHONS = {
+    *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__module__", "__weakref__"),
+    *("__firstlineno__", "__static_attributes__", "__type_params__"),
+    *("__annotate__", "__annotate_func__", "__annotations_cache__", "__conditional_annotations__"),
+    *("__orig_bases__", "__parameters__", "__hash__", "__match_args__"),
+    *("__slots__", "__slotnames__", "__dataclass_fields__", "__dataclass_params__"),
+    *("__protocol_attrs__", "__non_callable_proto_members__", "__callable_proto_members_only__"),
+    *("__class_vars__", "__private_attributes__", "__signature__"),  # pydantic's, as more below
+}
+
+
 def _is_note_of_pythons(kind: type, name: str, value: object) -> bool:
-    """Whether Python keeps an attribute in a class for itself, maybe only from some time on."""
+    """Whether Python, or pydantic, keeps an attribute in a class for itself."""
     if issubclass(kind, Enum):
         return name.startswith("_") and not isinstance(value, FunctionType)
     bound = (classmethod, property, partialmethod, singledispatchmethod)
     is_method = callable(value) or isinstance(value, bound)
-    return _is_reserved(name) and not (is_method and "annotate" not in name)
+    is_note = name in _PYTHONS or name.startswith("__pydantic_")
+    return is_note and not (is_method and "annotate" not in name)
 
 
 def _is_reserved(name: str) -> bool:
