@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import UserList, deque
+from collections import OrderedDict, UserList, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, partialmethod
@@ -609,6 +609,10 @@ class Named(dict):
     pass
 
 
+class NamedLate(defaultdict):
+    pass
+
+
 def named(more):
     made = Named(a=1)
     made.more = more
@@ -650,6 +654,16 @@ APART = {
     "arguments by name alone": (lambda: takes("p, y"), lambda: takes("p, *, y")),
     "arguments by place alone": (lambda: takes("p, y"), lambda: takes("p, y, /")),
     "an attribute with underscores": (lambda: rated(1.0), lambda: rated(2.0)),
+    "a dictionary in another order": (lambda: {"a": 1, "b": 2}, lambda: {"b": 2, "a": 1}),
+    "what a dictionary holds beside": (
+        lambda: defaultdict(int, a=1),
+        lambda: defaultdict(float, a=1),
+    ),
+    "what a dictionary of one's own does": (
+        lambda: NamedLate(lambda: 1, a=1),
+        lambda: NamedLate(lambda: 2, a=1),
+    ),
+    "the type of a dictionary": (lambda: {"a": 1}, lambda: OrderedDict(a=1)),
     "attributes of a dictionary": (lambda: named(1), lambda: named(2)),
     "a generator's state": (
         lambda: torch.Generator().manual_seed(1),
@@ -676,6 +690,18 @@ def test_models_are_told_apart_by(what):
         torch.manual_seed(0)
         told.append(content_of(make()))
     assert told[0] == told[2] != told[1] == told[3]
+
+
+def in_order(*names):
+    made = Everybody()
+    for name in names:
+        setattr(made, name, name)
+    settings = {name: float(name == "a") for name in names}
+    return [made, partial(scaled, **settings), Modelled(otherwise=0.1, seconds=settings)]
+
+
+def test_the_order_of_names_is_no_part_of_what_has_them():
+    assert content_of(in_order("a", "b")) == content_of(in_order("b", "a"))
 
 
 def test_a_function_is_told_by_the_settings_that_it_looks_up_in_a_module(tmp_path, monkeypatch):

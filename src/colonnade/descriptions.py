@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from colonnade.functions_told import is_ours, made_with, settings_of, written_in
+from colonnade.functions_told import Named, is_ours, made_with, settings_of, written_in
 from colonnade.models import Learner
 
 __all__ = ["content_of", "described", "device_told", "unsaved"]
@@ -70,10 +70,10 @@ def content_of(value: object) -> str:
     and by the values of the globals that this names; another version of Python may compile it
     otherwise. So are classes, by the code of their methods and by their attributes. A module is
     told by its settings, parameters and buffers, those of its parts included, any other object by
-    its type and its state, as it would be copied.
+    its type and its state, as it would be copied. The order of a dict counts, and that of no names.
 
     >>> content_of({"b": 1, "a": 0.5})
-    "{'a': 0.5, 'b': 1}"
+    "{'b': 1, 'a': 0.5}"
     >>> content_of(partial(content_of, {"b": 1}))
     "partial(colonnade.descriptions.content_of, [{'b': 1}], {})"
     """
@@ -81,7 +81,7 @@ def content_of(value: object) -> str:
 
 
 _PLAIN = (int, float, complex, str, range, slice, type(None), type(...))
-_CONTAINERS = (list, tuple, dict, set, frozenset)
+_CONTAINERS = (list, tuple, set, frozenset)
 _SHORT = 400  # characters; of what is longer a digest stands in what it is a part of
 _LONG = 1000  # values of a list that are not told one by one, if all are plain
 _DEEP = 100  # levels; what is deeper is told by its type
@@ -132,15 +132,20 @@ class _Teller:
                 named = {e.name: named[e.name] for e in fields(value) if e.compare}
             else:  # what it computes of its fields is an attribute
                 named |= _attributes_of(value)
-            return f"{inside(type(value))}{inside(named)}"
+            return f"{inside(type(value))}{inside(_held_by(value, named))}"
         if isinstance(value, (*_PLAIN, *_CONTAINERS)) and _has_more(value):
-            more = getattr(value, "__dict__", {})
+            more = Named(getattr(value, "__dict__", {}))
             return f"{inside(type(value))}{inside(_without_more(value))}{inside(more)}"
         match value:
-            case Mapping():
+            case Named():
                 # What is told first must not hang on the order in which a set was gone through.
                 items = sorted(((inside(key), each) for key, each in value.items()), key=_first)
                 return f"{{{', '.join(f'{key}: {inside(each)}' for key, each in items)}}}"
+            case Mapping():
+                told = ", ".join(f"{inside(key)}: {inside(each)}" for key, each in value.items())
+                if type(value) is dict:
+                    return f"{{{told}}}"
+                return f"{inside(type(value))}{{{told}}}{inside(_state(value))}"
             case list() | tuple():
                 if len(value) > _LONG and all(isinstance(each, _PLAIN) for each in value):
                     return f"{len(value)} values {_digest(repr(value).encode())}"
@@ -156,9 +161,8 @@ class _Teller:
             case bytes() | bytearray():
                 return f"{len(value)} bytes {_digest(value)}"
             case partial():
-                return (
-                    f"partial({', '.join(map(inside, (value.func, value.args, value.keywords)))})"
-                )
+                made = (value.func, value.args, Named(value.keywords))
+                return f"partial({', '.join(map(inside, made))})"
             case nn.Module():
                 return f"[{', '.join(f'{name}: {inside(own)}' for name, own in _settings(value))}]"
             case staticmethod() | classmethod():
@@ -189,6 +193,13 @@ class _Teller:
             case torch.Generator():
                 return f"Generator {_tensor(value.get_state())}"
         return f"{inside(type(value))}{inside(_state(value))}"
+
+
+def _held_by(holder: object, held: Mapping[str, Any]) -> Named:
+    """Return what an object holds by names; what ours hold of dicts is in no order either."""
+    if is_ours(type(holder).__module__):
+        held = {key: Named(own) if isinstance(own, Mapping) else own for key, own in held.items()}
+    return Named(held)
 
 
 def _of_code(code: CodeType) -> list[object]:
@@ -245,6 +256,11 @@ def _state(value: object) -> object:
     _, arguments, *state = made
     # Items of a list or dict come as iterators.
     rest = [list(each) if isinstance(each, Iterator) else each for each in state]
+    match rest:
+        case [dict() as held, *items]:
+            rest = [_held_by(value, held), *items]
+        case [(None | dict() as held, dict() as slots), *items]:
+            rest = [[held and _held_by(value, held), _held_by(value, slots)], *items]
     return [each for each in arguments if each is not type(value)], rest
 
 
@@ -286,9 +302,9 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
                 weights += [key, own, own.requires_grad, _hooks(own, _HOOKS_OF_WEIGHTS)]
             else:
                 weights += [key, "as", place]
-        attributes = _attributes(part)
+        attributes = _held_by(part, _attributes(part))
         code = part.code if isinstance(part, torch.fx.GraphModule) else None
-        buffers = dict(part.named_buffers(recurse=False))
+        buffers = Named(part.named_buffers(recurse=False))
         held = [type(part), attributes, weights, buffers, _hooks(part, _HOOKS), code]
         told.append((name, held))
     return told

@@ -31,16 +31,24 @@ from colonnade.lookups import (
     used_of_own,
 )
 
-__all__ = ["is_ours", "made_with", "settings_of", "written_in"]
+__all__ = ["Named", "is_ours", "made_with", "settings_of", "written_in"]
 
 
-def made_with(function: FunctionType) -> dict[str, Any]:
+class Named(dict[Any, Any]):
+    """Values by the names that they are looked up by, whose order means nothing.
+
+    >>> Named(a=1, b=2) == Named(b=2, a=1)
+    True
+    """
+
+
+def made_with(function: FunctionType) -> Named:
     """Return what a function's name does not say of it."""
     code = function.__code__
     closure = dict(zip(code.co_freevars, map(_held, function.__closure__ or ()), strict=True))
     uses = {name: {WHOLE} for name in closure} | used(code)
     anew = rebound(code)
-    held: dict[str, Any] = {
+    held = {
         "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()],
         "closure": _read_of(closure, uses, anew),
         "attributes": _attributes_read(function, function.__globals__ | closure, uses),
@@ -48,25 +56,26 @@ def made_with(function: FunctionType) -> dict[str, Any]:
     if function.__name__ == "<lambda>" or _is_own(function):
         held["code"] = [code]
         read = _read_of(function.__globals__, uses, anew | closure.keys())
-        held["globals"] = {k: type(v) if _is_iterator(v) else v for k, v in read.items()}
+        held["globals"] = Named((k, type(v) if _is_iterator(v) else v) for k, v in read.items())
         held["imported"] = [*_imported(function)]
-    return {name: each for name, each in held.items() if each}
+    return Named((name, each) for name, each in held.items() if each)
 
 
 def written_in(kind: type) -> list[object]:
     """Return what somebody may edit in a class: nothing of one that was installed."""
     if not _is_own_class(kind):
         return []
-    told = {k: _beneath(v) for k, v in vars(kind).items() if not _is_note_of_pythons(kind, k, v)}
+    kept = [(k, v) for k, v in vars(kind).items() if not _is_note_of_pythons(kind, k, v)]
+    told = Named((name, _beneath(value)) for name, value in kept)
     meta = [] if type(kind) in (type, ABCMeta, EnumMeta) else [type(kind)]
     return [told, *meta, list(kind.__bases__)]
 
 
-def settings_of(module: ModuleType) -> dict[str, object]:
+def settings_of(module: ModuleType) -> Named:
     """Return what somebody may edit in a module: nothing of one that was installed."""
     if not _is_own_module(module):
-        return {}
-    return {name: value for name, value in vars(module).items() if not _is_reserved(name)}
+        return Named()
+    return Named((name, value) for name, value in vars(module).items() if not _is_reserved(name))
 
 
 def is_ours(module: str) -> bool:
@@ -83,13 +92,11 @@ def is_ours(module: str) -> bool:
 _NOTHING = object()
 
 
-def _read_of(
-    variables: Mapping[str, object], uses: Mapping[str, Set[Use]], but: Set[str]
-) -> dict[str, object]:
+def _read_of(variables: Mapping[str, object], uses: Mapping[str, Set[Use]], but: Set[str]) -> Named:
     """Return what is read of variables, but of some, by their names."""
     names = (uses.keys() & variables.keys()) - but
-    read = {name: _read(variables[name], uses[name]) for name in names}
-    return {name: each for name, each in read.items() if each is not _NOTHING}
+    read = [(name, _read(variables[name], uses[name])) for name in names]
+    return Named((name, each) for name, each in read if each is not _NOTHING)
 
 
 def _read(value: Any, uses: Iterable[Use]) -> object:
@@ -115,8 +122,8 @@ def _read(value: Any, uses: Iterable[Use]) -> object:
             parts[step].append(use.beyond())
         else:
             return value
-    found = {str(step): _read(_part(value, step), each) for step, each in parts.items()}
-    read = {name: each for name, each in found.items() if each is not _NOTHING}
+    found = [(str(step), _read(_part(value, step), each)) for step, each in parts.items()]
+    read = Named((name, each) for name, each in found if each is not _NOTHING)
     if not (read or followed):
         return _NOTHING
     return read if type(value) in (dict, ModuleType) else [type(value), read]
@@ -194,10 +201,10 @@ def _is_plain(value: object) -> bool:
 
 def _attributes_read(
     function: FunctionType, variables: Mapping[str, object], uses: Mapping[str, Set[Use]]
-) -> dict[str, object]:
+) -> Named:
     """Return a function's attributes, but those that it only writes itself."""
     own = [use for name in uses if variables.get(name) is function for use in uses[name]]
-    kept = {}
+    kept = Named()
     for name, value in vars(function).items():
         its = [use.beyond() for use in own if use.path[:1] == (Attribute(name),)]
         if not its or _read(value, its) is not _NOTHING:
@@ -240,9 +247,9 @@ def _beneath(value: object) -> object:
         case cached_property():
             return [cached_property, value.func]
         case singledispatchmethod():
-            return [singledispatchmethod, dict(value.dispatcher.registry)]
+            return [singledispatchmethod, Named(value.dispatcher.registry)]
         case partialmethod():
-            return [partialmethod, _beneath(value.func), value.args, value.keywords]
+            return [partialmethod, _beneath(value.func), value.args, Named(value.keywords)]
     return value
 
 
