@@ -20,11 +20,14 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
+import scipy
 import sklearn
 import torch
 import yaml
+from scipy.special import expit
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
@@ -230,6 +233,29 @@ def test_what_other_packages_brought_is_told_by_their_versions(monkeypatch):
     monkeypatch.setattr(packages_told, "version", lambda name: "0")
     digests.add(federation().agreement(method, TRAINING).digest)
     assert len(digests) == 2
+
+
+class Holding:
+    __slots__ = ("part",)
+
+    def __init__(self, part):
+        self.part = part
+
+
+def test_packages_of_what_is_compiled_of_slots_and_of_modules_are_told():
+    assert packages_of([msgspec.json.encode]) == {"msgspec": msgspec.__version__}
+    assert packages_of(msgspec.json.Encoder.encode) == {"msgspec": msgspec.__version__}
+    assert packages_of(expit) == {"scipy": scipy.__version__}
+    learn = {"scikit-learn": sklearn.__version__}
+    assert packages_of(Holding(StandardScaler())) == packages_of(Holding(sklearn)) == learn
+    assert packages_of(Holding([np, torch, np.add, torch.add, {}.get])) == {}
+
+
+def test_packages_are_told_of_parts_however_deep():
+    deep = StandardScaler()
+    for _ in range(2000):
+        deep = [deep]
+    assert packages_of(deep) == {"scikit-learn": sklearn.__version__}
 
 
 # The objective

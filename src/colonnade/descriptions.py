@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import (
     BuiltinFunctionType,
@@ -23,7 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from colonnade.functions_told import Named, is_ours, made_with, settings_of, written_in
+from colonnade.functions_told import (
+    Named,
+    attributes_of,
+    is_ours,
+    made_with,
+    settings_of,
+    written_in,
+)
 from colonnade.models import Learner
 
 __all__ = ["content_of", "described", "device_told", "unsaved"]
@@ -131,7 +138,7 @@ class _Teller:
             if is_ours(type(value).__module__):
                 named = {e.name: named[e.name] for e in fields(value) if e.compare}
             else:  # what it computes of its fields is an attribute
-                named |= _attributes_of(value)
+                named |= attributes_of(value)
             return f"{inside(type(value))}{inside(_held_by(value, named))}"
         if isinstance(value, (*_PLAIN, *_CONTAINERS)) and _has_more(value):
             more = Named(getattr(value, "__dict__", {}))
@@ -211,13 +218,6 @@ def _of_code(code: CodeType) -> list[object]:
     ]
     does = _digest(code.co_code + code.co_exceptiontable)
     return [takes, does, code.co_names, code.co_consts]
-
-
-def _attributes_of(value: object) -> dict[str, Any]:
-    """Return an object's attributes; not what is computed when it is first asked for."""
-    held: dict[str, Any] = getattr(value, "__dict__", {})
-    late = {key for key in held if isinstance(getattr(type(value), key, None), cached_property)}
-    return {key: own for key, own in held.items() if key not in late}
 
 
 def _first(pair: tuple[str, object]) -> str:

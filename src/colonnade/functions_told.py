@@ -31,7 +31,7 @@ from colonnade.lookups import (
     used_of_own,
 )
 
-__all__ = ["Named", "is_ours", "made_with", "settings_of", "written_in"]
+__all__ = ["Named", "attributes_of", "is_ours", "made_with", "settings_of", "written_in"]
 
 
 class Named(dict[Any, Any]):
@@ -76,6 +76,17 @@ def settings_of(module: ModuleType) -> Named:
     if not _is_own_module(module):
         return Named()
     return Named((name, value) for name, value in vars(module).items() if not _is_reserved(name))
+
+
+def attributes_of(value: object) -> dict[str, Any]:
+    """Return an object's attributes; not what is computed when it is first asked for.
+
+    >>> attributes_of(SimpleNamespace(rate=0.1))
+    {'rate': 0.1}
+    """
+    held: dict[str, Any] = getattr(value, "__dict__", {})
+    late = {key for key in held if isinstance(getattr(type(value), key, None), cached_property)}
+    return {key: own for key, own in held.items() if key not in late}
 
 
 def is_ours(module: str) -> bool:
