@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from functools import partial
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -461,6 +462,31 @@ assert process.exitcode == 0, process.exitcode
 
 def test_the_first_process_does_not_hear_the_terminal(tmp_path):
     python(FIRST_PROCESS, tmp_path)
+
+
+def test_what_is_made_for_forked_processes_is_told_with_its_remedy():
+    lock = multiprocessing.get_context("fork").Lock()
+    with pytest.raises(
+        ConfigurationError, match=r"made by multiprocessing\.get_context"
+    ):
+        Processes().run([Elsewhere("a", [], partial(cast_writing, lock))], Assignment())
+
+
+def test_an_interruption_while_processes_end_leaves_none_behind(monkeypatch):
+    async def dies(role):
+        raise ValueError
+
+    async def stops(role):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def interrupted(process, timeout=None):
+        monkeypatch.setattr(BaseProcess, "join", right)
+        raise KeyboardInterrupt
+
+    right = BaseProcess.join
+    monkeypatch.setattr(BaseProcess, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Processes().run(pair(dies, stops), Assignment())
 
 
 class Silent(Exception):

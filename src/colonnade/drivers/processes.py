@@ -12,6 +12,7 @@ import multiprocessing
 import selectors
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -44,8 +45,16 @@ from colonnade.telling import first_line
 __all__ = ["Processes"]
 
 _PATIENCE = 10.0  # seconds in which a process takes what it is told, when much waits already
-_ENDING = 5.0  # seconds in which a process ends by itself, when its run has ended
+_ENDING = 5.0  # seconds in which processes end by themselves, when their run has ended
 _LOOK = 0.2  # seconds after which the parent looks around, heard anything or not
+_BY_NAME = (
+    "models, losses and optimisers must be importable by name, as no lambda or local class is; or "
+    "say threads=1"
+)
+_ANEW = (
+    "what it is to be cast with must be importable by name; locks and queues are made by "
+    "multiprocessing.get_context('spawn')"
+)
 
 
 @dataclass(frozen=True)
@@ -149,7 +158,7 @@ class _Parent:
                         theirs.enter_context, connected_pair()
                     )
             for name in self.roles:
-                with _explained(name):
+                with _explained(name, _BY_NAME):
                     mine, children[name] = socket.socketpair()
                 theirs.enter_context(children[name])
                 mine.settimeout(_PATIENCE)
@@ -164,11 +173,12 @@ class _Parent:
         usual = _context(self.threads)
         theirs = [*children.values(), *(end for ends in sockets.values() for end in ends.values())]
         for name, task in self.books.tasks(self.gatekeeper.gate).items():
-            context, inherits = _spawning() if isinstance(task.role, Elsewhere) else usual
+            is_elsewhere = isinstance(task.role, Elsewhere)
+            context, inherits = _spawning() if is_elsewhere else usual
             own = {children[name], *sockets[name].values()}
             others = (end for end in theirs if end not in own)
             strangers = [*self.lines.values(), *others] if inherits else []
-            with _explained(name), ExitStack() as handed:
+            with _explained(name, _ANEW if is_elsewhere else _BY_NAME), ExitStack() as handed:
                 given = task if inherits else handed.enter_context(closing(Handed(task)))
                 process = context.Process(
                     target=play,
@@ -188,17 +198,26 @@ class _Parent:
                     # Other threads hold no lock that a child needs: it runs one role and exits.
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
-            self.processes[name] = process
+                    self.processes[name] = process  # before an interruption is heard
 
     def _end(self) -> None:
-        for process in self.processes.values():
-            process.join(timeout=_ENDING)
-            if process.is_alive():
+        """Let all end by themselves, for some seconds, and then whoever is left.
+
+        A second interruption leaves nobody behind either.
+        """
+        processes = self.processes.values()
+        until = time.monotonic() + _ENDING
+        try:
+            for process in processes:
+                process.join(timeout=max(0.0, until - time.monotonic()))
+        finally:
+            for process in processes:
                 process.kill()
+            for process in processes:
                 process.join()
-            process.close()
-        for line in [*self.lines.values(), *self.left]:
-            line.close()
+                process.close()
+            for line in [*self.lines.values(), *self.left]:
+                line.close()
 
     # Watching
 
@@ -261,7 +280,7 @@ class _Parent:
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _explained(name: str, remedy: str) -> Iterator[None]:
     """Say whose process could not be started, and why."""
     try:
         yield
@@ -270,9 +289,7 @@ def _explained(name: str) -> Iterator[None]:
         raise RoleFailed(f"the process of {name!r} cannot be started: {why}") from error
     except Exception as error:  # whatever refuses to be written down for another process
         raise ConfigurationError(
-            f"{name!r} cannot be handed to a process of its own ({first_line(error)}): models, "
-            "losses and optimisers must be importable by name, as no lambda or local class is; or "
-            "say threads=1"
+            f"{name!r} cannot be handed to a process of its own ({first_line(error)}): {remedy}"
         ) from error
 
 

@@ -88,13 +88,14 @@ def read_delimited(
             f"{error}; its columns seem to be separated by {other!r}: say separator={other!r}"
         ) from error
     if columns is None:
-        wanted = [*wanted, *(name for name in header if name not in wanted)]
+        wanted = [*dict.fromkeys([*wanted, *header])]
     scan = _scanned(path, separator, header, names is None)
     codes, long = ({header[at] for at in scan.flagged(flag)} for flag in (CODE, LONG))
     # Of a quote within a name polars keeps both characters that a file has for it.
     doubled = [name.replace('"', '""') for name in header]
     own = dict(zip(header, doubled if names is None else _own_names(len(header)), strict=True))
-    places = [place for place, name in enumerate(header) if name in set(wanted)]
+    chosen = set(wanted)
+    places = [place for place, name in enumerate(header) if name in chosen]
     try:
         frame = pl.read_csv(
             path,
