@@ -466,9 +466,7 @@ def test_the_first_process_does_not_hear_the_terminal(tmp_path):
 
 def test_what_is_made_for_forked_processes_is_told_with_its_remedy():
     lock = multiprocessing.get_context("fork").Lock()
-    with pytest.raises(
-        ConfigurationError, match=r"made by multiprocessing\.get_context"
-    ):
+    with pytest.raises(ConfigurationError, match=r"made by multiprocessing\.get_context"):
         Processes().run([Elsewhere("a", [], partial(cast_writing, lock))], Assignment())
 
 

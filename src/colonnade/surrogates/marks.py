@@ -38,7 +38,7 @@ def drafts(folder: Path) -> list[Path]:
 
 
 def _named(folder: Path, form: re.Pattern[str]) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
+    return sorted(path for path in folder.glob("*") if form.fullmatch(path.name))
 
 
 def generation(mark: Path) -> int:
