@@ -11,6 +11,7 @@ import threading
 import warnings
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -1241,7 +1242,40 @@ class Elsewhere(nn.Module):
                 np.random.rand()
             case "python":
                 random.random()
+            case "class":
+                self.told[0] += 1
         return self.linear(x)
+
+    told: ClassVar[list[int]] = [0]
+
+
+def hooked(counts):
+    """A layer whose hook counts, in a closure or in itself."""
+    seen = 0
+
+    def counted(layer, given, come):
+        nonlocal seen
+        seen += 1
+        return come * seen
+
+    layer = linear(4, 4)
+    layer.register_forward_hook(Counted() if counts == "itself" else counted)
+    return layer
+
+
+class Counted:
+    def __init__(self):
+        self.seen = 0
+
+    def __call__(self, *_):
+        self.seen += 1
+
+
+@pytest.mark.parametrize("counts", ["itself", "closure"])
+def test_what_a_hook_keeps_that_no_checkpoint_has_is_told(counts):
+    told = federation(nn.Sequential(hooked(counts))).train(training=TRAINING).summary["warnings"]
+    note = r"'bank' changes what it does not save when it computes \(0\.forward_hooks\)"
+    assert any(re.search(note, each) for each in told)
 
 
 @pytest.mark.parametrize(
@@ -1251,6 +1285,7 @@ class Elsewhere(nn.Module):
         ("generator", r"'bank' changes what it does not save when it computes \(generator\)"),
         ("numpy", "'bank' draws from a generator of Python's or numpy's, which no run seeds"),
         ("python", "'bank' draws from a generator of Python's or numpy's, which no run seeds"),
+        ("class", r"'bank' changes what it does not save when it computes \(__class__\)"),
         ("nothing", None),
     ],
 )

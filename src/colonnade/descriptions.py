@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from colonnade.functions_told import (
     Named,
     attributes_of,
+    bound_anew,
     is_ours,
     made_with,
     settings_of,
@@ -313,9 +314,9 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
 _HOOKS_OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def _hooks(owner: object, kinds: Iterable[str]) -> list[object]:
+def _hooks(owner: object, kinds: Iterable[str]) -> list[tuple[str, list[Any]]]:
     """Return the functions that torch calls beside a module, or with a parameter's derivative."""
-    return [[kind, list(hooks.values())] for kind in kinds if (hooks := getattr(owner, kind, None))]
+    return [(kind, list(hooks.values())) for kind in kinds if (hooks := getattr(owner, kind, None))]
 
 
 def unsaved(module: nn.Module) -> dict[str, str]:
@@ -333,6 +334,9 @@ def unsaved(module: nn.Module) -> dict[str, str]:
     for name, part in module.named_modules():
         own = _attributes(part) | dict(part.named_buffers(recurse=False))
         own.pop("training", None)
+        called = {kind.strip("_"): hooks for kind, hooks in _hooks(part, _HOOKS)}
+        called["__class__"] = [type(part)]  # what is kept there, and by its code
+        own |= {key: [each, [*map(bound_anew, each)]] for key, each in called.items()}
         for key, value in own.items():
             place = f"{name}.{key}" if name else key
             if place not in saved and not (isinstance(value, Tensor) and not value.is_leaf):

@@ -31,7 +31,15 @@ from colonnade.lookups import (
     used_of_own,
 )
 
-__all__ = ["Named", "attributes_of", "is_ours", "made_with", "settings_of", "written_in"]
+__all__ = [
+    "Named",
+    "attributes_of",
+    "bound_anew",
+    "is_ours",
+    "made_with",
+    "settings_of",
+    "written_in",
+]
 
 
 class Named(dict[Any, Any]):
@@ -59,6 +67,26 @@ def made_with(function: FunctionType) -> Named:
         held["globals"] = Named((k, type(v) if _is_iterator(v) else v) for k, v in read.items())
         held["imported"] = [*_imported(function)]
     return Named((name, each) for name, each in held.items() if each)
+
+
+def bound_anew(called: object) -> list[Named]:
+    """Return what a function, or those of a class or an object, bind to other values, as it is now.
+
+    It is what ``made_with`` leaves out.
+
+    >>> bound_anew(lambda: None)
+    []
+    """
+    function = getattr(called, "__func__", called)
+    if not isinstance(function, FunctionType):
+        kind = called if isinstance(called, type) else type(called)
+        own = [*vars(kind).values()] if _is_own_class(kind) else []
+        return [each for one in own if isinstance(one, FunctionType) for each in bound_anew(one)]
+    code = function.__code__
+    closure = dict(zip(code.co_freevars, map(_held, function.__closure__ or ()), strict=True))
+    known = function.__globals__ | closure
+    found = Named((name, known.get(name)) for name in rebound(code) - {*code.co_cellvars})
+    return [found] if found and _is_own(function) else []
 
 
 def written_in(kind: type) -> list[object]:
