@@ -6,6 +6,7 @@ import json
 import sqlite3
 import sys
 import warnings
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -628,6 +629,10 @@ def test_whole_numbers_that_floating_point_would_merge(tmp_path: Path) -> None:
         TableTransformer(**{named: ["account"]}).fit(frame)
     transformer = TableTransformer().fit({"account": [2**53, -(2**53), 0]})
     assert transformer.transform({"account": [2**53]}).shape == (1, 1)
+    for beyond in (pl.Series([7, 2**60 + 1]).cast(pl.Decimal(20, 0)), [Decimal(7), Decimal(2**70)]):
+        for refuses in (TableTransformer().fit, transformer.transform):
+            message = refusal(refuses, {"account": beyond})
+            assert message.startswith(f"row 1, column 'account': {int(beyond[1])} is beyond 2^53")
     message = refusal(transformer.transform, {"account": [7, 2**63 - 1]})
     assert message.startswith(f"row 1, column 'account': {2**63 - 1} is beyond 2^53, where")
     numeric = TableTransformer(numeric=["account"]).fit({"account": [1, 2]})
@@ -923,3 +928,9 @@ def test_a_stored_table_has_no_markers(tmp_path: Path) -> None:
         read_table(tmp_path / "bank.parquet", decimal=",")
     with pytest.raises(DataError, match="nothing says"):
         vertical_tables({"a": BANK.lazy(), "b": SHOP.lazy()}, LABELS["buys"])
+
+
+def test_digits_of_another_alphabet_are_text_where_that_is_said(tmp_path: Path) -> None:
+    path = csv(tmp_path, "id,z\n1,\u0661\u0662\n2,\u0661\n")
+    assert r"if it is text, say text=['z']" in refusal(read_table, path)
+    assert read_table(path, text=["z"])["z"].to_list() == ["\u0661\u0662", "\u0661"]

@@ -593,6 +593,7 @@ def test_decimals() -> None:
     assert as_series(pd.Series(decimals)).to_list() == [None, None, None, 2.5, 3.0]
     assert as_series([Decimal("3.0"), Decimal(4)]).to_list() == [3.0, 4.0]
     assert as_series([Decimal(2**62 + 1), Decimal("3E2")]).to_list() == [2**62 + 1, 300]
+    assert as_series([Decimal(2**70 + 1), Decimal(2**70)]).to_list() == [2**70 + 1, 2**70]
     # As decimals of 38 digits in all, polars has the large one as missing.
     assert as_series([Decimal("1e37"), Decimal("0.12")]).to_list() == [1e37, 0.12]
     for beyond in ("Infinity", "1e400", "1e999999"):
@@ -617,6 +618,10 @@ def test_tensors_of_other_kinds() -> None:
         ({"a": 5}, "column 'a' must be an array of values, not a int"),
         ({"a": "text"}, "column 'a' must be an array of values, not a str"),
         ({"a": [1, "x"]}, "column 'a' mixes values of the kinds int and str"),
+        (
+            {"a": [type(f"k{i}", (), {})() for i in range(9)]},
+            "k0 and k1 and k2 and k3 and k4 and o",
+        ),
         ({"a": [[1], [2]]}, "one value a row, not sequences"),
         ({"a": np.zeros((2, 2))}, r"column 'a' must have the shape \[N\], not \[2, 2\]"),
         ({"a": [object()]}, "column 'a' holds values"),

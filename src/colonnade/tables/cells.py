@@ -117,20 +117,20 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
 
 
 def check_whole(name: str, values: pl.Series, place: Place) -> None:
-    """Raise ``DataError`` if whole numbers are too large to stay apart in floating point.
+    """Raise ``DataError`` if whole numbers, or decimals, are too large to stay apart as floats.
 
     >>> check_whole("account", pl.Series([2**53 + 1]), str)
     Traceback (most recent call last):
     ...
     colonnade.errors.DataError: 0, column 'account': 9007199254740993 is beyond 2^53, where different whole numbers become the same in floating point; correct it, or, before fitting, name the column in categorical or ignore, or in numeric if that does not matter: TableTransformer(categorical=["account"]) in transformers (YAML: features: {categorical: ["account"]})
     """  # noqa: E501 - a message is one line
-    if not values.dtype.is_integer() or not values.len():
+    if not (values.dtype.is_integer() or values.dtype.is_decimal()) or not values.len():
         return
     low, high = values.min(), values.max()
     if low is None or (low >= -_EXACT and high <= _EXACT):  # type: ignore[operator]  # whole
         return
     beyond = values > _EXACT
-    if values.dtype.is_signed_integer():
+    if not values.dtype.is_unsigned_integer():
         beyond |= values < -_EXACT
     row = int(beyond.arg_true()[0])
     raise DataError(

@@ -15,7 +15,7 @@ __all__ = ["without_decimals"]
 def without_decimals(
     values: Sequence[int | float | Decimal | None],
 ) -> list[int | None] | list[float | None]:
-    """Return numbers as whole ones where nothing is lost in 64 bits by that, else all as floats.
+    """Return numbers as whole ones where nothing is lost in 128 bits by that, else all as floats.
 
     >>> without_decimals([Decimal("2.0"), None]), without_decimals([Decimal("3E2"), 7])
     ([2.0, None], [300, 7])
@@ -29,4 +29,4 @@ def _is_whole(value: float | Decimal) -> bool:
     if not isinstance(value, Decimal):
         return isinstance(value, int)
     exponent = value.as_tuple().exponent
-    return isinstance(exponent, int) and exponent >= 0 and -(2**63) <= value < 2**63
+    return isinstance(exponent, int) and exponent >= 0 and -(2**127) <= value < 2**127

@@ -287,6 +287,8 @@ def _why(error: Exception) -> str:
     line = _line(error)
     if isinstance(error, UnicodeDecodeError) or re.search("utf-?8", line, re.IGNORECASE):
         return "it is not written in UTF-8; save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
+    if found := re.search(r"could not parse .* at column '(.*)' \(column number", line):
+        return f"{line}; if it is text, say text=[{found[1]!r}] (YAML: text: [{found[1]}])"
     return line
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "whole_numbers",
 ]
 
+_MOST_NAMED = 5  # kinds of values in one sentence
 _UNITS = {"M": ("D", "ms", "us", "ns"), "m": ("ms", "us", "ns")}  # that polars takes from numpy
 
 
@@ -427,14 +428,19 @@ def _from_values(values: list[Any], what: str) -> pl.Series:
     values = [None if _is_missing(value) else _plain(value) for value in values]
     kinds = {type(value) for value in values} - {type(None)}
     if len(kinds) > 1 and kinds != {int, float}:
-        names = sorted(kind.__name__ for kind in kinds)
-        raise DataError(f"{what} mixes values of the kinds {' and '.join(names)}; make them alike")
+        names = sorted({kind.__name__ for kind in kinds})
+        told = " and ".join(
+            names if len(names) <= _MOST_NAMED else [*names[:_MOST_NAMED], "others"]
+        )
+        raise DataError(f"{what} mixes values of the kinds {told}; make them alike")
     try:
         if kinds == {int, float}:
             values = [None if value is None else float(value) for value in values]
         elif any(issubclass(kind, Decimal) for kind in kinds):
             values = without_decimals(values)
-        series = pl.Series(values, strict=True)
+        # Polars goes by the first value, and would refuse one beyond 64 bits behind it.
+        beyond = any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values)
+        series = pl.Series(values, dtype=pl.Int128 if beyond else None, strict=True)
     except UnicodeEncodeError:  # whose message would show what is in the table
         raise DataError(f"{what} holds text with a lone surrogate, half a character") from None
     except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
