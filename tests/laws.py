@@ -41,7 +41,7 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
-    "errors streams wire effects kernels models defaults telling faults locks yaml_text",
+    "errors streams wire effects kernels models defaults telling faults locks yaml_text annotated",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger tallies clocks checkpoints journals departures channels costs delays "

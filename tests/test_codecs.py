@@ -92,7 +92,9 @@ def subject(codec: Scalar) -> Subject:
     return Subject(codec, step=partial(step_of, codec))
 
 
-SCALARS = [scalar(b, reach, dither) for b in BITS for reach in (None, 8.0) for dither in (1, 0)]
+SCALARS = [
+    scalar(b, reach, dither) for b in BITS for reach in (None, 8.0) for dither in (True, False)
+]
 SUBJECTS = [*(Subject(Float(format)) for format in (32, 16, "bf16")), *map(subject, SCALARS)]
 
 

@@ -365,19 +365,19 @@ def test_embeddings_that_cannot_be_combined(tmp_path: Path, fusion: Any) -> None
     ("settings", "message"),
     [
         ({"epochs": 0}, "epochs must be a whole number, 1 or more, not 0"),
-        ({"epochs": 1.5}, "epochs must be a whole number, 1 or more, not 1.5"),
-        ({"epochs": None}, "epochs must be a whole number, 1 or more, not None"),
+        ({"epochs": 1.5}, "epochs of Training is a whole number or 'auto', not 1.5"),
+        ({"epochs": None}, "epochs of Training is a whole number or 'auto', not None"),
         ({"batch_size": -1}, "batch_size must be a whole number, 1 or more, not -1"),
         ({"threads": 0}, "threads must be"),
         ({"threads": 10**6}, "threads are 1024 at most, not 1000000"),
         ({"evaluation_rows": 0}, "evaluation_rows must be"),
         ({"evaluate_every": 0}, "evaluate_every must be"),
-        ({"checkpoint_every": "often"}, "checkpoint_every must be .*, not 'often'"),
+        ({"checkpoint_every": "often"}, "checkpoint_every of .*, not 'often'"),
         (
             {"seed": 2**63},
             "the seed must be a whole number of 64 bits, not 9223372036854775808",
         ),
-        ({"seed": 0.5}, "the seed must be a whole number of 64 bits, not 0.5"),
+        ({"seed": 0.5}, "seed of Training is a whole number, not 0.5"),
     ],
 )
 def test_training_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:

@@ -118,7 +118,9 @@ def test_what_it_cannot_live_with_is_refused_with_the_reason() -> None:
         cn.Method("x", Sum(), NOISY, stragglers=Deadline(1.0, "stale"))
     with pytest.raises(ConfigurationError, match="threshold is 1"):
         Masked(NOISY.mechanism, threshold=1)
-    with pytest.raises(ConfigurationError, match=r"threshold is 2\.5, but it counts parties"):
+    with pytest.raises(
+        ConfigurationError, match=r"threshold of Masked is a whole number or None, not 2\.5"
+    ):
         Masked(NOISY.mechanism, threshold=2.5)  # type: ignore[arg-type]
     many = tuple(f"party_{i}" for i in range(256))
     with pytest.raises(ConfigurationError, match="of 256 parties cannot be: it has 255 at most"):

@@ -114,7 +114,7 @@ def test_the_paper_s_composition():
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: pbm_vfl(fusion=Concat()), "concat needs each embedding: take sum or mean"),
+        (lambda: pbm_vfl(fusion=Concat()), r"fusion of pbm_vfl is Mean\(\), Sum\(\) or None"),
         (lambda: pbm_vfl(beta=0.3), "beta must be a number above 0 and at most 0.25"),
         (lambda: pbm_vfl(beta=0), "beta must be a number above 0"),
         (lambda: pbm_vfl(trials=0), "trials must be a whole number from 1"),
@@ -641,7 +641,7 @@ def test_a_file_says_all_that_python_does():
         ({"trials": 2.5}, r"method\.trials"),
         ({"budget": {"epsilon": -1, "delta": 0.1}}, r"method\.budget: epsilon is -1"),
         ({"budget": {"epsilon": 1}}, r"method\.budget\.delta"),
-        ({"fusion": "concat"}, "take sum or mean"),
+        ({"fusion": "concat"}, r"fusion of pbm_vfl is Mean\(\), Sum\(\) or None"),
         ({"held_out": "gaussian"}, r"method\.held_out"),
     ],
 )

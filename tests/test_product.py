@@ -290,13 +290,16 @@ def test_draws_come_from_the_key() -> None:
     ("fields", "message"),
     [
         ({"subvectors": 0}, "subvectors must be a whole number from 1 on, not 0"),
-        ({"subvectors": 4.0}, "subvectors must be"),
+        ({"subvectors": 4.0}, "subvectors of .* is a whole number, not 4.0"),
         ({"centroids": 1}, "centroids must be a whole number from 2 to 4096, not 1"),
         ({"centroids": 4097}, "not 4097"),
         ({"groups": 3}, "3 groups must divide the 4 subvectors"),
         ({"groups": -2}, "groups must be"),
         ({"iterations": 0}, "iterations must be"),
-        ({"codebook": "bf16"}, "codebook is float32 or float16, not 'bf16'"),
+        (
+            {"codebook": "bf16"},
+            "codebook of ProductQuantised is 'float32' or 'float16', not 'bf16'",
+        ),
     ],
 )
 def test_fields_that_cannot_be(fields: dict[str, Any], message: str) -> None:

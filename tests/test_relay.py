@@ -332,8 +332,8 @@ def test_columns_are_chosen_by_what_they_matter(labels):
 
 REFUSED = {
     "say labels='shared' if that is meant": lambda: Relay(),
-    "others is codes or total, not 'sums'": lambda: Relay("shared", others="sums"),
-    "labels are private or shared, not 'secret'": lambda: fedbcd(2, labels="secret"),
+    "others of Relay is 'codes' or 'total', not 'sums'": lambda: Relay("shared", others="sums"),
+    "labels of fedbcd is 'private' or 'shared', not 'secret'": lambda: fedbcd(2, labels="secret"),
     "C-VFL's Algorithm 2, with private labels, takes one step a round, not 3": lambda: cvfl(
         Scalar(4), 3
     ),
@@ -360,7 +360,7 @@ REFUSED = {
     "correction must be 0 or more, not -1": lambda: Split(correction=-1),
     "batches to replay are 1 or more, not 0": lambda: Replayed(batches=0),
     "local steps are 1 or more a round, not 0": lambda: fedbcd(0),
-    "local steps are 1 or more a round, not 1.5": lambda: Consecutive(1.5),
+    "steps of Consecutive is a whole number, not 1.5": lambda: Consecutive(1.5),
     "error feedback needs a codec that contracts": lambda: efvfl(Scalar(4)),
     "error feedback needs": lambda: efvfl(TopK(0.1), labels="shared", top_codec=Scalar(4)),
 }

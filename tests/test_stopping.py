@@ -143,7 +143,7 @@ def test_impossible_rules_are_refused(settings):
 
 
 def test_an_unknown_guide_is_refused():
-    with pytest.raises(ConfigurationError, match="by loss or by metric, not 'auc'"):
+    with pytest.raises(ConfigurationError, match="is 'loss' or 'metric', not 'auc'"):
         EarlyStopping(by="auc")
 
 

@@ -159,9 +159,9 @@ def test_a_state_of_another_storage_is_refused(tmp_path):
 
 
 def test_another_precision_and_too_few_marks_are_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="float32 or float16, not in 'float64'"):
+    with pytest.raises(ConfigurationError, match="'float32' or 'float16', not 'float64'"):
         Memory("float64")
-    with pytest.raises(ConfigurationError, match="float32 or float16, not in 'bfloat16'"):
+    with pytest.raises(ConfigurationError, match="'float32' or 'float16', not 'bfloat16'"):
         Disk(tmp_path, "bfloat16")
     with pytest.raises(ConfigurationError, match="at least 3 marks, not 2"):
         Disk(tmp_path, keep=2)

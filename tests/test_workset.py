@@ -764,13 +764,13 @@ def test_a_modelled_run_repeats_and_a_real_one_is_replayed() -> None:
         ({"capacity": 0}, "the capacity of a workset is a whole number, 1 or more, not 0"),
         ({"capacity": -3}, "the capacity of a workset is a whole number, 1 or more, not -3"),
         ({"reuses": -1}, "the reuses of a workset is a whole number, 0 or more, not -1"),
-        ({"reuses": 2.5}, "the reuses of a workset is a whole number, 0 or more, not 2.5"),
+        ({"reuses": 2.5}, "reuses of .* is a whole number, not 2.5"),
         ({"min_cosine": 1.5}, "min_cosine is a cosine, from -1 to 1, or None, not 1.5"),
         ({"min_cosine": float("nan")}, "min_cosine is a cosine"),
         ({"min_cosine": 60}, "of 60 degrees it is 0.5"),
-        ({"min_cosine": "0.5"}, "min_cosine is a cosine, from -1 to 1, or None, not '0.5'"),
-        ({"min_cosine": True}, "min_cosine is a cosine, from -1 to 1, or None, not True"),
-        ({"bursts": "no"}, "bursts is True or False, not 'no'"),
+        ({"min_cosine": "0.5"}, "min_cosine of .* is a number or None, not '0.5'"),
+        ({"min_cosine": True}, "min_cosine of .* is a number or None, not True"),
+        ({"bursts": "no"}, "bursts of .* is True or False, not 'no'"),
     ],
 )
 def test_bad_values_are_refused(wrong: dict[str, Any], message: str) -> None:

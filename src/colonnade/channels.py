@@ -15,6 +15,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Self
 
+from colonnade.annotated import check_fields
 from colonnade.errors import ConfigurationError
 
 __all__ = [
@@ -278,6 +279,7 @@ class Network:
         return cls.around(label_holder, preset.up, preset.down)
 
     def __post_init__(self) -> None:
+        check_fields(Network, self)
         if not isinstance(self.queue, int) or isinstance(self.queue, bool) or self.queue < 1:
             raise ConfigurationError(
                 f"queue must be a whole number of messages, 1 or more, not {self.queue!r}"

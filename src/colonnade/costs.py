@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from colonnade.channels import check_organisations, check_seconds, is_number, nanoseconds
 from colonnade.delays import Delay
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 
+@runtime_checkable
 class CostModel(Protocol):
     """Decides what a piece of work costs on the virtual clock.
 

@@ -86,7 +86,7 @@ from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
 from colonnade.runs_told import Circumstances, clock_of, run_told
 from colonnade.telling import first_line
-from colonnade.training import Training, Watcher
+from colonnade.training import Training, Watcher, checked_training
 
 __all__ = ["Federation"]
 
@@ -248,7 +248,7 @@ class Federation:
             If the folder or its disk does not take what is written; it says what is safe.
         """
         method = svfl() if method is None else checked_method(method)
-        training = (training or Training()).for_rows(len(self.train_rows))
+        training = checked_training(training).for_rows(len(self.train_rows))
         driver = Simulate() if driver is None else checked_driver(driver)
         watcher = watcher or Watcher()
         if training.early_stopping and not len(self.validation_rows):

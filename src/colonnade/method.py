@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade import exchanges, local_updates, models, stragglers, uplinks
 from colonnade.agreement import Exchange
+from colonnade.annotated import check_kind, either, members_of, parts_of
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
 from colonnade.exchanges import Split
@@ -56,6 +57,7 @@ class Method:
     stragglers: Stragglers = field(default_factory=Wait)
 
     def __post_init__(self) -> None:
+        check_kind("method.name", self.name, str)
         for part, (protocol, _) in _PARTS.items():
             value = getattr(self, part)
             if not isinstance(value, protocol) or isinstance(value, type):
@@ -180,32 +182,12 @@ def _what_is_missing(part: str, value: object) -> str:
     if isinstance(value, type):
         return f"method.{part} is a value, not a class: write {value.__name__}(...)"
     protocol, room = _PARTS[part]
-    members = _members(protocol)
+    members = members_of(protocol)
     missing = ", ".join(sorted(name for name in members if not hasattr(value, name)))
     said = (
-        f"method.{part} is {_ours(room, members)}, not {value!r}: a part of your own would answer "
-        f"{missing} too"
+        f"method.{part} is {either(parts_of(room, members))}, not {value!r}: a part of your own "
+        f"would answer {missing} too"
     )
     if part == "exchange" and isinstance(value, Link):
         said += "; derivatives go through Split(downlink=...)"
     return said
-
-
-def _ours(room: Any, members: set[str]) -> str:
-    """Return how the parts of a room that have all members are made, the last after an "or"."""
-    parts = [
-        f"{name}({'...' if fields(part) else ''})"
-        for name, part in vars(room).items()
-        if name in room.__all__ and is_dataclass(part) and members <= set(dir(part))
-    ]
-    return " or ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
-
-
-def _members(protocol: type) -> set[str]:
-    return {
-        name
-        for cls in protocol.__mro__
-        if cls.__module__.startswith("colonnade.")
-        for name in vars(cls)
-        if not name.startswith("_") or name == "__call__"
-    }

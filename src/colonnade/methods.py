@@ -1,15 +1,16 @@
 """Methods: ready-made compositions of exchange, fusion, links and local updates.
 
 A method is a frozen value. The functions below name the published ones; what they do not offer is
-composed by constructing ``Method`` itself.
+composed by constructing ``Method`` itself. Each refuses an argument of another kind than it says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 from colonnade.agreement import Exchange
+from colonnade.annotated import check_arguments
 from colonnade.codecs import Codec, Entropy, Float, LargeRows, LowRank, Scalar
 from colonnade.defences import Defence
 from colonnade.errors import ConfigurationError
@@ -39,11 +40,14 @@ __all__ = [
     "wait_dp",
 ]
 
+T = TypeVar("T")
+
 Labels = Literal["private", "shared"]
 Others = Literal["codes", "total"]
 HeldOutRows = Literal["codes", "exact"]
 
 
+@check_arguments
 def svfl(
     codec: Codec | None = None,
     derivative_codec: Codec | None = None,
@@ -75,12 +79,13 @@ def svfl(
     """
     return Method(
         "svfl",
-        fusion or Concat(),
-        Plain(Direct(codec or Float())),
-        Split(Direct(derivative_codec or Float()), correction),
+        _or(fusion, Concat()),
+        Plain(Direct(_or(codec, Float()))),
+        Split(Direct(_or(derivative_codec, Float())), correction),
     )
 
 
+@check_arguments
 def fedbcd(local_steps: int, fusion: Fusion | None = None, labels: Labels = "private") -> Method:
     """FedBCD(Q): Q steps on a batch, the exact one included, for one exchange of float32.
 
@@ -103,10 +108,11 @@ def fedbcd(local_steps: int, fusion: Fusion | None = None, labels: Labels = "pri
     >>> fedbcd(local_steps=5).local_updates
     Consecutive(steps=5)
     """
-    exchange = Relay("shared") if _shared(labels) else Split()
-    return Method("fedbcd", fusion or Concat(), Plain(), exchange, Consecutive(local_steps))
+    exchange = Relay("shared") if labels == "shared" else Split()
+    return Method("fedbcd", _or(fusion, Concat()), Plain(), exchange, Consecutive(local_steps))
 
 
+@check_arguments
 def cvfl(
     codec: Codec,
     local_steps: int = 1,
@@ -150,18 +156,19 @@ def cvfl(
     >>> cvfl(Scalar(bits=4), local_steps=10, labels="shared").exchange.top
     Direct(codec=Scalar(bits=4, low=None, high=None, dither=True))
     """
-    if _shared(labels):
+    if labels == "shared":
         _no_derivatives("cvfl", derivative_codec)
-        exchange: Exchange = Relay("shared", Direct(top_codec or codec), others)
+        exchange: Exchange = Relay("shared", Direct(_or(top_codec, codec)), others)
     else:
         _one_step("C-VFL's Algorithm 2", local_steps)
         _no_relay("cvfl", top_codec, others)
-        exchange = Split(Direct(derivative_codec or Float()))
+        exchange = Split(Direct(_or(derivative_codec, Float())))
     return Method(
-        "cvfl", fusion or Concat(), Plain(Direct(codec)), exchange, Consecutive(local_steps)
+        "cvfl", _or(fusion, Concat()), Plain(Direct(codec)), exchange, Consecutive(local_steps)
     )
 
 
+@check_arguments
 def efvfl(
     codec: Codec,
     derivative_codec: Codec | None = None,
@@ -217,18 +224,19 @@ def efvfl(
     >>> efvfl(TopK(ratio=0.01)).name
     'efvfl'
     """
-    if _shared(labels):
+    if labels == "shared":
         _no_derivatives("efvfl", derivative_codec)
         top = Direct() if top_codec in (None, Float()) else ErrorFeedback(top_codec)
         exchange: Exchange = Relay("shared", top, others)
     else:
         _one_step("EF-VFL's Algorithm 2", local_steps)
         _no_relay("efvfl", top_codec, others)
-        exchange = Split(Direct(derivative_codec or Float()))
-    uplink = Plain(ErrorFeedback(codec, storage or Memory()))
-    return Method("efvfl", fusion or Concat(), uplink, exchange, Consecutive(local_steps))
+        exchange = Split(Direct(_or(derivative_codec, Float())))
+    uplink = Plain(ErrorFeedback(codec, _or(storage, Memory())))
+    return Method("efvfl", _or(fusion, Concat()), uplink, exchange, Consecutive(local_steps))
 
 
+@check_arguments
 def celu(
     capacity: int = 5,
     reuses: int = 5,
@@ -280,13 +288,14 @@ def celu(
     exchange = Asynchronous if overlap else Split
     return Method(
         "celu",
-        fusion or Concat(),
-        Plain(Direct(codec or Float())),
-        exchange(Direct(derivative_codec or Float())),
+        _or(fusion, Concat()),
+        Plain(Direct(_or(codec, Float()))),
+        exchange(Direct(_or(derivative_codec, Float()))),
         Workset(capacity, reuses, min_cosine, bursts),
     )
 
 
+@check_arguments
 def vafl(
     codec: Codec | None = None,
     derivative_codec: Codec | None = None,
@@ -315,12 +324,13 @@ def vafl(
     """
     return Method(
         "vafl",
-        fusion or Concat(),
-        Plain(Direct(codec or Float())),
-        EventDriven(Direct(derivative_codec or Float())),
+        _or(fusion, Concat()),
+        Plain(Direct(_or(codec, Float()))),
+        EventDriven(Direct(_or(derivative_codec, Float()))),
     )
 
 
+@check_arguments
 def lean(
     step: float = 1.5,
     below: float = 0.5,
@@ -368,19 +378,18 @@ def lean(
     >>> lean().local_updates.passes
     2
     """
-    if held_out not in ("codes", "exact"):
-        raise ConfigurationError(f"held_out is codes or exact, not {held_out!r}")
     codes = Scalar(5, -15 * step, 16 * step, dither=False)
     derivatives = LargeRows(below, LowRank(9, Entropy(Scalar(4)), Entropy(Scalar(4))))
     return Method(
         "lean",
-        fusion or Concat(),
+        _or(fusion, Concat()),
         Plain(LearnedEntropy(codes), Direct(Entropy(codes) if held_out == "codes" else Float())),
         Split(Direct(derivatives)),
         Proximal(passes, rows, pull, Replayed(replayed, 256)),
     )
 
 
+@check_arguments
 def pbm_vfl(
     trials: int = 16,
     beta: float = 0.25,
@@ -460,12 +469,13 @@ def pbm_vfl(
     PoissonBinomial(trials=4, beta=0.05, bound=1.0)
     """
     mechanism = PoissonBinomial(trials, beta, bound)
-    uplink = Masked(mechanism, held_out, threshold, identities or {}, budget)
-    down = Direct(derivative_codec or Float())
+    uplink = Masked(mechanism, held_out, threshold, _or(identities, {}), budget)
+    down = Direct(_or(derivative_codec, Float()))
     exchange, further = _steps_after(down, defence, local_steps, overlap)
-    return Method("pbm_vfl", fusion or Sum(), uplink, exchange, further)
+    return Method("pbm_vfl", _or(fusion, Sum()), uplink, exchange, further)
 
 
+@check_arguments
 def fedvs(
     segments: int = 1,
     colluders: int = 1,
@@ -527,10 +537,10 @@ def fedvs(
     5
     """
     bits = (data_bits, weight_bits, field_bits)
-    uplink = Coded(segments, colluders, *bits, identities or {})
-    down = Direct(derivative_codec or Float())
+    uplink = Coded(segments, colluders, *bits, _or(identities, {}))
+    down = Direct(_or(derivative_codec, Float()))
     exchange, further = _steps_after(down, defence, local_steps, overlap)
-    return Method("fedvs", fusion or Mean(), uplink, exchange, further)
+    return Method("fedvs", _or(fusion, Mean()), uplink, exchange, further)
 
 
 def _steps_after(
@@ -547,6 +557,7 @@ def _steps_after(
     return Asynchronous(down, defence=defence), Workset(1, local_steps - 1, None)
 
 
+@check_arguments
 def wait_dp(
     epsilon: float = 5.0,
     delta: float = 1e-5,
@@ -598,19 +609,18 @@ def wait_dp(
     0.8919
     """
     noise = Gaussian.calibrated(bound, epsilon, delta, uses)
-    budget = budget or Budget(float("inf"), delta)
+    budget = _or(budget, Budget(float("inf"), delta))
     return Method(
         "wait_dp",
-        fusion or Concat(),
-        Perturbed(noise, Plain(Direct(codec or Float())), budget=budget),
-        Split(Direct(derivative_codec or Float()), defence=defence),
+        _or(fusion, Concat()),
+        Perturbed(noise, Plain(Direct(_or(codec, Float()))), budget=budget),
+        Split(Direct(_or(derivative_codec, Float())), defence=defence),
     )
 
 
-def _shared(labels: str) -> bool:
-    if labels not in ("private", "shared"):
-        raise ConfigurationError(f"labels are private or shared, not {labels!r}")
-    return labels == "shared"
+def _or(given: T | None, otherwise: T) -> T:
+    """Return what was given, which may be as empty as it likes, or what stands for None."""
+    return otherwise if given is None else given
 
 
 def _one_step(algorithm: str, local_steps: int) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from colonnade import defaults
+from colonnade.annotated import check_fields, check_kind
 from colonnade.channels import is_number
 from colonnade.errors import ConfigurationError
 
-__all__ = ["MOST_THREADS", "EarlyStopping", "Training", "Watcher"]
+__all__ = ["MOST_THREADS", "EarlyStopping", "Training", "Watcher", "checked_training"]
 
 MOST_THREADS = 1024
 """Of a torch operation: so many that a system refuses them end the process without a word."""
@@ -51,14 +52,13 @@ class EarlyStopping:
     by: Literal["loss", "metric"] = "loss"
 
     def __post_init__(self) -> None:
+        check_fields(EarlyStopping, self)
         if self.patience is not None and not _whole(self.patience, 1, 2**63):
             raise ConfigurationError(
                 f"patience must be 1 evaluation or more, a whole number, not {self.patience!r}"
             )
         if not (is_number(self.min_delta) and 0 <= self.min_delta < math.inf):
             raise ConfigurationError(f"min_delta must be 0 or more, not {self.min_delta!r}")
-        if self.by not in ("loss", "metric"):
-            raise ConfigurationError(f"early stopping is by loss or by metric, not {self.by!r}")
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,12 @@ class Training:
     secrets: Literal["system", "seed"] = "system"
 
     def __post_init__(self) -> None:
+        check_fields(Training, self)
         lowest = {"epochs": 1, "batch_size": 1, "threads": 1, "evaluation_rows": 1}
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1}
         for name, least in lowest.items():
             value = getattr(self, name)
-            if value == _OTHERWISE.get(name, least):
+            if value in ("auto", None):  # where it may be
                 continue
             if not _whole(value, least, 2**63):
                 raise ConfigurationError(
@@ -126,16 +127,6 @@ class Training:
                 )
         if self.threads > MOST_THREADS:
             raise ConfigurationError(f"threads are {MOST_THREADS} at most, not {self.threads}")
-        if self.schedule_every not in ("epoch", "round"):
-            raise ConfigurationError(
-                f"schedule_every is epoch or round, not {self.schedule_every!r}"
-            )
-        if not isinstance(self.early_stopping, EarlyStopping | None):
-            raise ConfigurationError(
-                f"early_stopping is EarlyStopping(...) or None, not {self.early_stopping!r}"
-            )
-        if self.secrets not in ("system", "seed"):
-            raise ConfigurationError(f"secrets are from system or seed, not {self.secrets!r}")
         if not _whole(self.seed, -(2**63), 2**63):
             raise ConfigurationError(
                 f"the seed must be a whole number of 64 bits, not {self.seed!r}"
@@ -161,6 +152,24 @@ class Training:
         return replace(self, epochs=self.epochs_for(rows), batch_size=self.batch_size_for(rows))
 
 
+def checked_training(value: object) -> Training:
+    """Return a training as it is, and the usual one in place of None.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is none, such as a number of epochs.
+
+    Examples
+    --------
+    >>> checked_training(5)
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: training is Training(...) or None, not 5
+    """
+    check_kind("training", value, Training | None)
+    return value if isinstance(value, Training) else Training()
+
+
 @dataclass(frozen=True)
 class Watcher:
     """Who is told how a run goes, and may end it.
@@ -182,15 +191,6 @@ class Watcher:
     on_round: Callable[[str, int, int], None] = lambda role, round, sent: None
     on_report: Callable[[Values], None] = lambda values: None
     interrupted: Callable[[], bool] = lambda: False
-
-
-_OTHERWISE = {
-    "epochs": "auto",
-    "batch_size": "auto",
-    "evaluate_every": None,
-    "checkpoint_every": None,
-}
-"""What may stand in place of a number."""
 
 
 def _whole(value: object, least: int, beyond: int) -> bool:

@@ -36,7 +36,7 @@ from colonnade.privacy import NEAR, Played, check_games, play
 from colonnade.privacy.accountant import check_delta
 from colonnade.reports import human_epsilon
 from colonnade.runs import Run
-from colonnade.training import Training, Watcher
+from colonnade.training import Training, Watcher, checked_training
 
 __all__ = ["Audit", "Scope", "audit"]
 
@@ -204,7 +204,7 @@ def audit(
             print(finding.attack, finding.by, finding.success, "against", finding.chance)
     """
     method, scope = method or svfl(), scope or Scope()
-    training = (training or Training()).for_rows(len(federation.train_rows))
+    training = checked_training(training).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)
     notes: list[str] = []

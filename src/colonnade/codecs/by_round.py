@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import Bounded, Codec, Contractive, Exact, Law
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
@@ -47,6 +48,7 @@ class ByRound:
     rounds: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        check_fields(ByRound, self)
         for name in ("codecs", "rounds"):
             object.__setattr__(self, name, tuple(getattr(self, name)))  # a file has lists
         if not self.codecs or len(self.codecs) != len(self.rounds):

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import (
     Bounded,
     Exact,
@@ -19,7 +20,7 @@ from colonnade.codecs.codec import (
     matrix,
     refuse_nonfinite,
 )
-from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
+from colonnade.errors import Diverged, RemoteProtocolError
 from colonnade.kernels.scalar import all_finite
 from colonnade.streams import StreamKey
 
@@ -56,8 +57,7 @@ class Float:
     format: Literal[16, 32, "bf16"] = 32
 
     def __post_init__(self) -> None:
-        if self.format not in _FORMATS:
-            raise ConfigurationError(f"float format must be 32, 16 or bf16, not {self.format!r}")
+        check_fields(Float, self)
 
     def law(self, shape: tuple[int, int]) -> Law:
         """Return exactness for 32; else rounding to nearest."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import Bounded, Codec, Contractive, Exact, Law, finite
 from colonnade.codecs.float import Float
 from colonnade.codecs.support import decode_support, encode_support, support_bytes_at_most
@@ -60,7 +61,8 @@ class LargeRows:
     values: Codec = field(default_factory=Float)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.below, (int, float)) or not 0 < self.below < 1:
+        check_fields(LargeRows, self)
+        if not 0 < self.below < 1:
             raise ConfigurationError(f"below must be above 0 and below 1, not {self.below!r}")
 
     def law(self, shape: tuple[int, int]) -> Law:

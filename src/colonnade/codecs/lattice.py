@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import (
     Bounded,
     Law,
@@ -108,6 +109,7 @@ class Lattice(FixedSizeQuantiser):
     dither: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(Lattice, self)
         Scalar(self.bits, self.low, self.high)  # the same may be used, and is refused in its words
 
     def law(self, shape: tuple[int, int]) -> Law:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import Contractive, Law, check_length, finite
 from colonnade.codecs.packed import PackedCodes
 from colonnade.errors import ConfigurationError, RemoteProtocolError
@@ -76,6 +77,7 @@ class LloydMax(PackedCodes):
     bits: int
 
     def __post_init__(self) -> None:
+        check_fields(LloydMax, self)
         if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
             raise ConfigurationError(f"bits must be a whole number from 1 to 8, not {self.bits!r}")
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import Bounded, Codec, Contractive, Exact, Law, finite
 from colonnade.codecs.float import Float
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
@@ -70,6 +71,7 @@ class LowRank:
     basis: Codec = field(default_factory=Float)
 
     def __post_init__(self) -> None:
+        check_fields(LowRank, self)
         if not isinstance(self.rank, int) or self.rank < 1:
             raise ConfigurationError(f"a rank is 1 or more, not {self.rank!r}")
 

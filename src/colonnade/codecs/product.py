@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import Bounded, Law, check_length, finite
 from colonnade.codecs.packed import PackedCodes, refuse_filling
 from colonnade.codecs.quantiser import Symbols
@@ -101,6 +102,7 @@ class ProductQuantised(PackedCodes):
     codebook: Literal["float32", "float16"] = "float32"
 
     def __post_init__(self) -> None:
+        check_fields(ProductQuantised, self)
         for name in ("subvectors", "groups", "iterations"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -113,8 +115,6 @@ class ProductQuantised(PackedCodes):
             raise ConfigurationError(
                 f"{self.groups} groups must divide the {self.subvectors} subvectors"
             )
-        if self.codebook not in _FORMATS:
-            raise ConfigurationError(f"codebook is float32 or float16, not {self.codebook!r}")
 
     def law(self, shape: tuple[int, int]) -> Law:
         """Return a step, the message's range, as the bound; no contraction, see the notes."""

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import (
     Contractive,
     Law,
@@ -74,12 +75,11 @@ class QSGD(PackedCodes):
     contract: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(QSGD, self)
         if not isinstance(self.levels, int) or not 1 <= self.levels <= 127:
             raise ConfigurationError(
                 f"levels must be a whole number from 1 to 127, not {self.levels!r}"
             )
-        if self.norm not in ("l2", "max"):
-            raise ConfigurationError(f"norm is l2 or max, not {self.norm!r}")
         if self.bucket is not None and (not isinstance(self.bucket, int) or self.bucket < 1):
             raise ConfigurationError(f"bucket must be 1 element or more, not {self.bucket!r}")
 

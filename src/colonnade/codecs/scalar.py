@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import (
     Bounded,
     Law,
@@ -77,6 +78,7 @@ class Scalar(PackedCodes):
     dither: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(Scalar, self)
         if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
             raise ConfigurationError(f"bits must be a whole number from 1 to 8, not {self.bits!r}")
         if (self.low is None) != (self.high is None):

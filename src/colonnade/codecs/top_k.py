@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs.codec import (
     Bounded,
     Codec,
@@ -80,12 +81,9 @@ class TopK:
     values: Codec = field(default_factory=Float)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.ratio, (int, float)) or not 0 < self.ratio <= 1:
+        check_fields(TopK, self)
+        if not 0 < self.ratio <= 1:
             raise ConfigurationError(f"ratio must be above 0 and at most 1, not {self.ratio!r}")
-        if self.scope not in ("message", "row", "columns"):
-            raise ConfigurationError(f"scope is message, row or columns, not {self.scope!r}")
-        if self.by not in ("magnitude", "saliency"):
-            raise ConfigurationError(f"by is magnitude or saliency, not {self.by!r}")
         if self.by == "saliency" and self.scope != "columns":
             raise ConfigurationError("saliency is known for columns: say scope 'columns'")
 

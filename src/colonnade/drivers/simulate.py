@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.annotated import check_fields
 from colonnade.channels import Network
 from colonnade.checkpoints import decode_state
 from colonnade.costs import CostModel, Measured, uses_measured
@@ -104,6 +105,7 @@ class Simulate:
     untimed: AbstractSet[Purpose] = frozenset()
 
     def __post_init__(self) -> None:
+        check_fields(Simulate, self)
         object.__setattr__(self, "untimed", frozenset(self.untimed))
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from colonnade.agreement import Agreement, Composition, Exchange, HolderSeat, PartySeat
+from colonnade.annotated import check_fields
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
 from colonnade.flows import FixedSize, Flow
@@ -51,6 +52,9 @@ class EventDriven(Exchange):
     """
 
     downlink: Link = field(default_factory=Direct)
+
+    def __post_init__(self) -> None:
+        check_fields(EventDriven, self)
 
     @property
     def own_pace(self) -> bool:

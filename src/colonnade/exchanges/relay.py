@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from colonnade.agreement import Agreement, Composition, Exchange, HolderSeat, PartySeat
+from colonnade.annotated import check_fields
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
 from colonnade.flows import Bundle, Flow
@@ -70,14 +71,13 @@ exchange
     others: Literal["codes", "total"] = "codes"
 
     def __post_init__(self) -> None:
+        check_fields(Relay, self)
         if self.labels != "shared":
             raise ConfigurationError(
                 "the relay exchange shows every party the labels, the top model and the other "
                 "parties' embeddings; say labels='shared' if that is meant, or take the split "
                 "exchange"
             )
-        if self.others not in ("codes", "total"):
-            raise ConfigurationError(f"others is codes or total, not {self.others!r}")
 
     @property
     def takes_steps(self) -> frozenset[LocalStep]:

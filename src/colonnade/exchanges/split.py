@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.agreement import Agreement, Exchange, HolderSeat, PartySeat
+from colonnade.annotated import check_fields
 from colonnade.defences import Bare, Defence, Guard
 from colonnade.disclosures import Disclosure
 from colonnade.errors import ConfigurationError
@@ -56,6 +57,7 @@ class Split(Exchange):
     defence: Defence | None = None
 
     def __post_init__(self) -> None:
+        check_fields(Split, self)
         if not 0 <= self.correction < math.inf:
             raise ConfigurationError(f"correction must be 0 or more, not {self.correction!r}")
 

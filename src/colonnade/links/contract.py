@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs import Codec
 from colonnade.links.returned import decoded, encoded
 from colonnade.streams import StreamKey
@@ -135,6 +136,9 @@ class ThroughCodec:
     """What links have from their codec alone."""
 
     codec: Codec
+
+    def __post_init__(self) -> None:
+        check_fields(ThroughCodec, self)
 
     @property
     def fixed_size(self) -> bool:

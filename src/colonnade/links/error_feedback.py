@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.codecs import Codec, Contractive, Exact
 from colonnade.errors import ConfigurationError, Diverged, RemoteProtocolError
 from colonnade.links.contract import Delivery, Link, LinkReceiver, LinkSender, Rows, ThroughCodec
@@ -60,6 +61,7 @@ class ErrorFeedback(ThroughCodec):
     storage: Storage = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
+        check_fields(ErrorFeedback, self)
         _check_contracts(self.codec, (1, 1))  # what contracts for some shape contracts for this
 
     @property

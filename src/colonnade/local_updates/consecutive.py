@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from colonnade.annotated import check_fields
 from colonnade.errors import ConfigurationError
 from colonnade.local_updates.contract import LocalStep, LocalUpdates
 
@@ -35,6 +36,7 @@ class Consecutive(LocalUpdates):
     steps: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(Consecutive, self)
         if not isinstance(self.steps, int) or self.steps < 1:
             raise ConfigurationError(f"local steps are 1 or more a round, not {self.steps!r}")
 

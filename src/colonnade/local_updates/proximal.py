@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.philox import permutation
 from colonnade.local_updates.contract import (
@@ -76,6 +77,7 @@ class Proximal(LocalUpdates):
     label_holder: LocalUpdates = field(default_factory=Replayed)
 
     def __post_init__(self) -> None:
+        check_fields(Proximal, self)
         for name in ("passes", "rows"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from colonnade.annotated import check_fields
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.philox import permutation
 from colonnade.local_updates.contract import (
@@ -50,6 +51,7 @@ class Replayed(LocalUpdates):
     batches: int = 64
 
     def __post_init__(self) -> None:
+        check_fields(Replayed, self)
         for name in ("steps", "batches"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.errors import ConfigurationError
 from colonnade.local_updates.contract import (
     HolderBatch,
@@ -90,21 +91,19 @@ class Workset(LocalUpdates):
     bursts: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(Workset, self)
         for name, least in (("capacity", 1), ("reuses", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if not isinstance(value, int) or value < least:
                 raise ConfigurationError(
                     f"the {name} of a workset is a whole number, {least} or more, not {value!r}"
                 )
         cosine = self.min_cosine
-        number = isinstance(cosine, int | float) and not isinstance(cosine, bool)
-        if cosine is not None and not (number and -1 <= cosine <= 1):
-            angle = "; of 60 degrees it is 0.5" if number and 1 < cosine <= 180 else ""
+        if cosine is not None and not -1 <= cosine <= 1:
+            angle = "; of 60 degrees it is 0.5" if 1 < cosine <= 180 else ""
             raise ConfigurationError(
                 f"min_cosine is a cosine, from -1 to 1, or None, not {cosine!r}{angle}"
             )
-        if not isinstance(self.bursts, bool):
-            raise ConfigurationError(f"bursts is True or False, not {self.bursts!r}")
 
     @property
     def kinds(self) -> frozenset[LocalStep]:

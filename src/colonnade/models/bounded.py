@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 
 __all__ = ["Bounded"]
@@ -33,6 +34,7 @@ class Bounded(nn.Module):
     tensor([[ 0.0000,  2.0000, -0.9242]])
     """
 
+    @check_arguments
     def __init__(self, bound: float = 1.0) -> None:
         super().__init__()
         if not 0 < bound < math.inf:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError, DataError
 
 __all__ = ["Cnn"]
@@ -45,6 +46,7 @@ class Cnn(nn.Module):
     (torch.Size([5, 16]), torch.Size([5, 16]))
     """
 
+    @check_arguments
     def __init__(
         self, inputs: tuple[int, int, int], outputs: int, channels: Sequence[int] = (16, 32)
     ) -> None:

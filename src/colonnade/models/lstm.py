@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError, DataError
 
 __all__ = ["Lstm"]
@@ -46,6 +47,7 @@ class Lstm(nn.Module):
     torch.Size([4, 8])
     """
 
+    @check_arguments
     def __init__(
         self,
         inputs: int,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 
 __all__ = ["ACTIVATIONS", "mlp"]
@@ -19,6 +20,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 }
 
 
+@check_arguments
 def mlp(
     inputs: int,
     widths: Sequence[int],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError, DataError
 
 __all__ = ["Mvcnn"]
@@ -52,6 +53,7 @@ class Mvcnn(nn.Module):
     torch.Size([2, 16])
     """
 
+    @check_arguments
     def __init__(self, outputs: int, inputs: int = 3, grid: int = 6) -> None:
         super().__init__()
         if min(outputs, inputs, grid) < 1:

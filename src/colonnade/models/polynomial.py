@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 
 __all__ = ["LinearInPowers", "Polynomial", "terms_of"]
@@ -86,6 +87,7 @@ class Polynomial(nn.Module):
              [ 4.,  9.,  1.,  1.]]]))
     """
 
+    @check_arguments
     def __init__(self, inputs: int, width: int, degree: int = 2) -> None:
         super().__init__()
         for name, value in (("inputs", inputs), ("width", width), ("degree", degree)):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError, DataError
 
 __all__ = ["ResNet18", "group_norm"]
@@ -77,6 +78,7 @@ class ResNet18(nn.Module):
     torch.Size([2, 10])
     """
 
+    @check_arguments
     def __init__(
         self, outputs: int, inputs: int = 3, width: int = 64, norm: Norm = nn.BatchNorm2d
     ) -> None:

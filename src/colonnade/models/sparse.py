@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 
 __all__ = ["Sparse"]
@@ -41,6 +42,7 @@ class Sparse(nn.Module):
             [-0.2500,  0.2500]])
     """
 
+    @check_arguments
     def __init__(self, strength: float) -> None:
         super().__init__()
         if not 0 <= strength < math.inf:

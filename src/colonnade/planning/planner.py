@@ -36,7 +36,7 @@ from colonnade.planning.stretch import stretched, traffic
 from colonnade.roles.alone import check_holder_alone, check_party_alone
 from colonnade.runs import Run
 from colonnade.stragglers import Wait
-from colonnade.training import EarlyStopping, Training
+from colonnade.training import EarlyStopping, Training, checked_training
 from colonnade.wire import Purpose
 
 __all__ = ["Plan", "plan"]
@@ -224,7 +224,7 @@ def plan(
     (4800, True)
     """
     method = svfl() if method is None else checked_method(method)
-    training = (training or Training()).for_rows(len(federation.train_rows))
+    training = checked_training(training).for_rows(len(federation.train_rows))
     federation.check(method)
     agreement = federation.agreement(method, training)
     for party in federation.parties:  # hollow models would take any row

@@ -8,7 +8,7 @@ are rounded, the sum hides a party among the others and no more.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from colonnade.secure.keystream import KEY_BYTES, Keystream
 __all__ = ["Summand", "check_total", "warm_up"]
 
 
+@runtime_checkable
 class Summand(Protocol):
     """How embeddings become whole numbers that are summed. A frozen value."""
 

@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.errors import CheckpointError, ConfigurationError, LocalProtocolError
 from colonnade.faults import explained, unread
 from colonnade.surrogates.lock import Lock, unused
@@ -74,8 +75,8 @@ class Disk:
     Parameters
     ----------
     folder
-        Gets a folder for each table, with one in it for each run. A job between computers names
-        none: each site has one of its own, in its folder of the run.
+        Gets a folder for each table, with one in it for each run: a path, or its text. A job
+        between computers names none: each site has one of its own, in its folder of the run.
     dtype
         ``float16`` takes half the disk and rounds each sum to 11 significant bits.
     keep
@@ -108,7 +109,10 @@ class Disk:
     keep: int = 3
 
     def __post_init__(self) -> None:
-        torch_dtype(self.dtype)
+        folder: object = self.folder
+        if isinstance(folder, str):
+            object.__setattr__(self, "folder", Path(folder))
+        check_fields(Disk, self)
         if self.keep < 3:
             raise ConfigurationError(
                 f"a surrogate on a disk must keep at least 3 marks, not {self.keep}: two for the "

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.errors import CheckpointError
 from colonnade.surrogates.surrogate import (
     Precision,
@@ -50,7 +51,7 @@ class Memory:
     dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
-        torch_dtype(self.dtype)
+        check_fields(Memory, self)
 
     def table(self, name: str, rows: int, width: int) -> Surrogate:
         """Make a table of zeros; in memory its name does not matter."""

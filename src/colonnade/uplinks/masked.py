@@ -15,6 +15,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
+from colonnade.annotated import check_fields
 from colonnade.disclosures import (
     HELD_OUT,
     NOT_COVERED,
@@ -105,10 +106,7 @@ class Masked(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        if self.threshold is not None and not isinstance(self.threshold, int):
-            raise ConfigurationError(
-                f"threshold is {self.threshold!r}, but it counts parties: say a whole number"
-            )
+        check_fields(Masked, self)
         if self.threshold is not None and self.threshold < 2:
             raise ConfigurationError(
                 f"threshold is {self.threshold}, but a sum of one party's embeddings is that "

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.batches import BatchPlan
 from colonnade.disclosures import HELD_OUT, NOT_COVERED, Disclosure, source_of_secrets
 from colonnade.effects import Commit, Expect, Purpose, Recall
@@ -96,6 +97,7 @@ class Perturbed(Uplink):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        check_fields(Perturbed, self)
         check_budget(self.budget)
         if not isinstance(self.through, Relayable):
             raise ConfigurationError(

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_fields
 from colonnade.disclosures import HELD_OUT, Disclosure
 from colonnade.effects import Arrivals, Expect, Purpose, Receive, Send, Work
 from colonnade.errors import ConfigurationError, LocalProtocolError
@@ -59,6 +60,7 @@ class Plain(Uplink):
     held_out: Link | None = None
 
     def __post_init__(self) -> None:
+        check_fields(Plain, self)
         if self.held_out is not None and self.held_out.held_out() != self.held_out:
             raise ConfigurationError(
                 f"rows that are held out travel one by one and now and then, so {self.held_out} "
