@@ -385,6 +385,54 @@ def test_training_settings_that_cannot_be(settings: dict[str, Any], message: str
         Training(**settings)
 
 
+WRONG_KINDS = {
+    "parties is a list, each Party(...), not None": {"parties": None},
+    "parties is a list, each Party(...), not ['a']": {"parties": ["a"]},
+    "parties is a list, each Party(...), not {'a': 1}": {"parties": {"a": 1}},
+    "label_holder is LabelHolder(...), not 'r'": {"label_holder": "r"},
+    "label_holder is LabelHolder(...), not None": {"label_holder": None},
+    "people is a dict from a text to anything or None, not 3": {"people": 3},
+    "warnings is a list, each a text, not None": {"warnings": None},
+    "warnings is a list, each a text, not 'x'": {"warnings": "x"},
+    "classes is a list or None, not 3": {"classes": 3},
+    "classes is a list or None, not 'x'": {"classes": "x"},
+    "classes has 0 more than once": {"classes": [0, 0, 1]},
+    "metrics must be a list of metrics, not array": {"metrics": np.array([[0, 1]])},
+}
+
+
+@pytest.mark.parametrize("said", WRONG_KINDS)
+def test_what_is_of_another_kind_is_refused_before_anything_starts(said: str) -> None:
+    whole = federation()
+    given: dict[str, Any] = {"parties": whole.parties, "label_holder": whole.label_holder}
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        Federation(**(given | WRONG_KINDS[said]))
+
+
+def test_there_are_as_many_classes_as_the_top_model_has_outputs(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"classes has 1000 names, but .* for 3 classes"):
+        federation(classes=range(1000)).train(out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("who", "brought", "message"),
+    [
+        ("bank", {"secrets": "x"}, r"secrets of 'bank' is Secrets\(...\) or None, not 'x'"),
+        ("bank", {"transformer": 3}, "the transformer of 'bank' is a fitted one, with .* not 3"),
+        ("bank", {"device": 10**30}, "the models of 'bank' cannot compute on '10000"),
+        ("holder", {"secrets": 1}, "secrets of 'insurer' is"),
+        ("holder", {"transformer": "x"}, "the transformer of 'insurer' is a fitted one"),
+        ("holder", {"learned": "x"}, "learned of 'insurer' is a dict"),
+    ],
+)
+def test_what_an_organisation_brings_is_looked_at(
+    who: str, brought: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        federation(**{who: brought})
+
+
 # What is accepted
 
 

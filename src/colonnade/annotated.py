@@ -218,6 +218,7 @@ _WORDS = {
     float: "a number",
     bool: "True or False",
     str: "a text",
+    Any: "anything",
     NoneType: "None",
 }
 
@@ -238,7 +239,7 @@ def _alternatives(annotation: Any) -> list[str]:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return [f"a dict from {_said(inner[0])} to {_said(inner[1])}"]
     if _is_list(origin, inner):
-        return [f"a list, each {_said(inner[0])}"]
+        return ["a list" if inner[0] is Any else f"a list, each {_said(inner[0])}"]
     if origin is tuple:
         return [f"({', '.join(map(_said, inner))})"]
     if annotation in _WORDS:

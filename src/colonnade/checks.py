@@ -5,7 +5,8 @@ Each check happens before anything is written, and its error names the organisat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import check_kind
 from colonnade.checkpoints import encode_state
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.faults import of_the_disk
@@ -31,6 +33,7 @@ from colonnade.organisations import Loss, copied_loss
 from colonnade.telling import first_line
 
 __all__ = [
+    "check_class_names",
     "check_classes",
     "check_codes",
     "check_device",
@@ -202,11 +205,15 @@ def _check_finite(what: str, name: str, values: Tensor) -> None:
             )
 
 
+_NO_DEVICE = (RuntimeError, AssertionError, TypeError, ValueError)
+"""What torch raises of a device, for which it has no one error."""
+
+
 def check_device(name: str, device: str | torch.device) -> None:
     """Raise ``ConfigurationError`` unless torch can compute on the device here."""
     try:
         torch.empty(0, device=torch.device(device))
-    except (RuntimeError, AssertionError, TypeError) as error:  # torch has no one error for it
+    except _NO_DEVICE as error:
         raise ConfigurationError(
             f"the models of {name!r} cannot compute on {str(device)!r}: {first_line(error)}"
         ) from None
@@ -311,6 +318,41 @@ def check_classes(name: str, labels: Tensor, outputs: int) -> None:
         raise DataError(
             f"the label of row {row} is {int(labels[row])}, but the top model of {name!r} has "
             f"outputs for the classes 0 to {outputs - 1}"
+        )
+
+
+def check_class_names(classes: Sequence[Any] | None, outputs: int | None = None) -> None:
+    """Raise ``ConfigurationError`` unless classes are listed, none twice, one for each output.
+
+    Parameters
+    ----------
+    classes
+        What they stand for, if anybody says it.
+    outputs
+        Of the top model, as far as they are known.
+
+    Examples
+    --------
+    >>> check_class_names(["no", "yes"], outputs=2)
+    >>> check_class_names(["no", "yes", "no"])
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: classes has 'no' more than once, and a prediction could \
+be of either: give each class a name of its own
+    """
+    check_kind("classes", classes, Sequence[Any] | None)
+    if classes is None:
+        return
+    times = Counter(map(str, classes))
+    again = [each for each in classes if times[str(each)] > 1]
+    if again:
+        raise ConfigurationError(
+            f"classes has {again[0]!r:.60} more than once, and a prediction could be of either: "
+            "give each class a name of its own"
+        )
+    if outputs not in (None, len(classes)):
+        raise ConfigurationError(
+            f"classes has {len(classes)} names, but the top model has outputs for {outputs} "
+            "classes: give one name for each"
         )
 
 

@@ -34,8 +34,10 @@ from colonnade.agreement import (
     learners_of,
     modules_of,
 )
+from colonnade.annotated import check_kind
 from colonnade.checkpoints import Checkpoint
 from colonnade.checks import (
+    check_class_names,
     check_classes,
     check_codes,
     check_device,
@@ -112,7 +114,8 @@ class Federation:
         What an evaluation reports, the first being the one that ``best`` is chosen by. By default
         accuracy and log-loss for classes, RMSE for numbers.
     classes
-        What each class stands for, for predictions.
+        What each class stands for, for predictions: as many as the top model has outputs, all
+        different.
     people
         Who was left out before training, for the summary; see ``VerticalTables.people``.
     warnings
@@ -121,7 +124,8 @@ class Federation:
     Raises
     ------
     ConfigurationError
-        If names, shapes or models do not fit together.
+        If names, shapes or models do not fit together, or something is of another kind than it is
+        annotated.
     DataError
         If a feature is not finite, or a label is out of range.
 
@@ -150,6 +154,11 @@ class Federation:
         people: Mapping[str, Any] | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
+        check_kind("parties", parties, Sequence[Party])
+        check_kind("label_holder", label_holder, LabelHolder)
+        check_kind("people", people, Mapping[str, Any] | None)
+        check_kind("warnings", warnings, Sequence[str])
+        check_class_names(classes)
         self.parties = tuple(parties)
         self.label_holder = label_holder
         check_everybody(self.parties, label_holder)
@@ -163,10 +172,11 @@ class Federation:
         )
         self.test_rows = self._checked_rows("test_rows", [] if test_rows is None else test_rows)
         self._check_disjoint()
-        judged = bool(metrics) or not (len(self.validation_rows) or len(self.test_rows))
+        asked = checked_metrics(metrics)
+        judged = bool(asked) or not (len(self.validation_rows) or len(self.test_rows))
         labels, brings_loss = label_holder.labels, label_holder.loss is not None
         check_labels_usual(label_holder.name, labels, brings_loss, judged)
-        self.metrics = checked_metrics(metrics) or usual_metrics(label_holder.labels)
+        self.metrics = asked or usual_metrics(label_holder.labels)
         self.loss = label_holder.objective()
         self.classes = None if classes is None else tuple(classes)
         self.people, self.warnings = people, tuple(warnings)
@@ -629,6 +639,7 @@ class Federation:
             )
         if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
             check_classes(holder.name, labels, output.shape[1])
+            check_class_names(self.classes, output.shape[1])
         check_lets_through(holder.name, holder.top, len(rows), fused)
         check_top_learns(holder.name, holder.top, len(rows), fused)
         output = output.float()  # as it will be in training

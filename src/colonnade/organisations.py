@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import check_kind
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.layout import check_names
 from colonnade.models import (
@@ -27,7 +28,7 @@ from colonnade.models import (
     take,
 )
 from colonnade.secure import Secrets
-from colonnade.telling import first_line
+from colonnade.telling import first_line, shown
 
 __all__ = [
     "LabelHolder",
@@ -287,15 +288,30 @@ def check_rows(name: str, values: Features, rows: int) -> None:
 def check_everybody(parties: Sequence[Party], holder: LabelHolder) -> None:
     """Raise ``ConfigurationError`` unless these can take part together.
 
-    There must be a party, names must be fit (``layout.check_names``), and the label holder needs
-    both features and a bottom model, or neither.
+    There must be a party, names must be fit (``layout.check_names``), the label holder needs both
+    features and a bottom model, or neither, and what transforms and is secret must be that.
     """
     if not parties:
         raise ConfigurationError("a federation needs a party besides the label holder")
     check_names([*(party.name for party in parties), holder.name])
+    for party in parties:
+        _check_brought(party)
+    _check_brought(holder)
+    check_kind(f"learned of {holder.name!r}", holder.learned, Mapping[str, Any])
     if (holder.features is None) != (holder.bottom is None):
         lacks = "bottom" if holder.bottom is None else "features"
         raise ConfigurationError(
             f"label holder {holder.name!r} needs both features and a bottom model, "
             f"or neither: it has no {lacks}"
+        )
+
+
+def _check_brought(organisation: Party | LabelHolder) -> None:
+    name, transformer = organisation.name, organisation.transformer
+    check_kind(f"secrets of {name!r}", organisation.secrets, Secrets | None)
+    answers = [callable(getattr(transformer, each, None)) for each in ("transform", "state")]
+    if transformer is not None and (isinstance(transformer, type) or not all(answers)):
+        raise ConfigurationError(
+            f"the transformer of {name!r} is a fitted one, with transform() and state(), or None, "
+            f"not {shown(transformer)}"
         )
