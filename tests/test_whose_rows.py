@@ -135,6 +135,14 @@ def test_many_people_who_are_left_out_are_told_of() -> None:
     model.fit(tables | {"shop": pl.DataFrame({"who": WHO, "spent": SPENT}).head(170)}, labels)
 
 
+def test_an_id_of_spaces_in_a_frame_is_a_person_unless_ids_have_a_form() -> None:
+    ids = pl.DataFrame({"who": ["a", " ", "b"]})
+    tables = {"bank": ids.with_columns(x=pl.lit(1)), "shop": ids.with_columns(y=pl.lit(2))}
+    assert " " in align(tables, "who").ids.to_list()
+    with pytest.raises(DataError, match=r"'bank' has no id in row 1 \(column 'who'\)"):
+        align(tables, "who", IdForm())
+
+
 def test_ids_of_other_kinds_are_told_the_form_that_finds_them() -> None:
     numbers = pl.DataFrame({"who": range(ROWS), "income": INCOME})
     zeros = pl.DataFrame({"who": [f"{i:06}" for i in range(ROWS)], "spent": SPENT})
