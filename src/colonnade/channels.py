@@ -279,11 +279,11 @@ class Network:
         return cls.around(label_holder, preset.up, preset.down)
 
     def __post_init__(self) -> None:
-        check_fields(Network, self)
         if not isinstance(self.queue, int) or isinstance(self.queue, bool) or self.queue < 1:
             raise ConfigurationError(
                 f"queue must be a whole number of messages, 1 or more, not {self.queue!r}"
             )
+        check_fields(Network, self)
 
     def channel(self, sender: str, receiver: str) -> Channel:
         """Return the channel that carries messages from ``sender`` to ``receiver``."""

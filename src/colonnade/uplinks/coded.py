@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from colonnade.annotated import check_fields
 from colonnade.batches import BatchPlan
 from colonnade.disclosures import NOT_COVERED, Disclosure, source_of_secrets
 from colonnade.effects import Purpose
@@ -91,7 +90,6 @@ class Coded(Uplink):
     identities: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        check_fields(Coded, self)
         for name in ("segments", "colluders"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
