@@ -620,6 +620,15 @@ def test_what_is_in_place_of_a_parts_file_is_not_waited_for(tmp_path, name, make
         load_part(tmp_path / "part")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs files with holes")
+def test_a_hole_in_place_of_tensors_is_not_read(tmp_path):
+    export_part(tmp_path / "part", "bank", {"bottom": nn.Linear(2, 3)}, {})
+    with (tmp_path / "part" / "bottom.safetensors").open("r+b") as file:
+        file.truncate(2**40)  # more than there is memory for
+    with pytest.raises(DataError, match=r"bottom\.safetensors is damaged: "):
+        load_part(tmp_path / "part")
+
+
 def without_digests_of_parts(folder):
     """Leave of a run's summary what there was before it had digests of its parts."""
     summary = json.loads((folder / "summary.json").read_text())
