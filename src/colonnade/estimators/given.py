@@ -126,6 +126,7 @@ def party_tables(
             "give each party's table in a dict, or one table and parties={name: columns}"
         )
     parties = _checked(parties)
+    _refuse_divided(X, parties)
     frame = whole(identified(X, id))
     key = [] if id is None else [id]
     divided: dict[str, Table] = {}
@@ -171,6 +172,16 @@ def tell_order(
                 f"{apart}, though they are said to be aligned; bring them in one order, or take "
                 "the indices away (reset_index(drop=True)) if they say nothing"
             ]
+        )
+
+
+def _refuse_divided(table: Any, parties: Mapping[str, Sequence[str]]) -> None:
+    """Refuse tables of parties where one is expected that ``parties`` divides."""
+    columns = {column for its in parties.values() for column in its}
+    if isinstance(table, Mapping) and table and table.keys() <= parties.keys() - columns:
+        raise DataError(
+            f"there is a table each for {', '.join(map(repr, table))}, and parties says how one is "
+            "divided: give one table with all columns, or no parties when fitting"
         )
 
 
