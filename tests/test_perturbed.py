@@ -388,6 +388,63 @@ def test_of_few_rows_each_is_tried_beside_each_other(rows):
             make(one, other)
 
 
+EQUAL_AT_FIRST = torch.cat([torch.zeros(40, WIDTH), FEATURES.sin()])
+
+
+@pytest.mark.parametrize(
+    "x",
+    [EQUAL_AT_FIRST, (EQUAL_AT_FIRST > 0).float(), torch.zeros(40, WIDTH), torch.ones(1, WIDTH)],
+    ids=["sorted", "of two values", "equal", "one"],
+)
+def test_rows_that_are_mixed_do_not_hide_among_equal_ones(x):
+    with pytest.raises(ConfigurationError, match="of 'bank' computes a row by others"):
+        NOISY.uploader(LAYOUT, Party("bank", x, Of(lambda h: h - h.mean(dim=0))))
+    NOISY.uploader(LAYOUT, Party("bank", x, nn.Linear(WIDTH, WIDTH)))
+
+
+def test_a_bottom_that_takes_no_changed_rows_is_tried_on_its_own():
+    def lookup(h):
+        if not torch.equal(h, h.round()):
+            raise ValueError("whole numbers alone")
+        return torch.eye(2)[h[:, 0].long()].repeat(1, WIDTH // 2)
+
+    x = (torch.arange(40) % 2).float()[:, None]
+    NOISY.uploader(LAYOUT, Party("bank", x, Of(lookup)))
+
+
+def unlike_each_other(h):
+    if len(h.unique(dim=0)) < len(h):
+        raise ValueError("no row twice")
+    return h
+
+
+def of_fifty(h):
+    return h - h.view(50, -1, WIDTH).mean(dim=0)
+
+
+@pytest.mark.parametrize("how", [unlike_each_other, of_fifty])
+def test_a_bottom_that_raises_of_its_own_rows_is_not_taken_for_private(how):
+    x = torch.arange(50.0 * WIDTH).view(50, WIDTH)
+    with pytest.raises(ConfigurationError, match=r"'bank' raises \w+ of 32 of its rows, .* length"):
+        NOISY.uploader(LAYOUT, Party("bank", x, Of(how)))
+
+
+def test_a_bottom_that_draws_from_elsewhere_is_not_taken_for_private():
+    numbers = np.random.default_rng(0)
+
+    def noisy(h):
+        return h + float(numbers.random())
+
+    with pytest.raises(ConfigurationError, match=r"'bank' makes something else .* torch's gen"):
+        NOISY.uploader(LAYOUT, Party("bank", FEATURES, Of(noisy)))
+
+
+def test_a_trial_draws_nothing_that_others_would_miss():
+    before = torch.get_rng_state()
+    NOISY.uploader(LAYOUT, Party("bank", FEATURES, nn.Sequential(Of(torch.rand_like))))
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_a_plan_and_new_rows_see_the_links_beneath():
     uplink = Perturbed(GAUSSIAN, Plain(Direct(Scalar(4))), held_out=Clipped(2.0))
     changed = uplink.with_links(lambda link: Direct(Scalar(2)))

@@ -32,6 +32,26 @@ class Gated(nn.Module):
         return rows + self.gate * rows.mean(dim=0)
 
 
+class Centred(nn.Module):
+    """Batch normalisation by hand, in training alone."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows - rows.mean(dim=0) if self.training else rows
+
+
+class Experts(nn.Module):
+    """Two ways for rows to go, each of which drops out for the rows that go it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Dropout(0.25), nn.Dropout(0.75)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        chosen, made = rows[:, 0] > 0, torch.empty_like(rows)
+        made[chosen], made[~chosen] = self.one(rows[chosen]), self.other(rows[~chosen])
+        return made
+
+
 def half_beside_the_others_mean(rows: Tensor) -> Tensor:
     """Add the mean of a batch's second half to its first."""
     half = len(rows) // 2
@@ -71,10 +91,16 @@ MIXING: dict[str, Callable[[int], nn.Module]] = {
     "half beside the others' mean": lambda _: Of(half_beside_the_others_mean),
     "a place of its own": lambda _: Of(lambda h: h + torch.arange(len(h))[:, None]),
     "a branch that begins at nothing": lambda _: Gated(),
+    "a mean that drops out": lambda _: nn.Sequential(Centred(), nn.Dropout()),
+    "a mean in training and noise": lambda _: nn.Sequential(
+        Centred(), Of(lambda h: h + 0.01 * torch.randn_like(h))
+    ),
 }
 APART: dict[str, Callable[[int], nn.Module]] = {
     "routed": lambda _: Of(routed),
     "rounded elsewhere": lambda _: Of(rounded_elsewhere),
     "drops out": lambda _: nn.Dropout(),
+    "routed, and drops out": lambda _: Experts(),
+    "has noise": lambda _: Of(lambda h: h + torch.rand_like(h)),
     "normalised": nn.LayerNorm,
 }

@@ -13,18 +13,22 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
+from colonnade.models.draws import drawing_alike
 from colonnade.models.learner import Features, take
 from colonnade.models.modes import put_into_training
+from colonnade.models.sampled import changed, different_rows, row_count
 from colonnade.models.trial import tried
+from colonnade.telling import first_line
 
 __all__ = ["alike", "check_rows_apart"]
 
 _BatchNorm = nn.modules.batchnorm._BatchNorm
 _TRIED = 32  # rows, no more than there are triples of batches
+_ENOUGH = 16  # different ones
 _BATCHES = 7
 _SAME_PLACE, _ROUNDED = 1e-6, 1e-2  # kernels may round otherwise in another place of a batch
 _Rows = NDArray[np.int64]
-_Computes = Callable[[_Rows], Tensor]
+_Computes = Callable[[_Rows], tuple[Tensor, bool]]
 
 
 def check_rows_apart(
@@ -35,8 +39,9 @@ def check_rows_apart(
     Batch normalisation does, but where it stays in evaluation mode as the model is trained and has
     statistics to go by. Other modules are tried: each row must come to the same whatever is beside
     it, before it or behind, and wherever it stands, as with a layer of attention, which takes a
-    batch of rows for one sequence, it does not. What a module does by chance, or to other rows than
-    are tried, is not seen.
+    batch of rows for one sequence, it does not. They are different rows from all over the table, a
+    little changed where it has few, and torch's generator draws the same for each trial. What
+    cannot be tried is refused; what a module does to other rows than are tried is not seen.
 
     Parameters
     ----------
@@ -47,41 +52,87 @@ def check_rows_apart(
     reaches
         What would reach what of other rows: "a label reaches the derivatives".
     inputs
-        Rows to try it on, of which the first are taken; None tries nothing.
+        Rows to try it on, of which different ones are taken; None tries nothing.
 
     Examples
     --------
     >>> check_rows_apart("the model", nn.Sequential(nn.GroupNorm(2, 4)), "a row reaches all")
     """
     _refuse_batch_norm(whose, model, reaches)
-    if inputs is not None and _mixes(model, inputs):
-        raise ConfigurationError(
-            f"{whose} computes a row by others of its batch, or by its place in it, by which "
-            f"{reaches} of other rows, more than noise on its own hides: attention and recurrent "
-            "layers take a batch of rows for one sequence, unless each row is a sequence of its "
-            "own, [rows, steps, width] with batch_first=True"
-        )
+    if inputs is None:
+        return
+    different = different_rows(inputs, _TRIED)
+    few = np.resize(different, min(_TRIED, row_count(inputs)))
+    _try(whose, model, reaches, take(inputs, few))
+    if len(different) < _ENOUGH:
+        others = changed(take(inputs, np.resize(different, _TRIED)))
+        if others is not None and _takes(model, others):  # they are no rows of the table
+            _try(whose, model, reaches, others)
 
 
-def _mixes(model: nn.Module, inputs: Features) -> bool:
-    """Return whether some row comes to something else beside other rows, or in another place."""
-    columns = inputs if isinstance(inputs, Tensor) else next(iter(inputs.values()))
-    rows = np.arange(min(_TRIED, len(columns)))
-    own, usual = _moved(model), None
+def _try(whose: str, model: nn.Module, reaches: str, inputs: Features) -> None:
+    """Raise if some row comes to something else beside other rows, or in another place."""
+    own, usual, rows = _moved(model), None, row_count(inputs)
     for training in (False, True):
         computes = partial(_computed, own, inputs, training)
-        first = _steady(computes, rows)
-        if first is None or (usual is not None and torch.equal(first, usual)):
-            continue  # nothing can be told, or it computes in training as in evaluation
-        if _differ(computes, rows, first):
-            return True
+        try:
+            first, why = _found(computes, np.arange(rows), usual)
+        except Exception as error:
+            raise ConfigurationError(
+                f"{whose} raises {type(error).__name__} of {rows} of its rows, or of the same in "
+                "another order, so whether it keeps rows apart cannot be tried, without which "
+                f"{reaches} of other rows: let it take batches of any length and of any of its "
+                f"rows ({first_line(error)})"
+            ) from error
+        if why:
+            raise ConfigurationError(f"{whose} {why.format(reaches=reaches)}")
         usual = first
-    return False
+
+
+def _found(computes: _Computes, rows: _Rows, usual: Tensor | None) -> tuple[Tensor, str]:
+    """Return what rows come to, and what is wrong with it, unless it is what is usual."""
+    (first, draws), (again, _) = computes(rows), computes(rows)
+    if _apart(first, again, _SAME_PLACE):
+        return first, _UNSTEADY
+    if usual is not None and torch.equal(first, usual):
+        return first, ""  # it computes in training as in evaluation
+    return first, _MIXES if _differ(computes, rows, first, draws) else ""
+
+
+_MIXES = (
+    "computes a row by others of its batch, or by its place in it, by which {reaches} of other "
+    "rows, more than noise on its own hides: attention and recurrent layers take a batch of rows "
+    "for one sequence, unless each row is a sequence of its own, [rows, steps, width] with "
+    "batch_first=True; what draws should draw for all rows at once, or be torch's own nn.Dropout"
+)
+_UNSTEADY = (
+    "makes something else of the same rows each time it is asked, so whether it keeps rows apart "
+    "cannot be tried, without which {reaches} of other rows: let it draw from torch's generator "
+    "alone, which draws the same in each trial"
+)
+
+
+def _takes(model: nn.Module, inputs: Features) -> bool:
+    """Return whether a model computes something of such rows, in evaluation and in training."""
+    try:
+        for training in (False, True):
+            _computed(model, inputs, training, np.arange(row_count(inputs)))
+    except Exception:  # a user's module may raise anything
+        return False
+    return True
 
 
 def _moved(model: nn.Module) -> nn.Module:
-    """Return a copy whose parameters are a little larger: a branch that begins at 0 is trained."""
+    """Return a copy whose parameters are a little larger: a branch that begins at 0 is trained.
+
+    Torch's own modules drop nothing out of it: that draws, and for each place other numbers.
+    """
     own = copied(model).cpu()
+    for part in own.modules():
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        elif isinstance(part, nn.MultiheadAttention | nn.RNNBase):
+            part.dropout = 0.0
     with torch.no_grad():
         for each in own.parameters():
             if each.requires_grad:
@@ -90,34 +141,32 @@ def _moved(model: nn.Module) -> nn.Module:
     return own
 
 
-def _computed(model: nn.Module, inputs: Features, training: bool, rows: _Rows) -> Tensor:
-    """Return what a batch of rows comes to; what is no finite number counts as 0."""
+def _computed(
+    model: nn.Module, inputs: Features, training: bool, rows: _Rows
+) -> tuple[Tensor, bool]:
+    """Return what a batch of rows comes to, and whether anything was drawn for it.
+
+    What is no finite number counts as 0.
+    """
     trained = [each for each in model.parameters() if each.requires_grad]
-    made: Tensor = tried(model, take(inputs, rows), training, shared=trained)
-    return made.detach().reshape(len(rows), -1).double().nan_to_num(0, 0, 0)
+    with drawing_alike() as drawn:
+        made: Tensor = tried(model, take(inputs, rows), training, shared=trained)
+        draws = drawn()
+    return made.detach().reshape(len(rows), -1).double().nan_to_num(0, 0, 0), draws
 
 
-def _steady(computes: _Computes, rows: _Rows) -> Tensor | None:
-    """Return what rows come to; None if that is by chance, or they come to nothing."""
-    before = torch.default_generator.get_state()
-    try:
-        first, again = computes(rows), computes(rows)
-    except Exception:  # it may take no such rows; others tell
-        return None
-    drawn = not torch.equal(before, torch.default_generator.get_state())
-    return None if drawn or not torch.equal(first, again) else first
+def _differ(computes: _Computes, rows: _Rows, first: Tensor, draws: bool) -> bool:
+    """Return whether rows come to something else beside others, or in another place.
 
-
-def _differ(computes: _Computes, rows: _Rows, first: Tensor) -> bool:
-    """Return whether rows come to something else beside others, or in another place."""
+    What is drawn is drawn by place, so rows for which something is drawn stay in theirs.
+    """
     places = 1 + len(rows) // 2
-    try:
-        return any(
-            _apart(first[kept], computes(np.where(kept, rows, rows[kept][0]))[kept], _SAME_PLACE)
-            for kept in _kept(len(rows))
-        ) or _apart(first, computes(np.roll(rows, places)).roll(-places, 0), _ROUNDED)
-    except Exception:  # it may take no such rows; others tell
-        return False
+    return any(
+        _apart(first[kept], computes(np.where(kept, rows, rows[kept][0]))[0][kept], _SAME_PLACE)
+        for kept in _kept(len(rows))
+    ) or (
+        not draws and _apart(first, computes(np.roll(rows, places))[0].roll(-places, 0), _ROUNDED)
+    )
 
 
 def _kept(rows: int) -> Iterator[NDArray[np.bool_]]:
