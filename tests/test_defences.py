@@ -464,6 +464,76 @@ def test_a_top_model_whose_rows_are_apart_is_guarded(kind):
     guard(top=nn.Sequential(nn.Linear(8, 8), toy_mixing.APART[kind](8), nn.Linear(8, 2)))
 
 
+class HooksItsInput(nn.Linear):
+    """Scales derivatives by the largest of the batch, whoever's it is."""
+
+    def forward(self, x):
+        if x.requires_grad:
+            x.register_hook(lambda slopes: slopes / slopes.abs().max())
+        return super().forward(x)
+
+
+def backwards_hooked(how):
+    top = nn.Linear(8, 2)
+    top.register_full_backward_hook(lambda _, given, came: (how(given[0]),))
+    return top
+
+
+def remembering():
+    """Return what scales derivatives by the largest that it has met."""
+    largest = [torch.zeros(())]
+
+    def scaled(slopes):
+        now = largest[0]
+        largest[0] = torch.maximum(now, slopes.abs().max())
+        return slopes / (1 + now)
+
+    return scaled
+
+
+MIXING_BACKWARDS = {
+    "a hook in forward": lambda: HooksItsInput(8, 2),
+    "a hook that drops out": lambda: nn.Sequential(nn.Dropout(0.1), HooksItsInput(8, 2)),
+    "a hook of a model that begins at nothing": lambda: zeroed(HooksItsInput(8, 2)),
+    "a module's hook": lambda: backwards_hooked(lambda slopes: slopes / slopes.norm()),
+    "the row before": lambda: backwards_hooked(lambda slopes: slopes + slopes.roll(1, 0)),
+}
+
+
+@pytest.mark.parametrize("kind", MIXING_BACKWARDS)
+def test_a_top_model_that_mixes_rows_on_the_way_back_is_refused(kind):
+    with pytest.raises(ConfigurationError, match="of 'insurer' computes the derivatives of a row"):
+        guard(top=MIXING_BACKWARDS[kind](), labels=torch.arange(ROWS) % 2)
+
+
+APART_BACKWARDS = {
+    "clipped by rows": lambda: backwards_hooked(
+        lambda slopes: slopes / (1 + slopes.norm(dim=1, keepdim=True))
+    ),
+    "clipped by numbers": lambda: backwards_hooked(lambda slopes: slopes.clamp(-1e-3, 1e-3)),
+    "drops out": lambda: nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.ReLU(), nn.Linear(8, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", APART_BACKWARDS)
+def test_a_top_model_that_keeps_rows_apart_on_the_way_back_is_guarded(kind):
+    guard(top=APART_BACKWARDS[kind](), labels=torch.arange(ROWS) % 2)
+
+
+def test_a_top_model_that_remembers_derivatives_is_refused():
+    with pytest.raises(ConfigurationError, match="of 'insurer' computes the derivatives of a row"):
+        guard(top=backwards_hooked(remembering()), labels=torch.arange(ROWS) % 2)
+
+
+def only_forwards(slopes):
+    raise ValueError("no way back")
+
+
+def test_a_top_model_that_cannot_be_tried_on_the_way_back_is_not_taken_for_private():
+    with pytest.raises(ConfigurationError, match=r"of 'insurer' raises ValueError .* no way back$"):
+        guard(top=backwards_hooked(only_forwards), labels=torch.arange(ROWS) % 2)
+
+
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss, nn.NLLLoss])
 def test_class_weights_that_are_made_up_for_over_a_batch_are_refused(loss):
     """The mean is divided by the weights of the batch's labels: see the derivative of row 0."""

@@ -102,7 +102,8 @@ class Defence(Protocol):
         """Make the label holder's half; its top model is given what ``fusion`` makes.
 
         What the account counts on, as that a label reaches the derivatives of its own row alone,
-        the defence looks after here: ``models.check_rows_apart``, ``losses.check_labels_apart``.
+        the defence looks after here: ``models.check_rows_apart``, ``losses.check_labels_apart``,
+        ``backwards.check_derivatives_apart``.
 
         Raises
         ------

@@ -23,6 +23,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from colonnade.defences.backwards import check_derivatives_apart
 from colonnade.defences.contract import Defence, Guard
 from colonnade.defences.derivative_game import DerivativeGame
 from colonnade.defences.losses import (
@@ -183,6 +184,7 @@ class GaussianDerivatives(Defence):
         loss = holder.objective()
         self.check_covers(loss, holder.learned)
         check_labels_apart(holder.name, loss, holder.top, fused, labels)
+        check_derivatives_apart(holder.name, loss, holder.top, fused, labels)
         return _Guard(self, layout, holder)
 
 

@@ -26,7 +26,14 @@ from colonnade.models import (
 )
 from colonnade.organisations import Loss, copied_loss
 
-__all__ = ["TRIED", "check_labels_apart", "check_mean", "different_labels"]
+__all__ = [
+    "TRIED",
+    "changed_in_turn",
+    "check_labels_apart",
+    "check_mean",
+    "different_labels",
+    "elsewhere",
+]
 
 TRIED = 16  # rows
 _LOOKED_THROUGH = 2**12  # labels of several numbers, among which different ones are searched
@@ -93,7 +100,7 @@ other rows, more than noise on its own hides: give one that is a mean over rows,
 prediction and label; labels that are ignored, weights that the batch makes up for and predictions \
 [rows, 1] beside labels [rows] are the usual reasons
     """
-    for model in (top, _elsewhere(top)):
+    for model in (top, elsewhere(top)):
         try:
             predictions = tried(model, fused).detach().float()
         except Exception:  # it may take no such embeddings; others tell
@@ -110,8 +117,12 @@ prediction and label; labels that are ignored, weights that the batch makes up f
             ) from error
 
 
-def _elsewhere(top: nn.Module) -> nn.Module:
-    """Return a copy with other parameters: of those that are 0 all rows come to the same."""
+def elsewhere(top: nn.Module) -> nn.Module:
+    """Return a copy with other parameters: of those that are 0 all rows come to the same.
+
+    >>> bool(elsewhere(nn.PReLU(2, init=0.0)).weight[1] > 0)
+    True
+    """
     moved = copied(top)
     put_parameters(
         moved, parameter_vector(moved) + 0.1 * torch.arange(parameter_count(moved)).sin()
@@ -141,7 +152,7 @@ def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to:
             f"the loss of {name!r} says something else each time it is asked, so whether it is a "
             "mean over rows cannot be tried, without which noise hides no label"
         )
-    for row, changed in _changed(labels, to):
+    for row, changed in changed_in_turn(labels, to):
         after = _slopes(name, loss, predictions, changed, labels)
         others = torch.arange(len(labels)) != row
         if not alike(before[0][others], after[0][others], 1e-5):
@@ -159,8 +170,12 @@ def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to:
             )
 
 
-def _changed(labels: Tensor, to: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Yield each row, and the labels in which it alone has one of those instead."""
+def changed_in_turn(labels: Tensor, to: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Yield each row, and the labels in which it alone has one of those instead.
+
+    >>> [(row, labels.tolist()) for row, labels in changed_in_turn(torch.zeros(2), torch.ones(1))]
+    [(0, [1.0, 0.0]), (1, [0.0, 1.0])]
+    """
     for row in range(len(labels)):
         for label in to:
             changed = labels.clone()

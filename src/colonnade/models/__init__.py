@@ -3,6 +3,7 @@
 from colonnade.models.bounded import Bounded
 from colonnade.models.cnn import Cnn
 from colonnade.models.copies import copied
+from colonnade.models.draws import drawing_alike
 from colonnade.models.finite import all_finite
 from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.models.gradients import check_gradients, sparse_parameters
@@ -66,6 +67,7 @@ __all__ = [
     "check_steady",
     "check_top_learns",
     "copied",
+    "drawing_alike",
     "evaluating",
     "gone_on",
     "group_norm",
