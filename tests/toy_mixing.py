@@ -100,6 +100,7 @@ APART: dict[str, Callable[[int], nn.Module]] = {
     "routed": lambda _: Of(routed),
     "rounded elsewhere": lambda _: Of(rounded_elsewhere),
     "drops out": lambda _: nn.Dropout(),
+    "has slopes by chance": lambda _: nn.RReLU(),
     "routed, and drops out": lambda _: Experts(),
     "has noise": lambda _: Of(lambda h: h + torch.rand_like(h)),
     "normalised": nn.LayerNorm,

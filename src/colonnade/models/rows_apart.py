@@ -125,7 +125,7 @@ def _takes(model: nn.Module, inputs: Features) -> bool:
 def _moved(model: nn.Module) -> nn.Module:
     """Return a copy whose parameters are a little larger: a branch that begins at 0 is trained.
 
-    Torch's own modules drop nothing out of it: that draws, and for each place other numbers.
+    Torch's own modules drop nothing out of it, nor draw a slope: for each place it is another.
     """
     own = copied(model).cpu()
     for part in own.modules():
@@ -133,6 +133,8 @@ def _moved(model: nn.Module) -> nn.Module:
             part.p = 0.0
         elif isinstance(part, nn.MultiheadAttention | nn.RNNBase):
             part.dropout = 0.0
+        elif isinstance(part, nn.RReLU):
+            part.lower = part.upper = (part.lower + part.upper) / 2
     with torch.no_grad():
         for each in own.parameters():
             if each.requires_grad:
