@@ -759,3 +759,62 @@ def test_files_say_all_of_it():
         }
     ).method.build()
     assert made.exchange == Asynchronous(defence=LOUD)
+
+
+class WeightsLater(nn.Module):
+    """A loss that weights classes by those of earlier batches, after some of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches, self.counts = 0, torch.ones(2)
+
+    def forward(self, p, y):
+        self.batches += 1
+        self.counts = self.counts + torch.bincount(y, minlength=2)
+        weights = self.counts.sum() / self.counts if self.batches > 10 else None
+        return nn.functional.cross_entropy(p, y, weights, reduction="none").mean()
+
+
+def hardest_later():
+    """Return a loss that is that of the hardest rows, after some batches."""
+    batches = 0
+
+    def loss(p, y):
+        nonlocal batches
+        batches += 1
+        each = nn.functional.cross_entropy(p, y, reduction="none")
+        return each.topk(len(y) // 2).values.mean() if batches > 1000 else each.mean()
+
+    return loss
+
+
+CHANGING = {"weights later": WeightsLater, "the hardest later": hardest_later}
+
+
+@pytest.mark.parametrize("kind", CHANGING)
+def test_a_loss_that_goes_on_changing_is_not_taken_for_private(kind):
+    with pytest.raises(ConfigurationError, match="the loss of 'insurer' changes each time"):
+        guard(loss=CHANGING[kind](), labels=torch.arange(ROWS) % 2)
+
+
+class MadeAtFirst(nn.Module):
+    """A loss that makes what it goes by when it is first computed."""
+
+    weights = None
+
+    def forward(self, p, y):
+        if self.weights is None:
+            self.weights = torch.arange(1.0, 1 + p.shape[1])
+        return nn.functional.cross_entropy(p, y, self.weights, reduction="none").mean()
+
+
+def test_a_loss_that_notes_what_it_was_or_is_made_at_first_is_guarded():
+    noted = []
+
+    def loss(p, y):
+        each = nn.functional.cross_entropy(p, y)
+        noted.append(each.item())
+        return each
+
+    guard(loss=loss, labels=torch.arange(ROWS) % 2)
+    guard(loss=MadeAtFirst(), labels=torch.arange(ROWS) % 2)

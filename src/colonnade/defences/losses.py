@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from colonnade.descriptions import content_of
 from colonnade.errors import ConfigurationError
+from colonnade.functions_told import bound_anew
 from colonnade.models import (
     alike,
     all_finite,
@@ -72,7 +74,8 @@ def check_labels_apart(
 ) -> None:
     """Raise ``ConfigurationError`` if a label changes the derivatives of other rows' predictions.
 
-    So it does if the loss raises or draws: what cannot be tried is not taken for private.
+    So it does if the loss raises, draws or goes on changing: what cannot be tried is not taken for
+    private.
 
     Parameters
     ----------
@@ -137,6 +140,7 @@ def _check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tens
     _check_batch(name, loss, predictions, labels, values)
     _check_batch(name, loss, predictions, torch.cat([least] * rows), greatest)
     _check_batch(name, loss, predictions, torch.cat([greatest] * rows), least)
+    _check_keeps_nothing(name, loss, predictions, labels)
 
 
 def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to: Tensor) -> None:
@@ -168,6 +172,24 @@ def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to:
                 "other rows in later batches, more than noise on its own hides: give one that "
                 "keeps nothing"
             )
+
+
+def _check_keeps_nothing(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> None:
+    """Raise if a loss goes on changing: it may remember labels, and show that in later batches.
+
+    What it keeps of its first batch, as a mask of a shape, does not go on.
+    """
+    own, told = copied_loss(name, loss), []
+    for _ in range(2):
+        with torch.enable_grad():
+            own(predictions.clone().requires_grad_(), labels)
+        told.append(content_of([own, *bound_anew(own)]))
+    if told[0] != told[1]:
+        raise ConfigurationError(
+            f"the loss of {name!r} changes each time it is computed, so what it makes of later "
+            "batches cannot be tried, without which noise hides no label: give one that keeps "
+            "nothing, or a function, which may add to a list that it does not read"
+        )
 
 
 def changed_in_turn(labels: Tensor, to: Tensor) -> Iterator[tuple[int, Tensor]]:
