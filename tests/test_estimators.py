@@ -191,9 +191,7 @@ def test_pandas_and_polars_and_positions_are_the_same(tables, labels):
     expected = one.predict_proba(frames)
     assert np.array_equal(two.predict_proba(pandas), expected)
     assert np.array_equal(three.predict_proba(joined), expected)
-    with pytest.raises(
-        DataError, match="'shop', and parties says how one is divided: give one"
-    ):
+    with pytest.raises(DataError, match="'shop', and parties says how one is divided: give one"):
         three.predict(frames)
 
 

@@ -347,7 +347,7 @@ def test_no_run_goes_on_with_a_smaller_budget_than_it_has_spent(tmp_path, protec
 @pytest.mark.parametrize("make", [pbm_vfl, wait_dp, partial(GaussianDerivatives, 1.0, 1.0)])
 @pytest.mark.parametrize("budget", [10, {"epsilon": 10, "delta": 1e-5}])
 def test_a_budget_is_a_budget(make, budget):
-    with pytest.raises(ConfigurationError, match=r"say budget=Budget\(epsilon=10, delta=1e-5\)"):
+    with pytest.raises(ConfigurationError, match=r"Budget\(epsilon(=10)?, delta(=1e-5)?\)"):
         make(budget=budget)
 
 

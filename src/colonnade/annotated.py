@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, wraps
 from inspect import Signature, signature
 from numbers import Integral, Real
@@ -246,8 +246,15 @@ def _alternatives(annotation: Any) -> list[str]:
         return [_WORDS[annotation]]
     if _is_protocol(annotation):
         return parts_of(_room(annotation), members_of(annotation)) or [_asked(annotation)]
-    made = "(...)" if is_dataclass(annotation) and fields(annotation) else ""
+    made = _made(annotation) if is_dataclass(annotation) else ""
     return [getattr(annotation, "__name__", str(annotation)) + made]
+
+
+def _made(kind: Any) -> str:
+    """Return how one is made, by what it must be given."""
+    given = fields(kind)
+    needed = [each.name for each in given if each.default is each.default_factory is MISSING]
+    return f"({', '.join(needed or ['...'])})" if given else ""
 
 
 def _room(protocol: type) -> Any:
