@@ -33,7 +33,7 @@ from colonnade.deployment.job import job_of
 from colonnade.deployment.kept_here import Kept
 from colonnade.deployment.predicting import PredictingTogether
 from colonnade.deployment.site import NewPeopleConfig, SiteConfig, own_part
-from colonnade.deployment.told_elsewhere import told_elsewhere
+from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
 from colonnade.drivers import Replay, couriered, player
 from colonnade.drivers.account import Account
@@ -46,6 +46,8 @@ from colonnade.errors import (
     ConfigurationError,
     DataError,
     DataWarning,
+    Diverged,
+    OutOfRange,
     RemoteProtocolError,
 )
 from colonnade.export import load_part
@@ -54,7 +56,7 @@ from colonnade.predictions_counted import PredictionCount
 from colonnade.privacy import BinomialSum, Spending
 from colonnade.run_folder import load_run
 from colonnade.serving import ServeConfig
-from colonnade.wire import Purpose
+from colonnade.wire import Purpose, reading
 from toy_sites import (
     Mesh,
     configuration,
@@ -745,6 +747,48 @@ def refused_to_others(job, sites, name, said):
     )
     assert len(failed) == len(sites)
     assert all(told in str(error) and said not in str(error) for error in failed.values())
+
+
+def test_numbers_that_became_too_large_are_told_to_their_owner_alone(tmp_path):
+    half = {"codec": "float", "format": 16}
+    _, job, sites = prepared(tmp_path, {"name": "svfl", "derivative": half})
+    labels = pl.read_csv(tmp_path / "labels.csv")
+    written(tmp_path / "labels.csv", labels.with_columns(y=pl.int_range(pl.len()) / 7))
+    objective = ObjectiveConfig.model_validate({"mean": 0.0, "scale": 1e-9})
+    rows = job.rows.model_copy(update={"task": "regression"})
+    mesh = Overheard()
+    failed = play(job.model_copy(update={"objective": objective, "rows": rows}), sites, mesh)
+    said = str(failed.pop("insurer"))
+    assert re.search(r"component \d+ of row \d+ is \S*\d, too large for float format 16", said)
+    kept = sites["insurer"].runs / "first.failure.txt"
+    assert "too large for float format 16" in kept.read_text()
+    told = "at 'insurer', in round 0: numbers became too large, or none (Diverged); there it is"
+    assert all(told in str(error) and "component" not in str(error) for error in failed.values())
+    assert b"component" not in b"".join(mesh.sent)
+
+
+REFUSED = "what 'bank' sent in round 3 is refused"
+WHERE = "at insurer, in round 3: "
+
+
+@pytest.mark.parametrize("kind", [Diverged, OutOfRange])
+@pytest.mark.parametrize("said", [f"{WHERE}the largest that came is 6e+24", "the loss is 3.5"])
+def test_no_number_that_was_found_at_work_is_told(tmp_path, kind, said):
+    _, _, sites = prepared(tmp_path)
+    told = told_elsewhere(kind(said), sites["insurer"]).message
+    when = ", in round 3" if said.startswith(WHERE) else ""
+    what = f"numbers became too large, or none ({kind.__name__}); there it is known why"
+    assert told == f"at 'insurer'{when}: {what}"
+
+
+def test_what_is_refused_of_a_message_is_told_without_its_numbers(tmp_path):
+    _, _, sites = prepared(tmp_path)
+    with pytest.raises(RemoteProtocolError) as caught, reading("bank", 3):
+        raise RemoteProtocolError("a body gives the range 3.5 to 1.25, which is none")
+    assert str(caught.value).startswith(f"{REFUSED}: a body gives the range 3.5")
+    assert names_values(caught.value)
+    told = told_elsewhere(caught.value, sites["insurer"]).message
+    assert told == f"at 'insurer': {REFUSED} (RemoteProtocolError); there it is known why"
 
 
 def test_a_job_whose_folder_holds_something_else_is_told_to_take_another_name(tmp_path):

@@ -375,7 +375,7 @@ def test_values_that_are_not_finite_are_refused_by_name(summand: Any, value: flo
 def test_sums_that_no_counts_have_are_refused(summand: Summand):
     most = np.array([[3 * summand.highest]], dtype=np.uint32)
     summand.estimate(most, 3)
-    with pytest.raises(RemoteProtocolError, match=f"3 counts is {3 * summand.highest + 1}"):
+    with pytest.raises(RemoteProtocolError, match="a sum of 3 counts is too large"):
         summand.estimate(most + np.uint32(1), 3)
     with pytest.raises(LocalProtocolError):
         summand.estimate(most, 0)

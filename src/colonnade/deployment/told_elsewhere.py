@@ -3,11 +3,14 @@
 What an error says of a table may quote a cell, an id or a label, or how many classes there are, so
 that others are told that the data cannot be used and nothing more, and so is a log (see
 ``kept_here``). So it is with whatever is refused of what a site keeps to itself (``confided``), and
-with what a user's own code or a library says.
+with what a user's own code or a library says. What becomes too large while a role plays is made of
+features and labels, as is what a message holds: of these others are told where that was, in which
+round, and no number.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +28,9 @@ from colonnade.errors import (
     DataError,
     Deadlock,
     Diverged,
+    OutOfRange,
     ProtocolError,
+    RemoteProtocolError,
     Unwritten,
 )
 from colonnade.telling import plain
@@ -39,14 +44,14 @@ FAILED = "the run failed here: "
 
 _SPOKEN = (
     *(Aborted, BudgetExhausted, CheckpointError, ConfigurationError),
-    *(Deadlock, Diverged, ProtocolError, Unwritten),
+    *(Deadlock, ProtocolError, Unwritten),
 )
 """Errors whose sentences are of settings, messages, rounds and files, unless they are confided."""
 
 
 def names_values(error: BaseException) -> bool:
     """Return whether what an error says may be of what is in a table."""
-    return is_confided(error) or not isinstance(error, _SPOKEN)
+    return is_confided(error) or not isinstance(error, _SPOKEN) or _refused(error) is not None
 
 
 def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
@@ -57,17 +62,40 @@ def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
     """
     name = site.organisation
     if names_values(error):
-        kind, what = type(error).__name__, "it failed"
-        if isinstance(error, DataError):
-            what = "its data cannot be used"
-        elif is_confided(error):
-            what = "its data, or settings of its own, cannot be used"
-        return control.Failed(kind, f"at {name!r}: {what} ({kind}); there it is known why", "")
+        kind = type(error).__name__
+        what = f"at {name!r}{_when(error, name)}: {_what(error)} ({kind}); there it is known why"
+        return control.Failed(kind, what, "")
     told = failed(error)
     message = told.message
     for place, called in sorted(_places(site), key=lambda place: -len(place[0])):
         message = message.replace(place, f"<{called}>")
     return control.Failed(told.error, spoken_by(name, message), "")
+
+
+def _what(error: BaseException) -> str:
+    """Return what can be said of an error that names values."""
+    if isinstance(error, DataError):
+        return "its data cannot be used"
+    if is_confided(error):
+        return "its data, or settings of its own, cannot be used"
+    if isinstance(error, Diverged | OutOfRange):
+        return "numbers became too large, or none"
+    return _refused(error) or "it failed"
+
+
+def _when(error: BaseException, name: str) -> str:
+    """Return in which round an error was raised at work, where it says so; see ``perform``."""
+    said = re.match(rf"at {re.escape(name)}(, in round \d+): ", failed(error).message)
+    return said[1] if said else ""
+
+
+def _refused(error: BaseException) -> str | None:
+    """Return what is refused of a message, without why; None if nothing is; see ``reading``."""
+    why = error.__cause__
+    if not isinstance(error, RemoteProtocolError) or not isinstance(why, RemoteProtocolError):
+        return None
+    said = plain(str(error))
+    return said.removesuffix(f": {plain(str(why))}")
 
 
 def spoken_by(name: str, message: str) -> str:

@@ -81,9 +81,8 @@ def check_total(total: NDArray[np.unsignedinteger[Any]], terms: int, highest: in
     """Raise ``RemoteProtocolError`` if so many counts up to ``highest`` have no such sum."""
     if terms < 1:
         raise LocalProtocolError(f"a sum has 1 term or more, not {terms}")
-    largest = int(total.max(initial=0))
-    if largest > terms * highest:
+    if int(total.max(initial=0)) > terms * highest:
         raise RemoteProtocolError(
-            f"a sum of {terms} counts is {largest}, but each is at most {highest}; "
+            f"a sum of {terms} counts is too large, as each is at most {highest}; "
             "a party's masks or counts are not what was agreed"
         )

@@ -113,9 +113,7 @@ class Field:
             raise RemoteProtocolError(f"{what} has {len(body)} bytes, expected {size}")
         elements = np.frombuffer(body, dtype=self.dtype.newbyteorder("<")).reshape(shape)
         if elements.size and int(elements.max()) >= self.prime:
-            raise RemoteProtocolError(
-                f"{what} has {int(elements.max())} in it, which is no element modulo {self.prime}"
-            )
+            raise RemoteProtocolError(f"{what} has what is no element modulo {self.prime} in it")
         return elements.astype(self.dtype)
 
     def bytes_of(self, shape: tuple[int, ...]) -> int:

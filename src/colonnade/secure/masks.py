@@ -54,9 +54,7 @@ def words_of(values: NDArray[np.integer[Any]], bits: int) -> Words:
     array([1, 2, 3, 4], dtype=uint16)
     """
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < 1 << bits:
-        raise LocalProtocolError(
-            f"numbers from {values.min()} to {values.max()} do not fit into {bits} bits"
-        )
+        raise LocalProtocolError(f"numbers that are to be masked do not fit into {bits} bits")
     return values.reshape(-1).astype(word_type(bits))
 
 
