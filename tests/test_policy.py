@@ -8,12 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 import yaml
 
 from colonnade import methods
+from colonnade.batches import BatchPlan
 from colonnade.codecs import Scalar, TopK
 from colonnade.config import parse_config
+from colonnade.config.data import SplitConfig
+from colonnade.config.models import ObjectiveConfig
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.job import Task, job_of
@@ -173,6 +177,7 @@ def test_a_site_is_told_who_has_what_it_sends_where_the_server_is_the_label_hold
         ({}, []),
         ({"methods": ["svfl"], "embeddings": ["secure_sum"]}, []),
         ({"max_bytes": 9, "max_epsilon": 0}, ["max_bytes", "max_epsilon"]),
+        ({"min_rows": 1}, ["min_rows"]),
         (
             {"kinds": [], "embeddings": ["differential_privacy"]},
             ["kinds", "differential_privacy"],
@@ -231,6 +236,76 @@ def test_what_leaves_is_compared_with_what_is_allowed(said, leaving, refused):
     assert refused in told
     assert bool(refused) == bool(told)
     assert not why_then(NO_POLICY, leaving)
+
+
+FEW = "asks for 5 or more rows, and the job's metrics of validation may be of 1: let it evaluate on"
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "reported", "refused"),
+    [
+        (NO_POLICY, "insurer", {"train_loss": 5, "metrics of test": 5}, ""),
+        (NO_POLICY, "bank", {"metrics of validation": 1}, ""),
+        (
+            NO_POLICY,
+            "insurer",
+            {"metrics of validation": 1},
+            f", as it has no policy.yaml that lets it run: min_rows, as by default, {FEW}",
+        ),
+        (
+            PolicyConfig(),
+            "insurer",
+            {"metrics of validation": 1},
+            f" by its policy.yaml: min_rows, as by default, {FEW}",
+        ),
+        (PolicyConfig(min_rows=1), "insurer", {"metrics of validation": 1}, ""),
+        (
+            PolicyConfig(min_rows=20),
+            "insurer",
+            {"train_loss": 19},
+            "min_rows asks for 20 or more rows, and the job's train_loss may be of 19",
+        ),
+    ],
+)
+def test_no_metric_is_of_fewer_rows_than_the_label_holder_lets(policy, name, reported, refused):
+    told = why_then(policy, Leaving(frozenset(), reported=reported), name)
+    assert refused in told
+    assert bool(refused) == bool(told)
+
+
+@pytest.mark.parametrize(("every", "segments"), [(1, 1), (2, 1), (7, 1), (30, 1), (2, 3), (5, 3)])
+def test_a_loss_is_of_as_many_rows_as_are_trained_on_between_two_reports(every, segments):
+    plan = BatchPlan(np.arange(23), batch_size=6, epochs=5, seed=3).in_groups(segments)
+    sizes = [len(plan.rows(round)) for round in range(plan.rounds)]
+    fewest = min(sum(sizes[begin : begin + every]) for begin in range(0, plan.rounds, every))
+    told = plan.fewest_rows(every)
+    assert told == fewest if segments == 1 else fewest - segments < told <= fewest
+
+
+def test_what_is_reported_is_known_by_its_rows_before_it_is():
+    method = methods.svfl()
+    federation = small_federation(method)
+    often = replace(TRAINING, evaluate_every=1)
+    agreement = federation.agreement(method, often)
+    reported = leaving_in_training(agreement, agreement.layout.label_holder).reported
+    watched, last = agreement.evaluation.watched, agreement.evaluation.final
+    held_out = {f"metrics of {each.name}": len(each.rows) for each in (watched, last) if each}
+    assert held_out
+    assert reported == held_out | {"train_loss": min(agreement.batches.sizes)}
+
+
+def test_a_job_that_evaluates_on_one_row_is_refused_by_the_label_holder(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    split = SplitConfig(validation=0.005, test=0.0, seed=3)
+    rows = job.rows.model_copy(update={"split": split})
+    objective = ObjectiveConfig.model_validate({"metrics": ["accuracy"]})
+    job = job.model_copy(update={"rows": rows, "objective": objective})
+    failed = play(job, sites, Mesh())
+    assert set(failed) == {"bank", "shop", "insurer", GATEKEEPER}
+    for error in failed.values():
+        assert f"min_rows, as by default, {FEW}" in str(error)
+    allowed = with_policy(sites, "insurer", "min_rows: 1\nsimulations: true\n")
+    assert play(job, allowed, Mesh()) == {}
 
 
 @pytest.mark.parametrize(

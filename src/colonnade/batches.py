@@ -11,6 +11,7 @@ from copy import copy
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.philox import permutation
@@ -132,6 +133,27 @@ class BatchPlan:
         )
         short = groups * self._group - len(self._rows)  # of the group that ends the rows
         return frozenset(count * self._group - less for count in counts for less in {0, short})
+
+    def fewest_rows(self, every: int) -> int:
+        """Return how many rows so many rounds train on, at least, or what rounds end training.
+
+        >>> plan = BatchPlan(np.arange(10), batch_size=4, epochs=2, seed=0)
+        >>> [plan.fewest_rows(every) for every in (1, 2, 3, 4, 9)]
+        [2, 6, 10, 6, 20]
+        """
+        whole, rest = divmod(self.rounds, every)
+        firsts = np.arange(min(whole, self.rounds_per_epoch) + 1)  # others are as one of these
+        starts = every * np.append(firsts[firsts < whole], whole if rest else whole - 1)
+        trained = self._trained_before(np.minimum(starts + every, self.rounds))
+        short = -len(self._rows) % self._group  # of the group that ends the rows, in any batch
+        return int((trained - self._trained_before(starts)).min()) - short
+
+    def _trained_before(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many rows batches before a round have, those that are whole come first."""
+        epochs, begun = np.divmod(rounds, self.rounds_per_epoch)
+        in_epoch = np.minimum(begun * self.batch_size, len(self._rows))
+        told: NDArray[np.int64] = epochs * len(self._rows) + in_epoch
+        return told
 
     def schedule_due(self, done: int) -> bool:
         """Whether schedulers take a step when ``done`` rounds are done."""

@@ -31,12 +31,15 @@ class Leaving:
     of_embeddings, of_labels
         The accounts of privacy, as ``uplinks.account.told``, at most where the method lets a round
         go on without somebody; empty where none is kept.
+    reported
+        What the label holder reports of labels to all, and of how many rows that is at least.
     """
 
     kinds: frozenset[str]
     bytes: int | None = None
     of_embeddings: Mapping[str, Any] = field(default_factory=dict)
     of_labels: Mapping[str, Any] = field(default_factory=dict)
+    reported: Mapping[str, int] = field(default_factory=dict)
 
 
 def leaving_in_training(
@@ -66,7 +69,17 @@ def leaving_in_training(
         *leaving_by(agreement.flows(), name, times),
         method.uplink.spending(layout, uses, method.stragglers, in_vain),
         exchange.spending(layout, agreement.passes(rounds) + again),
+        _reported(agreement),
     )
+
+
+def _reported(agreement: Agreement) -> dict[str, int]:
+    """Return of how many rows, at least, each loss or metric is that is reported."""
+    evaluation, batches = agreement.evaluation, agreement.batches
+    held_out = [each for each in (evaluation.watched, evaluation.final) if each]
+    every = min(evaluation.every, batches.rounds) if evaluation.watched else batches.rounds
+    rows = {f"metrics of {each.name}": len(each.rows) for each in held_out}
+    return rows | {"train_loss": batches.fewest_rows(every)}
 
 
 def repeated(lost: Iterable[Entry], rounds_per_epoch: int) -> dict[Purpose, int]:

@@ -82,6 +82,11 @@ class PolicyConfig(Section):
     max_delta: Number = Field(
         1e-5, gt=0, lt=1, description="the largest delta that this epsilon may be told at"
     )
+    min_rows: Count = Field(
+        5,
+        description="of a label holder: of how many rows a loss or a metric must be that a job "
+        "reports, at least; 1 lets it be of one row, whose label it may tell",
+    )
     simulations: bool = Field(
         False,
         description="whether keys, masks and noise may come from the job's seed, which all know",
@@ -100,6 +105,7 @@ class PolicyConfig(Section):
         """The keys that are compared with what all agree on, and not with a job alone."""
         keys = ("kinds", "max_bytes", "max_epsilon")
         said = [key for key in keys if getattr(self, key) is not None]
+        said += ["min_rows"] * ("min_rows" in self.model_fields_set)
         return said + ["differential_privacy"] * ("differential_privacy" in self.embeddings)
 
     def check_job(self, job: JobConfig, name: str) -> None:
@@ -121,7 +127,7 @@ class PolicyConfig(Section):
         ]
         if job.task in OF_EMBEDDINGS:
             refused += self._of_method(job, name)
-        _refuse(name, job, refused)
+        self._refuse(name, job, refused)
 
     def _of_method(self, job: JobConfig, name: str) -> list[str]:
         """Return why a job is refused by its method."""
@@ -161,9 +167,29 @@ class PolicyConfig(Section):
                 f"max_bytes allows {self.max_bytes:,}, and by what was agreed up to "
                 f"{leaving.bytes:,} would leave"
             )
+        if name == job.label_holder.name:
+            refused += self._of_rows(leaving.reported)
         if job.task in OF_EMBEDDINGS:
             refused += self._of_privacy(job, name, leaving)
-        _refuse(name, job, refused)
+        self._refuse(name, job, refused)
+
+    def _of_rows(self, reported: Mapping[str, int]) -> Iterable[str]:
+        """Yield why a job is refused by of how few rows it reports what."""
+        for what, rows in reported.items():
+            if rows < self.min_rows:
+                default = "" if "min_rows" in self.model_fields_set else ", as by default,"
+                yield (
+                    f"min_rows{default} asks for {self.min_rows:,} or more rows, and the job's "
+                    f"{what} may be of {rows:,}: let it evaluate on more, or less often"
+                )
+
+    def _refuse(self, name: str, job: JobConfig, reasons: Sequence[str]) -> None:
+        if reasons:
+            by = " by its policy.yaml"
+            if self is NO_POLICY:
+                by = ", as it has no policy.yaml that lets it run"
+            told = "; ".join(reasons)
+            raise ConfigurationError(f"{name!r} refuses the job {job.run!r}{by}: {told}")
 
     def _of_privacy(self, job: JobConfig, name: str, leaving: Leaving) -> Iterable[str]:
         """Yield why a job is refused by what it would tell."""
@@ -220,9 +246,3 @@ def _beyond(key: str, allowed: Collection[str] | None, wanted: Iterable[str]) ->
     if allowed is None or not (more := [each for each in wanted if each not in allowed]):
         return []
     return [f"{key} allows {', '.join(allowed) or 'none'}, and the job wants {', '.join(more)}"]
-
-
-def _refuse(name: str, job: JobConfig, reasons: Sequence[str]) -> None:
-    if reasons:
-        told = "; ".join(reasons)
-        raise ConfigurationError(f"{name!r} refuses the job {job.run!r} by its policy.yaml: {told}")
