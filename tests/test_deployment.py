@@ -54,7 +54,7 @@ from colonnade.export import load_part
 from colonnade.ledger import Ledger
 from colonnade.predictions_counted import PredictionCount
 from colonnade.privacy import BinomialSum, Spending
-from colonnade.run_folder import load_run
+from colonnade.run_folder import RunFolder, load_run
 from colonnade.serving import ServeConfig
 from colonnade.wire import Purpose, reading
 from toy_sites import (
@@ -798,6 +798,37 @@ def test_a_job_whose_folder_holds_something_else_is_told_to_take_another_name(tm
     own.write_text("of somebody else\n")
     for error in play(job, sites, Mesh()).values():
         assert str(error).endswith("which a run would write over; give the run another name")
+
+
+@pytest.mark.parametrize("left", [None, "departures", "journal", "summary.json"])
+def test_a_job_that_was_refused_leaves_its_name_to_another_unless_something_was_sent(
+    tmp_path, left
+):
+    _, job, sites = prepared(tmp_path)
+    folder = RunFolder(sites["shop"].runs / "first")
+    with folder.alone():
+        folder.begin({"job": "a longer one"}, resume=True)
+        folder.keep_training("0" * 32)
+        folder.store({}).make()
+    if left is not None:
+        place = folder.path / left
+        if not place.suffix:
+            place.mkdir()
+            place /= "shop"
+        place.write_text("of the other job\n")
+    failed = play(job, sites, Mesh())
+    assert bool(failed) == (left is not None)
+    for error in failed.values():
+        assert "; give the run another name" in str(error)
+
+
+def test_a_job_that_is_not_that_of_a_run_is_told_to_take_another_name(tmp_path):
+    config, job, sites = prepared(tmp_path)
+    assert play(job, sites, Mesh()) == {}
+    training = config.training.model_copy(update={"epochs": 3})
+    longer = job_of(config.model_copy(update={"training": training}), "first")
+    for error in play(longer, sites, Mesh()).values():
+        assert str(error).endswith("or start a new one: give the run another name")
 
 
 def test_with_whom_else_a_site_has_aligned_is_told_to_nobody(tmp_path):

@@ -256,6 +256,8 @@ class CheckpointStore:
     clock
         How seconds come about, also where they decide nothing; a checkpoint of a run over another
         modelled network, or at other modelled costs, is refused. None where nobody tells of it.
+    anew
+        What a refusal says that whoever runs it may do instead of going on.
     """
 
     def __init__(
@@ -265,8 +267,10 @@ class CheckpointStore:
         keep: int = 2,
         timing: str | None = None,
         clock: Clock | None = None,
+        anew: str = "start a new one in a new folder",
     ) -> None:
         self.folder = folder
+        self._anew = anew
         self.fingerprint = dict(fingerprint)
         self._keep = keep
         self._made: tuple[int, int] | None = None  # which folder it is
@@ -353,7 +357,7 @@ class CheckpointStore:
                 raise CheckpointError(
                     f"{folder} was written by a run of another configuration or other data: "
                     f"{' and '.join(differing)} {'was' if len(differing) == 1 else 'were'} "
-                    "different; go on with what the run had, or start a new one in a new folder"
+                    f"different; go on with what the run had, or {self._anew}"
                 )
             if None not in (self._timing, manifest["timing"]) and (
                 self._timing != manifest["timing"]
@@ -361,13 +365,13 @@ class CheckpointStore:
                 raise CheckpointError(
                     f"{folder} was written by a run over another network, with other costs or "
                     "delays, or in real time where this one is simulated or the reverse, and in "
-                    "this method time decides what is learned; resume as the run began, or start "
-                    "a new run in a new folder"
+                    "this method time decides what is learned; resume as the run began, or "
+                    f"{self._anew}"
                 )
             if begun := self._of_another_clock(manifest):
                 raise CheckpointError(
                     f"{folder} was written by a run that was begun {begun}; go on with that, or "
-                    "start a new one in a new folder"
+                    f"{self._anew}"
                 )
             checkpoint = Checkpoint(folder, manifest)
             try:

@@ -377,7 +377,8 @@ class RunFolder:
         resume
             Whether the run that the folder holds is to go on.
         known
-            Whether a checkpoint of this very run was found in it.
+            Whether a checkpoint of this very run was found in it, or it ``has_only_begun``, where
+            whoever begins runs lets another one begin then.
 
         Raises
         ------
@@ -476,7 +477,9 @@ class RunFolder:
         clock: Clock | None = None,
     ) -> CheckpointStore:
         """Return the run's checkpoints."""
-        return CheckpointStore(self.path / "checkpoint", fingerprint, timing=timing, clock=clock)
+        anew = f"start a new one: {self._elsewhere}"
+        place = self.path / "checkpoint"
+        return CheckpointStore(place, fingerprint, timing=timing, clock=clock, anew=anew)
 
     @property
     def parts(self) -> Path:
@@ -571,6 +574,15 @@ class RunFolder:
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror}") from None
 
+    @property
+    def has_only_begun(self) -> bool:
+        """Whether a run was to begin in it, and none has sent or kept anything since."""
+        if not self.has_begun:
+            return False
+        others = (self.path / name for name in _WRITTEN if name not in ("config.yaml", TRAINING))
+        with explained(self.path):
+            return not any(_is_filled(path) for path in others)
+
     def _remove_unfinished(self) -> None:
         """Remove results, and files of parts, that a process which was killed had begun to write.
 
@@ -604,8 +616,13 @@ class RunFolder:
         if not is_said:
             raise ConfigurationError(
                 f"{self.path / 'config.yaml'} describes another run, and there is no checkpoint to "
-                f"go on from; {self._elsewhere}, or resume with that configuration"
+                f"go on from; {self._elsewhere}, or {self._again} with that configuration"
             )
+
+
+def _is_filled(path: Path) -> bool:
+    """Return whether a file, or a folder in which something is, lies there."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
 @contextmanager

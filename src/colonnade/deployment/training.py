@@ -204,7 +204,8 @@ class TrainingTogether:
                     "go on with, by the same job; remove them, or give the run another name"
                 )
             has_begun = folder.has_begun
-            folder.begin(self._told, resume=True, known=bool(held))
+            # A job that another site refused has left its configuration here, and nothing else.
+            folder.begin(self._told, resume=True, known=bool(held) or folder.has_only_begun)
             folder.keep_training(self._training)
             with folder.safeguarded(store):
                 store.make()
