@@ -842,6 +842,13 @@ def test_with_whom_else_a_site_has_aligned_is_told_to_nobody(tmp_path):
         assert "rival" not in str(error)
 
 
+def test_a_failure_is_kept_with_all_that_it_says_and_what_to_do(tmp_path):
+    kept = Kept(tmp_path / "runs", "first")
+    said = f"{'a column ' * 60}is none; take another"
+    kept.fail(DataError(said))
+    assert kept.failure.read_text().splitlines()[0] == f"DataError: {said}"
+
+
 @pytest.mark.filterwarnings("always::colonnade.errors.DataWarning")
 def test_what_is_noted_of_a_table_stays_in_a_file_of_its_owner(tmp_path):
     said, kept = [], Kept(tmp_path / "runs", "first")

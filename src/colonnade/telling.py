@@ -63,14 +63,20 @@ def first_line(error: object) -> str:
     return (lines or [type(error).__name__])[0]
 
 
-def named(error: BaseException) -> str:
-    r"""Return the name of an error and what it says, if anything, on one line, however long it is.
+def named(error: BaseException, whole: bool = False) -> str:
+    r"""Return the name of an error and what it says, if anything, on one line.
+
+    Where that is long it is cut off, unless the ``whole`` is wanted, as in a file.
 
     >>> named(ValueError("no number\nat all")), named(KeyError())
     ('ValueError: no number', 'KeyError')
+    >>> [len(named(ValueError("x" * 300), whole)) for whole in (False, True)]
+    [216, 312]
     """
-    name, said = type(error).__name__, first_line(error)
-    return name if said == name else f"{name}: {_cut(plain(said))}"
+    name, said = type(error).__name__, plain(first_line(error))
+    if said == name:
+        return name
+    return f"{name}: {said if whole else _cut(said)}"
 
 
 def shown(value: Any) -> str:

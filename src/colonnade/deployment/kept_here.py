@@ -42,7 +42,7 @@ class Kept:
     def fail(self, error: BaseException) -> None:
         """Write an error down: in a line what it says, then where in the program that was."""
         trace = "".join(traceback.format_exception(error))
-        self._write(self.failure, f"{named(error)}\n\n{trace}", os.O_TRUNC)
+        self._write(self.failure, f"{named(error, whole=True)}\n\n{trace}", os.O_TRUNC)
 
     @contextmanager
     def noting(self, say: Callable[[str], None]) -> Iterator[None]:
