@@ -10,6 +10,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 from colonnade.errors import DataError
 from colonnade.tables import read_table
+from colonnade.tables.gathered import Gathered
 
 ROWS = [(1, "Rome"), (2, "Oslo")]
 
@@ -232,6 +234,19 @@ def test_encodings(tmp_path: Path) -> None:
     assert "Could not decode to UTF-8 column 'town'" in refusal(other, table="towns")
     query = "select cast(town as blob) as town from towns where id = 3"
     assert read_table(f"sqlite:///{other}", query=query)["town"].to_list() == [b"Z\xfc"]
+
+
+def test_numbers_that_floating_point_would_merge(tmp_path: Path) -> None:
+    path = tmp_path / "banks.db"
+    with database(path) as made:
+        made.execute("create table accounts (number numeric(20, 2))")
+        made.executemany("insert into accounts values (?)", [(2**53 + 1,), (2**53,), (1.5,)])
+    frame = read_table(f"sqlite:///{path}", table="accounts")
+    assert frame["number"].to_list() == [2**53 + 1, 2**53, Decimal("1.5")]
+    column = Gathered("number", "accounts")
+    for part in ([2**53 + 1], [None], [1.5], [Decimal(2**53), None]):
+        column.add(part)
+    assert column.series().to_list() == [2**53 + 1, None, Decimal("1.5"), 2**53, None]
 
 
 def test_damage(tmp_path: Path) -> None:

@@ -594,6 +594,13 @@ def test_decimals() -> None:
     assert as_series([Decimal("3.0"), Decimal(4)]).to_list() == [3.0, 4.0]
     assert as_series([Decimal(2**62 + 1), Decimal("3E2")]).to_list() == [2**62 + 1, 300]
     assert as_series([Decimal(2**70 + 1), Decimal(2**70)]).to_list() == [2**70 + 1, 2**70]
+    accounts = [Decimal(2**53 + 1), Decimal(2**53)]
+    assert as_series([Decimal(f"{each}.00") for each in accounts]).to_list() == accounts
+    assert as_series([*accounts, Decimal("0.5")]).to_list() == [*accounts, Decimal("0.5")]
+    assert as_series([*map(int, accounts), 0.5]).to_list() == [*accounts, Decimal("0.5")]
+    for beyond in (Decimal("1E40"), Decimal("Infinity")):
+        with pytest.raises(DataError, match="values that no column can hold"):
+            as_series([*accounts, beyond])
     # As decimals of 38 digits in all, polars has the large one as missing.
     assert as_series([Decimal("1e37"), Decimal("0.12")]).to_list() == [1e37, 0.12]
     for beyond in ("Infinity", "1e400", "1e999999"):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from colonnade.errors import DataError
 from colonnade.tables.columns import only
-from colonnade.tables.decimals import without_decimals
+from colonnade.tables.decimals import kind_of, without_decimals
 from colonnade.tables.names import check_named_once, check_present
 from colonnade.tables.written import texts
 from colonnade.telling import first_line
@@ -434,13 +434,9 @@ def _from_values(values: list[Any], what: str) -> pl.Series:
         )
         raise DataError(f"{what} mixes values of the kinds {told}; make them alike")
     try:
-        if kinds == {int, float}:
-            values = [None if value is None else float(value) for value in values]
-        elif any(issubclass(kind, Decimal) for kind in kinds):
-            values = without_decimals(values)
-        # Polars goes by the first value, and would refuse one beyond 64 bits behind it.
-        beyond = any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values)
-        series = pl.Series(values, dtype=pl.Int128 if beyond else None, strict=True)
+        if kinds == {int, float} or any(issubclass(kind, Decimal) for kind in kinds):
+            values = [*without_decimals(values)]
+        series = pl.Series(values, dtype=kind_of(values), strict=True)
     except UnicodeEncodeError:  # whose message would show what is in the table
         raise DataError(f"{what} holds text with a lone surrogate, half a character") from None
     except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from colonnade.errors import DataError
-from colonnade.tables.decimals import without_decimals
+from colonnade.tables.decimals import kind_of, without_decimals
 from colonnade.telling import first_line, shown
 
 __all__ = ["Gathered"]
@@ -110,8 +110,11 @@ class Gathered:
         if not self._parts:
             return pl.Series(self._name, [], dtype=pl.Null)
         kinds = {part.dtype for part in self._parts} - {pl.Null()}
-        if kinds == {pl.Int64(), pl.Float64()}:
+        if kinds == {pl.Int64(), pl.Float64()} and not any(map(_beyond_floats, self._parts)):
             kinds = {pl.Float64()}
+        if len(kinds) > 1:  # numbers, which are alike when they are looked at together
+            values = [value for part in self._parts for value in part.to_list()]
+            return self._series(values, set(map(type, values)) - {type(None)})
         if len(kinds) == 1:
             kind = kinds.pop()
             self._parts = [part.cast(kind) for part in self._parts]
@@ -126,20 +129,28 @@ class Gathered:
             values, kinds = _each(str, values), {str}
         elif Decimal in kinds or len(kinds) > 1:
             values = without_decimals(values)
-            kinds = set(map(type, values)) - {type(None)}
+            return self._made(values, lambda: kind_of(values))
         elif self._padded:
             values = _each(lambda text: text.rstrip(" "), values)
         kind = _KINDS[next(iter(kinds))] if kinds else pl.Null()
         if kinds == {datetime.datetime} and any(value and value.tzinfo for value in values):
             values = _each(lambda when: when.astimezone(datetime.UTC), values)
             kind = pl.Datetime("us", "UTC")
+        return self._made(values, lambda: kind)
+
+    def _made(self, values: Sequence[Any], kind: Callable[[], Any]) -> pl.Series:
         try:
-            return pl.Series(self._name, values, dtype=kind, strict=True)
+            return pl.Series(self._name, values, dtype=kind(), strict=True)
         except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
             raise DataError(
                 f"{self._column} holds values that cannot be used: {first_line(error)}; cast it in "
                 "a query"
             ) from error
+
+
+def _beyond_floats(part: pl.Series) -> bool:
+    """Return whether floats would make some of these whole numbers the same."""
+    return part.dtype == pl.Int64 and bool((part.cast(pl.Int128).abs() > 2**53).any())
 
 
 def _each(made: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
