@@ -28,6 +28,7 @@ import sklearn
 import torch
 import yaml
 from scipy.special import expit
+from scipy.stats import norm
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
@@ -322,6 +323,33 @@ LABELS = torch.tensor([0, 0, 1])
 
 def loss_of(objective, labels):
     return objective.loss(objective.learned(labels))
+
+
+def drawing(generator):
+    def loss(predictions, labels):
+        return generator.random() * nn.functional.cross_entropy(predictions, labels)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        lambda: norm,
+        lambda: norm(0, 1),
+        lambda: np.random.random.__self__,
+        lambda: np.random.Generator(np.random.get_bit_generator()),
+        lambda: random.random.__self__,
+        lambda: random.random,
+        lambda: torch.default_generator,
+    ],
+    ids=["scipy", "frozen", "numpy", "numpy's bits", "Python", "a method", "torch"],
+)
+def test_what_others_draw_from_a_generator_of_all_is_no_part_of_a_loss(shared):
+    loss = drawing(shared())
+    told = content_of(loss)
+    np.random.random(), random.random(), torch.rand(1)
+    assert content_of(loss) == told != content_of(drawing(np.random.RandomState(1)))
 
 
 LOSSES = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from inspect import CO_VARARGS, CO_VARKEYWORDS
+from operator import attrgetter
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -198,6 +200,8 @@ class _Teller:
                 return f"{inside(type(value))}.{value.name} {inside(value.value)}"
             case torch.device() | torch.dtype() | np.generic() | np.dtype():
                 return repr(value)
+            case _ if _is_of_the_process(value):  # all draw from it, whatever is trained
+                return f"{_name(type(value))} of the process"
             case torch.Generator():
                 return f"Generator {_tensor(value.get_state())}"
         return f"{inside(type(value))}{inside(_state(value))}"
@@ -243,6 +247,18 @@ def _tensor(values: Tensor) -> str:
     if values.layout is not torch.strided:
         values = values.to_dense()
     return told if values.is_meta else f"{told} {_digest(_bytes_of(values.resolve_conj()))}"
+
+
+_OF_THE_PROCESS = (
+    *(("random", "_inst"), ("torch", "default_generator")),
+    *(("numpy.random.mtrand", "_rand"), ("numpy.random.mtrand", "_rand._bit_generator")),
+)
+
+
+def _is_of_the_process(value: object) -> bool:
+    """Whether it is a generator that Python, numpy or torch keeps for all who have none."""
+    loaded = [(sys.modules.get(module), name) for module, name in _OF_THE_PROCESS]
+    return any(value is attrgetter(name)(module) for module, name in loaded if module)
 
 
 def _state(value: object) -> object:
