@@ -15,7 +15,7 @@ import sys
 from collections import OrderedDict, UserList, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, partialmethod
+from functools import lru_cache, partial, partialmethod, wraps
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
@@ -352,6 +352,18 @@ def test_what_others_draw_from_a_generator_of_all_is_no_part_of_a_loss(shared):
     assert content_of(loss) == told != content_of(drawing(np.random.RandomState(1)))
 
 
+def compiled(factor):
+    return torch.compile(times(factor), backend="eager")
+
+
+def around(function):
+    @wraps(function)
+    def loss(predictions, labels):
+        return function(predictions, labels)
+
+    return loss
+
+
 LOSSES = {
     "usual": lambda: None,
     "a function": lambda: nn.functional.multi_margin_loss,
@@ -376,6 +388,9 @@ LOSSES = {
     "a generator": lambda: Drawing(1),
     "another generator": lambda: Drawing(2),
     "a global": lambda: by_a_global,
+    "compiled": lambda: compiled(2.0),
+    "compiled otherwise": lambda: compiled(3.0),
+    "around what is compiled": lambda: around(compiled(2.0)),
     "a number": lambda: loss_of(Regression(), LABELS.float()),
     "another number": lambda: loss_of(Regression(), 2 * LABELS.float()),
 }
@@ -944,6 +959,8 @@ def test_a_run_goes_on_with_the_same_loss_made_anew(tmp_path, loss):
     make = LOSSES[loss]
     if loss.split()[-1] == "number" and "around" not in loss:
         pytest.skip("is of numbers, not of classes")
+    if "compiled" in loss:
+        pytest.skip("takes seconds to compile")
     train(tmp_path, federation(make()), stop_before=3)
     rest = train(tmp_path, federation(make()), resume=True)
     assert_same(train(None, federation(make())), rest)

@@ -179,6 +179,8 @@ class _Teller:
                 return f"{type(value).__name__}({inside(value.__func__)})"
             case MethodType():
                 return f"{inside(value.__self__)}.{value.__name__}"
+            case FunctionType() if _is_compiled(value):
+                return f"compiled {inside(vars(value)['__wrapped__'])}"
             case FunctionType():
                 inner = made_with(value)
                 return f"{_name(value)}{inside(inner) if inner else ''}"
@@ -281,10 +283,20 @@ def _state(value: object) -> object:
     return [each for each in arguments if each is not type(value)], rest
 
 
+def _is_compiled(function: FunctionType) -> bool:
+    """Whether torch.compile, or what keeps it away, made it around another function."""
+    module = str(function.__globals__.get("__name__"))
+    return _is_dynamos(module) and hasattr(function, "__wrapped__")
+
+
+def _is_dynamos(module: str) -> bool:
+    return module.startswith("torch._dynamo")
+
+
 def _counts(name: str, module: nn.Module) -> bool:
     """Whether an attribute of a module is its author's, and not what torch keeps in it."""
     author = type(module).__module__
-    if author.startswith("torch._dynamo"):  # made of another by torch.compile, and around it
+    if _is_dynamos(author):  # made of another by torch.compile, and around it
         return False
     return name not in _TORCHS and not (author.startswith("torch.") and name.startswith("_"))
 

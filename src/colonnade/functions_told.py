@@ -245,6 +245,8 @@ def _attributes_read(
     own = [use for name in uses if variables.get(name) is function for use in uses[name]]
     kept = Named()
     for name, value in vars(function).items():
+        if name.startswith("_torchdynamo"):  # torch.compile's, which functools.wraps takes over
+            continue
         its = [use.beyond() for use in own if use.path[:1] == (Attribute(name),)]
         if not its or _read(value, its) is not _NOTHING:
             kept[name] = value
