@@ -705,7 +705,21 @@ def takes(parameters):
     return from_a_file(f"def loss({parameters}): return p")
 
 
+def ragged(*lengths):
+    tensors = [torch.ones(length) for length in lengths]
+    return torch.nested.nested_tensor(tensors, layout=torch.jagged)
+
+
 APART = {
+    "a number of a column": (
+        lambda: torch.tensor([[1.0, 5.0], [2.0, 3.0]])[:1, 1],
+        lambda: torch.tensor([[1.0, 6.0], [2.0, 3.0]])[:1, 1],
+    ),
+    "imaginary parts": (
+        lambda: torch.tensor([1 + 1j]).imag,
+        lambda: torch.tensor([1 + 1j]).conj().imag,
+    ),
+    "tensors in one": (lambda: ragged(1, 2), lambda: ragged(2, 1)),
     "a field that is not compared": (
         lambda: Weighing(torch.ones(2)),
         lambda: Weighing(torch.zeros(2)),

@@ -162,6 +162,8 @@ class _Teller:
                 return f"[{', '.join(map(inside, value))}]"
             case Set():
                 return f"{{{', '.join(sorted(map(self._alone, value)))}}}"
+            case Tensor() if value.is_nested:
+                return f"nested{inside(value.unbind())}"
             case Tensor():
                 return _tensor(value)
             case np.ndarray() if value.dtype.hasobject:
@@ -248,7 +250,9 @@ def _tensor(values: Tensor) -> str:
     told = f"{values.dtype}{list(values.shape)}"
     if values.layout is not torch.strided:
         values = values.to_dense()
-    return told if values.is_meta else f"{told} {_digest(_bytes_of(values.resolve_conj()))}"
+    if values.is_meta:
+        return told
+    return f"{told} {_digest(_bytes_of(values.resolve_conj().resolve_neg()))}"
 
 
 _OF_THE_PROCESS = (
@@ -383,4 +387,5 @@ def _digest(data: bytes | bytearray | memoryview) -> str:
 def _bytes_of(values: Tensor) -> memoryview:
     """Return the bytes of a tensor, whatever its type."""
     # Of a copy: no tensor can be resized any more that an array shares its memory with.
-    return values.detach().cpu().clone().contiguous().flatten().view(torch.uint8).numpy().data
+    own = values.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return own.flatten().view(torch.uint8).numpy().data
