@@ -705,6 +705,11 @@ def takes(parameters):
     return from_a_file(f"def loss({parameters}): return p")
 
 
+class Nameless(Focal):
+    def __reduce__(self):
+        return "nobody_has_it"
+
+
 def ragged(*lengths):
     tensors = [torch.ones(length) for length in lengths]
     return torch.nested.nested_tensor(tensors, layout=torch.jagged)
@@ -719,6 +724,11 @@ APART = {
         lambda: torch.tensor([1 + 1j]).imag,
         lambda: torch.tensor([1 + 1j]).conj().imag,
     ),
+    "a function of numpy's around another": (
+        lambda: np.frompyfunc(times(1.0), 2, 1),
+        lambda: np.frompyfunc(times(2.0), 2, 1),
+    ),
+    "what is copied by a name that nobody has": (lambda: Nameless(1.0), lambda: Nameless(2.0)),
     "tensors in one": (lambda: ragged(1, 2), lambda: ragged(2, 1)),
     "a field that is not compared": (
         lambda: Weighing(torch.ones(2)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import gc
 import hashlib
 import re
 import sys
@@ -274,8 +275,10 @@ def _state(value: object) -> object:
         made = how(value) if how else value.__reduce_ex__(4)
     except Exception:  # as of a lock, or a generator that is running
         return None
-    if isinstance(made, str):  # it is one of its kind
-        return made
+    if isinstance(made, str):
+        if _is_known_by(made, value):
+            return made
+        made = type(value), (made, *_around(value)), object.__getstate__(value)
     _, arguments, *state = made
     # Items of a list or dict come as iterators.
     rest = [list(each) if isinstance(each, Iterator) else each for each in state]
@@ -295,6 +298,19 @@ def _is_compiled(function: FunctionType) -> bool:
 
 def _is_dynamos(module: str) -> bool:
     return module.startswith("torch._dynamo")
+
+
+def _is_known_by(name: str, value: object) -> bool:
+    """Whether a name tells all of an object, as its module has it by that."""
+    if isinstance(value, np.ufunc):  # compiled ones do not say of which module they are
+        return not _around(value)
+    return getattr(sys.modules.get(value.__module__), name, None) is value
+
+
+def _around(function: object) -> list[object]:
+    """Return what np.frompyfunc made a function of, which it keeps in no attribute."""
+    held = gc.get_referents(function) if isinstance(function, np.ufunc) else []
+    return [each for each in held if callable(each)]
 
 
 def _counts(name: str, module: nn.Module) -> bool:
