@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import OrderedDict, UserList, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, partialmethod, wraps
 from pathlib import Path
@@ -705,6 +706,14 @@ def takes(parameters):
     return from_a_file(f"def loss({parameters}): return p")
 
 
+class Doubling(torch.Tensor):
+    factor = 2.0
+
+
+class Halving(torch.Tensor):
+    factor = 0.5
+
+
 class Nameless(Focal):
     def __reduce__(self):
         return "nobody_has_it"
@@ -729,6 +738,16 @@ APART = {
         lambda: np.frompyfunc(times(2.0), 2, 1),
     ),
     "what is copied by a name that nobody has": (lambda: Nameless(1.0), lambda: Nameless(2.0)),
+    "a class of tensors": (
+        lambda: torch.ones(2).as_subclass(Doubling),
+        lambda: torch.ones(2).as_subclass(Halving),
+    ),
+    "a class of arrays": (lambda: np.eye(2), lambda: np.eye(2).view(np.matrix)),
+    "bytes that are looked at": (lambda: memoryview(b"a"), lambda: memoryview(b"b")),
+    "what a variable of a context is": (
+        lambda: ContextVar("factor", default=1.0),
+        lambda: ContextVar("factor", default=2.0),
+    ),
     "tensors in one": (lambda: ragged(1, 2), lambda: ragged(2, 1)),
     "a field that is not compared": (
         lambda: Weighing(torch.ones(2)),

@@ -8,6 +8,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache, partial
@@ -93,6 +94,7 @@ def content_of(value: object) -> str:
 
 _PLAIN = (int, float, complex, str, range, slice, type(None), type(...))
 _CONTAINERS = (list, tuple, set, frozenset)
+_USUAL = {"torch.Tensor", "torch.nn.parameter.Parameter", "numpy.ndarray", "numpy.memmap"}
 _SHORT = 400  # characters; of what is longer a digest stands in what it is a part of
 _LONG = 1000  # values of a list that are not told one by one, if all are plain
 _DEEP = 100  # levels; what is deeper is told by its type
@@ -128,6 +130,11 @@ class _Teller:
                 self._met.append(part)
                 self._told[id(part)] = told
         return told
+
+    def _kind(self, values: object) -> str:
+        """Tell the class of a tensor or array, unless it is a usual one."""
+        kind = type(values)
+        return "" if _name(kind) in _USUAL else self._part(kind)
 
     def _alone(self, member: object) -> str:
         """Tell a member of a set, the same in whatever order they are gone through."""
@@ -166,11 +173,14 @@ class _Teller:
             case Tensor() if value.is_nested:
                 return f"nested{inside(value.unbind())}"
             case Tensor():
-                return _tensor(value)
-            case np.ndarray() if value.dtype.hasobject:
-                return f"{value.dtype}{list(value.shape)} {inside(value.tolist())}"
+                return f"{self._kind(value)}{_tensor(value)}"
             case np.ndarray():
-                return f"{value.dtype}{list(value.shape)} {_digest(value.tobytes())}"
+                told = f"{self._kind(value)}{value.dtype}{list(value.shape)}"
+                if value.dtype.hasobject:
+                    return f"{told} {inside(value.tolist())}"
+                return f"{told} {_digest(value.tobytes())}"
+            case memoryview():
+                return f"memoryview{inside([value.format, value.shape, value.tobytes()])}"
             case bytes() | bytearray():
                 return f"{len(value)} bytes {_digest(value)}"
             case partial():
@@ -203,6 +213,8 @@ class _Teller:
                 return inside(value.__wrapped__)
             case Enum():
                 return f"{inside(type(value))}.{value.name} {inside(value.value)}"
+            case ContextVar():
+                return f"ContextVar {value.name} {inside(_current(value))}"
             case torch.device() | torch.dtype() | np.generic() | np.dtype():
                 return repr(value)
             case _ if _is_of_the_process(value):  # all draw from it, whatever is trained
@@ -245,6 +257,14 @@ def _has_more(value: object) -> bool:
 def _without_more(value: Any) -> object:
     kinds: list[Any] = [kind for kind in type(value).__mro__ if kind in (*_PLAIN, *_CONTAINERS)]
     return kinds[0](value)
+
+
+def _current(variable: ContextVar[Any]) -> object:
+    """Return the value of a variable where this runs; None where it has none."""
+    try:
+        return variable.get()
+    except LookupError:
+        return None
 
 
 def _tensor(values: Tensor) -> str:

@@ -2,9 +2,9 @@
 
 Python lets code depend on anything; what is told here is what people write: defaults, what is
 closed over, globals, settings in modules and objects, attributes of classes and functions. All that
-a function reads counts. What it only writes, as a list in which it notes losses, changes no result
-of its own; and what each of its calls binds anew, as a count, has grown when a run goes on, and the
-run is the same: these two are left out.
+a function reads counts, but for two things. What it only writes, as a list in which it notes
+losses, changes no result of its own. What each of its calls binds anew, as a count, has grown when
+a run goes on, and the run is the same: so where it began is not told, though results hang on it.
 """
 
 from __future__ import annotations
