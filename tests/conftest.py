@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from postgres import NoServer, Server, running
 
 pytest.register_assert_rewrite("colonnade.testing")
+
+settings.register_profile("without clocks", deadline=None)  # machines are busy with other things
+settings.load_profile("without clocks")
 
 
 def pytest_configure() -> None:

@@ -180,7 +180,7 @@ def test_small_beta_reaches_the_constant_of_the_asymptotic(terms):
     assert event.renyi([2.0])[0] / figure == pytest.approx(8, rel=0.01)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 12), st.integers(1, 6), st.floats(0.001, 0.25))
 def test_the_curve_grows_with_order_and_falls_with_terms(trials, terms, beta):
     curve = BinomialSum(trials, beta, terms).renyi([*ORDERS, inf])
@@ -419,7 +419,7 @@ def test_edges():
     assert 0 < many.value < inf
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.floats(1e-4, 0.25), st.integers(1, 10**7), st.floats(0, 0.9), st.integers(1, 64))
 def test_epsilon_is_never_no_number(beta, uses, delta, components):
     found = Spending({BinomialSum(2, beta, 2, components): uses}).epsilon(delta)
@@ -432,7 +432,7 @@ def test_epsilon_is_never_no_number(beta, uses, delta, components):
 EVENTS = [BinomialSum(2, 0.1, 4), BinomialSum(2, 0.1, 3), GaussianNoise(8.0)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 5), max_size=8)), max_size=12),
     st.lists(st.integers(0, 5), max_size=6),

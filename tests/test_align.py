@@ -193,7 +193,7 @@ def test_a_key_is_of_one_alignment_alone() -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 12), max_size=9), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_in_all_is_that_of_sets(tables: list[set[int]]) -> None:
     values = [
         np.array([[n % 3] * 8 + [n] * 8 for n in each], np.uint8).reshape(-1, 16) for each in tables
@@ -398,7 +398,7 @@ def test_an_id_that_comes_twice_is_refused_by_the_name_of_whose_it_is() -> None:
 
 
 @given(st.binary(max_size=80), st.integers(0, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_body_is_read_or_refused(body: bytes, count: int) -> None:
     for read, size in (
         (lambda: read_count(body, "bank"), 2),
@@ -417,7 +417,7 @@ BLINDING = CurveBlinding(Secrets.insecure(3).begin("bank", 0))
 
 
 @given(st.one_of(st.binary(max_size=99), st.binary(min_size=32, max_size=32).map(b"\2".__add__)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_points_are_blinded_or_refused(points: bytes) -> None:
     try:
         assert len(BLINDING.again(points)) == len(points)

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.config import load_trained, parse_config
@@ -181,7 +181,6 @@ def test_a_name_of_missing_ones_may_have_spaces_around_it():
     assert table["t"].to_list() == [None, " a"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.from_regex(r"\A ?[+-]?[0-9]{1,22}(\.[0-9]{1,3})? ?\Z"), min_size=1))
 def test_what_becomes_a_number_can_be_written_again(cells):
     found = settled(pl.Series(cells))

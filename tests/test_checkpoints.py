@@ -35,7 +35,7 @@ from test_training import ADAM, SIMULATE, TRAINING, assert_same, problem
 from toys import Counter
 
 # No law here is about how fast a machine is.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(suppress_health_check=[HealthCheck.too_slow])
 
 # States
 

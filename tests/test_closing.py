@@ -61,7 +61,6 @@ MESSAGES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(MESSAGES, MESSAGES, st.integers(0, 6), st.integers(0, 6))
 def test_closing_keeps_what_is_open_and_setup_whenever_it_comes(early, after, before, again):
     mailbox = Mailbox()
@@ -78,7 +77,6 @@ def test_closing_keeps_what_is_open_and_setup_whenever_it_comes(early, after, be
     assert sorted(m for m, _ in mailbox) == sorted(m for m in every if m not in shut)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_mailbox_does_what_a_list_of_messages_would(data):
     """What is discarded comes shelf by shelf, in the order in which they were begun."""
@@ -235,7 +233,7 @@ ACCOUNTS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(ACCOUNTS)
 def test_an_account_comes_back_from_json(account):
     assert Account.from_json(json.loads(json.dumps(account.as_json()))) == account

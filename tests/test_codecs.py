@@ -240,7 +240,6 @@ def test_float_refuses_an_unknown_format(format: Any) -> None:
 @example(value=1 + 3 * 2.0**-8)  # a tie, which goes to the even neighbour above
 @example(value=2.0**-149)
 @example(value=LARGEST)
-@settings(deadline=None)
 def test_bfloat16_rounds_to_nearest_even(value: float) -> None:
     pattern = int(np.float32(value).view(np.uint32))
     kept, rest = pattern >> 16, pattern & 0xFFFF
@@ -254,7 +253,6 @@ def test_bfloat16_rounds_to_nearest_even(value: float) -> None:
 
 
 @given(value=st.floats(-65519, 65519, width=32))
-@settings(deadline=None)
 def test_float16_is_the_nearest(value: float) -> None:
     y = float(Float(16).decode(Float(16).encode(torch.tensor([[value]]), KEY), (1, 1), KEY))
     around = [np.nextafter(np.float16(y), np.float16(end)) for end in (-65504, 65504)]
@@ -455,7 +453,7 @@ def test_scalar_around_the_pieces_of_its_kernels(count: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_scalar_round_trip(data: st.DataObject) -> None:
     b, dither = data.draw(st.sampled_from(BITS)), data.draw(st.booleans())
     finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -478,7 +476,7 @@ def test_scalar_round_trip(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("format", [32, 16, "bf16"])
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_float_round_trip(format: Any, data: st.DataObject) -> None:
     kind = {32: np.float32, 16: np.float16, "bf16": np.uint16}[format]
     shape = data.draw(arrays.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9))

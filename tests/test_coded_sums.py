@@ -118,7 +118,7 @@ def test_the_sum_of_28_parties_from_random_answers():
 
 
 @given(st.lists(st.integers(0, ROWS - 1), min_size=1, unique=True))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_some_coded_rows_alone(rows):
     rows = np.array(sorted(rows))
     total = CASE.holder.total(CASE.answers(coded=rows), len(rows), NOW)
@@ -233,7 +233,6 @@ def test_shares_for_somebody_else_of_another_moment_or_changed_do_not_open():
 
 
 @given(st.binary(max_size=80))
-@settings(deadline=None)
 def test_foreign_bytes_are_refused_by_name(body):
     refused("party_1", CASE.ends["party_0"].take_data, "party_1", body)
     refused("'holder' passed on", CASE.ends["party_0"].meet, body)

@@ -496,7 +496,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(keys, junk, max_size=3) | junk)
 def test_junk_gives_a_configuration_or_a_configuration_error(data: Any) -> None:
     outcome = parsed_or_refused(data)
@@ -523,7 +523,7 @@ def mutations(data: Any) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(mutations(FULL))
 def test_one_wrong_value_gives_a_configuration_or_a_configuration_error(data: Any) -> None:
     outcome = parsed_or_refused(data)

@@ -288,7 +288,7 @@ CODECS = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(CODECS)
 def test_a_codec_is_written_and_read(codec: Any) -> None:
     content = written(codec).model_dump(mode="json")

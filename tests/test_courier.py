@@ -66,7 +66,7 @@ def pair(fates=(), patience=30.0, limit=5000):
 FRAMES = [b"", b"a", b"b" * 99, b"c" * 100, b"d" * 101, b"e" * 2345, b"f" * 5000]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(["lost", "twice", "late", "well"]), max_size=60))
 @example(["lost"] * 30)
 @example(["late", "well"] * 30)
@@ -135,7 +135,7 @@ def test_what_comes_too_early_is_kept_within_bounds():
     assert got["bank"] == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_taken_or_refused(data):
     ends, _, _ = pair()

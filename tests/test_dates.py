@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.config import parse_config
@@ -34,7 +34,6 @@ def test_days_are_counted_from_1970():
     assert counted(["", "NA"]) == [None, None]
 
 
-@settings(deadline=None)
 @given(st.lists(st.datetimes(), min_size=1))
 def test_a_time_is_a_part_of_its_day(times):
     expected = [

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.codecs import QSGD, Entropy, Float, Lattice, LloydMax, Scalar, TopK
@@ -128,7 +128,6 @@ def test_equal_symbols_take_nothing_but_their_number() -> None:
 @given(
     st.lists(st.integers(0, 10**6), min_size=1, max_size=300).filter(any),
 )
-@settings(deadline=None)
 def test_tables_come_back(counts) -> None:
     table = fitted(np.array(counts))
     assert table.counts.sum() == 1 << table.precision

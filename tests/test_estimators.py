@@ -120,7 +120,7 @@ def test_numbers_of_numpys_are_parameters(tables, labels):
     assert one.run_.history.drop("seconds").equals(two.run_.history.drop("seconds"))
     first, second = (model.predict(tables, absent="drop") for model in (one, two))
     assert first.equals(second)
-    with pytest.raises(ConfigurationError, match="epochs must be a whole number"):
+    with pytest.raises(ConfigurationError, match="epochs of Training is a whole number"):
         VerticalClassifier(id="id", epochs=np.float64(2.5)).fit(tables, labels)
 
 

@@ -50,7 +50,7 @@ from colonnade.streams import StreamKey, work_seed
 from colonnade.wire import Message, Purpose
 
 # No law here is about how fast a machine is.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(suppress_health_check=[HealthCheck.too_slow])
 
 # Streams
 

@@ -165,7 +165,7 @@ def test_a_picture_cut_short_is_refused_or_has_all_pixels(kind: str) -> None:
             np.testing.assert_array_equal(found, right)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(place=st.integers(0, 10_000), byte=st.integers(0, 255))
 def test_a_wrong_byte_is_refused_or_harmless(place: int, byte: int) -> None:
     body = bytearray(png(noise(6, 6)))
@@ -484,9 +484,7 @@ def test_a_batch_of_broken_records_is_refused(tmp_path: Path, size: int) -> None
         cifar10(tmp_path)
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(0, 3 * RECORD10), min_size=6, max_size=6))
 def test_batches_of_any_sizes_are_refused(tmp_path: Path, sizes: list[int]) -> None:
     """Right sizes are 1 in 10^15 here."""

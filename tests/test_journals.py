@@ -56,7 +56,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.dictionaries(st.text("xyz"), PLAIN, max_size=3), max_size=4))
 def test_what_is_committed_is_remembered_on_disk_as_in_memory(tmp_path_factory, records):
     folder = tmp_path_factory.mktemp("journal")

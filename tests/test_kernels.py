@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 from numba.core.registry import cpu_target
@@ -79,7 +79,6 @@ def test_philox_gives_the_published_answers(counter, key, answer):
 
 
 @given(WORDS, WORDS, WORDS, st.sampled_from([4, 8, 12]))
-@settings(deadline=None)  # the first example compiles
 def test_blocks_follow_one_another(first, upper, key, count):
     """Whatever the block: a carry goes into the second word, and after the last comes the first."""
     expected = []
@@ -140,7 +139,6 @@ def limit(freedom: int) -> float:
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 300))
-@settings(deadline=None)  # the first example compiles
 def test_a_permutation_has_everything_once(seed, count):
     order = permutation(dataclasses.replace(KEY, seed=seed), count)
     assert order.dtype == np.int64
@@ -192,7 +190,6 @@ def store(body, offset, word):
 
 
 @given(WORDS, st.integers(0, 24), st.integers(0, 7))
-@settings(deadline=None)  # the first example compiles
 def test_a_word_is_written_and_read_at_any_byte(word, offset, shift):
     memory = np.full(48, 0xA5, dtype=np.uint8)
     body = memory[shift : shift + 32]  # an array need not start where words do

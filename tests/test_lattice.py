@@ -327,7 +327,7 @@ def test_lattice_around_the_pieces_of_its_kernels(pairs: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_lattice_round_trip(data: st.DataObject) -> None:
     b, dither = data.draw(st.integers(1, 4)), data.draw(st.booleans())
     finite = st.floats(-(2.0**100), 2.0**100, width=32)
@@ -545,7 +545,7 @@ def test_lloyd_max_is_never_worse_than_equidistant_levels(seed: int) -> None:
     st.integers(1, 2),
     st.sampled_from([1.0, 0.01, 1e20]),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_lloyd_max_is_the_best_by_enumeration(values: list[int], b: int, unit: float) -> None:
     x = torch.tensor([values], dtype=torch.float32) * unit
     ordered = np.sort(x.double().numpy().ravel())

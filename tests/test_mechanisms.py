@@ -241,7 +241,7 @@ def test_random_bytes_are_6_and_a_half_bits_a_trial():
 # Chances
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.floats(-1, 1, width=32),
     st.floats(1e-3, 0.25),
@@ -354,8 +354,7 @@ SUMMANDS: list[Summand] = [
 def test_values_beyond_the_bound_are_refused_with_the_remedy(summand: Any):
     x = torch.zeros(3, 4)
     x[1, 2] = -1.5 * summand.bound
-    largest = f"{float(x[1, 2]):g}"
-    with pytest.raises(ConfigurationError, match=f"component {largest}, beyond.*end in tanh"):
+    with pytest.raises(ConfigurationError, match=r"a component beyond the bound .*end in tanh"):
         summand.counts(x, stream("refused"))
     summand.counts(torch.full((1, 1), summand.bound), stream("taken"))
 

@@ -170,9 +170,7 @@ events = st.lists(
 ).map(lambda rows: sorted(rows, key=lambda row: row[0]))
 
 
-@settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=events)
 def test_steps_are_what_the_rules_say_of_each_hour(
     tmp_path: Path, rows: list[tuple[float, str, str]]

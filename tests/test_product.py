@@ -204,7 +204,7 @@ def test_at_the_end_centroids_are_means(kind: Any) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_round_trip(data: st.DataObject) -> None:
     rows, groups = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 3))
     q, width = groups * data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))

@@ -46,7 +46,7 @@ from colonnade.secure import (
 )
 
 # No law here is about how fast a machine is.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(suppress_health_check=[HealthCheck.too_slow])
 
 PRIME = 2**255 - 19
 

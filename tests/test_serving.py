@@ -213,7 +213,7 @@ def test_a_request_that_cannot_be_answered_is_refused_in_words(body, status, sai
     assert answers.asked == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.binary(max_size=200)
     | st.recursive(

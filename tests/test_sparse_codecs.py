@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -78,7 +78,6 @@ def test_conformance(check, subject):
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=60),
     st.integers(0, 60),
 )
-@settings(deadline=None)
 def test_the_largest_are_those_of_a_stable_sort(values, k):
     x = np.array(values, dtype=np.float32)
     k = min(k, len(x))

@@ -178,7 +178,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=ROWS, block=st.integers(200, 300), ends=st.sampled_from(["\n", "\r\n"]))
 def test_any_table_is_encoded_as_by_a_slow_reader_whatever_the_block(rows, block, ends):
     header = ("bought", "price", "town", "visits", 'nobody\'s, "own"')
@@ -328,7 +328,7 @@ def test_a_file_that_is_no_table_is_refused(content, said):
         streamed_rows("t.csv", {"a": Columns(["x"])}, "y")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=300), st.sampled_from(["h.csv", "h.csv.gz", "h.parquet"]), st.booleans())
 def test_hostile_bytes_raise_a_data_error_or_are_rows(content, name, pack):
     Path(name).write_bytes(gzip.compress(content) if pack else content)

@@ -75,7 +75,6 @@ def there_and_back(indices: Places, places: int, groups: int = 1) -> bytes:
 
 
 @given(st.integers(1, 3000), st.data())
-@settings(deadline=None)
 def test_supports_come_back(places, data):
     count = data.draw(st.integers(1, places))
     seed = data.draw(st.integers(0, 99))
@@ -85,7 +84,6 @@ def test_supports_come_back(places, data):
 
 
 @given(st.integers(1, 60), st.integers(1, 90), st.data())
-@settings(deadline=None)
 def test_supports_of_groups_come_back(groups, width, data):
     count, seed = data.draw(st.integers(1, width)), data.draw(st.integers(0, 99))
     order = np.random.default_rng(seed).random((groups, width)).argsort(axis=1)
@@ -165,7 +163,6 @@ def test_every_choice_has_a_number(places):
     st.integers(2, 300),
     st.data(),
 )
-@settings(deadline=None)
 def test_ranks_are_sums_of_binomials(groups, width, data):
     count = data.draw(st.integers(1, min(width - 1, 40)))
     choices = math.comb(width, count)
@@ -188,7 +185,6 @@ def test_ranks_are_sums_of_binomials(groups, width, data):
 
 
 @given(st.integers(2, 5000), st.data())
-@settings(deadline=None)
 def test_gaps_take_the_entropy_of_a_bit_for_each_place(places, data):
     count = data.draw(st.integers(1, places // 2))
     taken = PATTERNS[data.draw(st.sampled_from(["at random", "the first", "the last"]))](
@@ -207,7 +203,7 @@ def test_gaps_take_the_entropy_of_a_bit_for_each_place(places, data):
 
 
 @given(st.binary(max_size=40), st.integers(2, 2000), st.data())
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 def test_any_bytes_are_the_gaps_of_one_support_or_of_none(body, places, data):
     count = data.draw(st.integers(1, places // 2))
     found = decode_gaps(np.frombuffer(body, np.uint8), count, places)
@@ -220,7 +216,7 @@ def test_any_bytes_are_the_gaps_of_one_support_or_of_none(body, places, data):
 
 
 @given(st.binary(max_size=60), st.integers(1, 40), st.integers(1, 60), st.data())
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 def test_any_bytes_are_a_support_or_refused(body, groups, width, data):
     count = data.draw(st.integers(1, width))
     code = data.draw(st.sampled_from([None, RANKS, GAPS, BITMAP]))

@@ -97,7 +97,6 @@ finite = st.floats(-30_000, 30_000, width=32)
 
 
 @given(st.lists(finite, min_size=1, max_size=50), st.data())
-@settings(deadline=None)
 def test_float16_is_the_float32_sum_rounded_once_to_nearest_even(known, data):
     change = data.draw(st.lists(finite, min_size=len(known), max_size=len(known)))
     table = Memory("float16").table("", 1, len(known))
@@ -201,7 +200,7 @@ def steps(draw):
 
 
 @given(steps(), st.sampled_from(PRECISIONS))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_any_sequence_of_adding_marking_crashing_and_going_back(sequence, precision):
     with tempfile.TemporaryDirectory() as folder:
         storage = Disk(Path(folder), precision)

@@ -639,7 +639,7 @@ def test_whole_numbers_that_floating_point_would_merge(tmp_path: Path) -> None:
     assert numeric.transform({"account": [2**60]}).shape == (1, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(st.text('a0",\n é', max_size=4), min_size=2, max_size=2), min_size=1, max_size=8

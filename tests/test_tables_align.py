@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from colonnade.errors import ConfigurationError, DataError
@@ -45,7 +45,6 @@ keys = st.one_of(
 
 
 @pytest.mark.filterwarnings("ignore:.*differ only in:colonnade.errors.DataWarning")
-@settings(deadline=None)
 @given(keys, st.randoms(use_true_random=False))
 def test_everyone_whom_all_know_and_nobody_else(sets: list[set[Any]], random: Any) -> None:
     """Each value is told by its id, so a row that goes astray shows."""

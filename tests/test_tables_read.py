@@ -125,7 +125,7 @@ def test_dates_are_read_as_dates(tmp_path: Path) -> None:
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.booleans()),

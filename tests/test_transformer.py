@@ -13,7 +13,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -165,7 +165,6 @@ def too_large(expected: Any) -> bool:
     return largest > 1
 
 
-@settings(deadline=None)
 @given(st.lists(values, min_size=1, max_size=30), st.lists(values, min_size=1, max_size=10))
 def test_numbers_on_the_unit_interval(train: list[Any], later: list[Any]) -> None:
     """Training values reach from 0 to 1, others go along the same line."""
@@ -188,7 +187,6 @@ def test_numbers_on_the_unit_interval(train: list[Any], later: list[Any]) -> Non
     assert np.array_equal(features(copy, {"x": pl.Series(later, dtype=pl.Float64)}), found)
 
 
-@settings(deadline=None)
 @given(st.lists(values, min_size=1, max_size=30), st.lists(values, min_size=1, max_size=10))
 def test_numbers_are_those_of_scikit_learn(train: list[Any], later: list[Any]) -> None:
     """An imputer with an indicator, then a scaler, in float64; but constant columns become 0."""
@@ -214,7 +212,6 @@ def test_numbers_are_those_of_scikit_learn(train: list[Any], later: list[Any]) -
         assert found.shape[1] == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "c", "", "a=b", None]), min_size=1, max_size=30))
 def test_categories_are_those_of_scikit_learn(train: list[str | None]) -> None:
     if all(value is None for value in train):

@@ -13,7 +13,7 @@ from colonnade.errors import RemoteProtocolError
 from colonnade.wire import MAX_BODY_BYTES, VERSION, Message, Purpose, decode_frame, encode_header
 
 # No law here is about how fast a machine is.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(suppress_health_check=[HealthCheck.too_slow])
 
 KINDS = st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True)
 COUNTS = st.integers(0, 2**53 - 1)

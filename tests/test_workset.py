@@ -41,7 +41,7 @@ TRAINING = Training(epochs=2, batch_size=16, evaluation_rows=7, seed=5)
 SCHEDULES = st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=80)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.integers(1, 5), st.integers(1, 5), st.booleans(), SCHEDULES)
 def test_batches_take_turns(
     capacity: int, reuses: int, bursts: bool, schedule: Sequence[tuple[bool, int]]
@@ -78,7 +78,7 @@ def test_batches_take_turns(
     assert len(rotation) <= capacity
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 4), st.integers(1, 4), SCHEDULES, SCHEDULES)
 def test_a_rotation_goes_on_where_it_was(
     capacity: int, reuses: int, before: Any, after: Any
