@@ -51,8 +51,10 @@ WRONG = {
     ),
     "by of EarlyStopping is 'loss' or 'metric', not []": partial(EarlyStopping, by=[]),
     "training is Training(...) or None, not '5'": partial(checked_training, "5"),
-    "budget of wait_dp is Budget(...) or None, not 0": partial(wait_dp, budget=0),
-    "budget of wait_dp is Budget(...) or None, not False": partial(wait_dp, budget=False),
+    "budget of wait_dp is Budget(epsilon, delta) or None, not 0": partial(wait_dp, budget=0),
+    "budget of wait_dp is Budget(epsilon, delta) or None, not False": partial(
+        wait_dp, budget=False
+    ),
     "or None, not 0": partial(svfl, 0),
     "or None, not False": partial(svfl, False),
     "codec of svfl is ByRound(...), ": partial(svfl, "x"),

@@ -404,6 +404,8 @@ def test_replay_of_a_longer_runs_trace_says_so():
     record = UNEVEN.run(counters(rounds=8), Assignment())
     with pytest.raises(LocalProtocolError, match="goes on where this run ends"):
         Replay(record.trace).run(counters(rounds=4), Assignment())
+    with pytest.raises(ConfigurationError, match="a replay stops where its trace does"):
+        Replay(record.trace).run(counters(rounds=8), Assignment(stop_before=4))
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ __all__ = [
     "check_lets_through",
     "check_loss",
     "check_saved",
+    "class_names",
     "embedding_width",
     "extreme_rows",
 ]
@@ -321,35 +322,50 @@ def check_classes(name: str, labels: Tensor, outputs: int) -> None:
         )
 
 
-def check_class_names(classes: Sequence[Any] | None, outputs: int | None = None) -> None:
-    """Raise ``ConfigurationError`` unless classes are listed, none twice, one for each output.
+def class_names(classes: Any) -> tuple[Any, ...] | None:
+    """Return what classes stand for as plain values, if anybody says it.
 
-    Parameters
-    ----------
-    classes
-        What they stand for, if anybody says it.
-    outputs
-        Of the top model, as far as they are known.
+    Raises
+    ------
+    ConfigurationError
+        Unless they are listed, none twice, each a text, a number or a truth value.
 
     Examples
     --------
-    >>> check_class_names(["no", "yes"], outputs=2)
-    >>> check_class_names(["no", "yes", "no"])
+    >>> class_names(np.array([3, 7]))
+    (3, 7)
+    >>> class_names(["no", "yes", "no"])
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: classes has 'no' more than once, and a prediction could \
 be of either: give each class a name of its own
     """
-    check_kind("classes", classes, Sequence[Any] | None)
     if classes is None:
-        return
-    times = Counter(map(str, classes))
-    again = [each for each in classes if times[str(each)] > 1]
+        return None
+    if isinstance(classes, (Tensor, np.ndarray)) and classes.ndim == 1:
+        classes = classes.tolist()
+    check_kind("classes", classes, Sequence[Any] | None)
+    plain = tuple(each.item() if isinstance(each, np.generic) else each for each in classes)
+    for each in plain:
+        if not isinstance(each, (str, int, float)):
+            raise ConfigurationError(
+                f"classes has {each!r:.60}: a class stands for a text, a number or a truth value"
+            )
+    times = Counter(map(str, plain))
+    again = [each for each in plain if times[str(each)] > 1]
     if again:
         raise ConfigurationError(
             f"classes has {again[0]!r:.60} more than once, and a prediction could be of either: "
             "give each class a name of its own"
         )
-    if outputs not in (None, len(classes)):
+    return plain
+
+
+def check_class_names(classes: Sequence[Any] | None, outputs: int) -> None:
+    """Raise ``ConfigurationError`` unless there is a class for each output of the top model.
+
+    >>> check_class_names(["no", "yes"], outputs=2)
+    """
+    if classes is not None and outputs != len(classes):
         raise ConfigurationError(
             f"classes has {len(classes)} names, but the top model has outputs for {outputs} "
             "classes: give one name for each"

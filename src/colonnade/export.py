@@ -338,9 +338,7 @@ def load_part(folder: str | Path) -> Part:
             if name not in ("bottom", "top"):
                 raise DataError(f"{path} names a part {name!r}; there are bottom and top")
             path = folder / f"{name}.safetensors"
-            data = _read_tensors(path)
-            if not is_older and written["parts"][name] != _digest(data):
-                raise ValueError("it is not what was written")
+            data = _read_tensors(path, None if is_older else written["parts"][name])
             encoded = [] if is_older else written["encoded"][name]
             tensors[name] = _decoded(safetensors.torch.load(data), encoded)
     except FileNotFoundError:
@@ -379,11 +377,15 @@ def _read(path: Path, most: float = math.inf) -> bytes:
     return path.read_bytes()
 
 
-def _read_tensors(path: Path) -> bytes:
-    """Return a file of tensors, once it is as long as its header says: it may be a huge hole."""
+def _read_tensors(path: Path, digest: str | None) -> bytes:
+    """Return a file of tensors, once it is known to be one: in its place may be a huge hole."""
     if path.is_file():
-        with safetensors.safe_open(path, "pt"):  # reads its header alone
+        with safetensors.safe_open(path, "pt"):  # reads its header, which says how long it is
             pass
+        if digest is not None:
+            with path.open("rb") as file:  # a piece at a time
+                if hashlib.file_digest(file, _hashed).hexdigest() != digest:
+                    raise ValueError("it is not what was written")
     return _read(path)
 
 
@@ -416,8 +418,12 @@ def _write(path: Path, data: bytes) -> None:
         partial.write_bytes(data)
 
 
+def _hashed(data: bytes = b"") -> Any:
+    return hashlib.blake2b(data, digest_size=16)
+
+
 def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return str(_hashed(data).hexdigest())
 
 
 def _program(name: str, bottom: nn.Module, example: Features) -> bytes:

@@ -47,6 +47,7 @@ from colonnade.checks import (
     check_lets_through,
     check_loss,
     check_saved,
+    class_names,
     embedding_width,
     extreme_rows,
 )
@@ -114,8 +115,8 @@ class Federation:
         What an evaluation reports, the first being the one that ``best`` is chosen by. By default
         accuracy and log-loss for classes, RMSE for numbers.
     classes
-        What each class stands for, for predictions: as many as the top model has outputs, all
-        different.
+        What each class stands for, for predictions: as many as the top model has outputs, where
+        it has several, all different.
     people
         Who was left out before training, for the summary; see ``VerticalTables.people``.
     warnings
@@ -158,7 +159,6 @@ class Federation:
         check_kind("label_holder", label_holder, LabelHolder)
         check_kind("people", people, Mapping[str, Any] | None)
         check_kind("warnings", warnings, Sequence[str])
-        check_class_names(classes)
         self.parties = tuple(parties)
         self.label_holder = label_holder
         check_everybody(self.parties, label_holder)
@@ -178,7 +178,7 @@ class Federation:
         check_labels_usual(label_holder.name, labels, brings_loss, judged)
         self.metrics = asked or usual_metrics(label_holder.labels)
         self.loss = label_holder.objective()
-        self.classes = None if classes is None else tuple(classes)
+        self.classes = class_names(classes)
         self.people, self.warnings = people, tuple(warnings)
         for party in self.parties:
             check_device(party.name, party.device)
@@ -639,6 +639,7 @@ class Federation:
             )
         if not labels.is_floating_point() and output.dim() == 2 and holder.loss is None:
             check_classes(holder.name, labels, output.shape[1])
+        if not labels.is_floating_point() and output.dim() == 2 and output.shape[1] > 1:
             check_class_names(self.classes, output.shape[1])
         check_lets_through(holder.name, holder.top, len(rows), fused)
         check_top_learns(holder.name, holder.top, len(rows), fused)

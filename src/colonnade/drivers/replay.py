@@ -47,7 +47,7 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Deadlock, LocalProtocolError
+from colonnade.errors import ConfigurationError, Deadlock, LocalProtocolError
 from colonnade.flows import Limits
 from colonnade.journals import Journal
 from colonnade.ledger import Ledger
@@ -96,8 +96,12 @@ class Replay(Driver):
             If the trace asks for a message that these roles never send: it is of another run.
         LocalProtocolError
             If it belongs to other roles, or to a longer run.
+        ConfigurationError
+            If it is to stop before the trace ends.
         """
         check_roles(roles)
+        if assignment.stop_before is not None:
+            raise ConfigurationError("a replay stops where its trace does: say no stop_before")
         for role in roles:
             if role.name not in self.trace.decisions:
                 raise LocalProtocolError(
