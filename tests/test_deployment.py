@@ -13,6 +13,7 @@ import time
 import warnings
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
+from torch import tensor, zeros
 
 from colonnade.alignment import read_alignment, write_alignment
 from colonnade.config import load_trained, parse_config
@@ -49,9 +51,11 @@ from colonnade.errors import (
     Diverged,
     OutOfRange,
     RemoteProtocolError,
+    Unmeasurable,
 )
 from colonnade.export import load_part
 from colonnade.ledger import Ledger
+from colonnade.metrics import Metric, top_k_accuracy
 from colonnade.predictions_counted import PredictionCount
 from colonnade.privacy import BinomialSum, Spending
 from colonnade.run_folder import RunFolder, load_run
@@ -779,6 +783,16 @@ def test_no_number_that_was_found_at_work_is_told(tmp_path, kind, said):
     when = ", in round 3" if said.startswith(WHERE) else ""
     what = f"numbers became too large, or none ({kind.__name__}); there it is known why"
     assert told == f"at 'insurer'{when}: {what}"
+
+
+def test_why_a_metric_cannot_be_computed_is_told_to_its_owner_alone(tmp_path):
+    _, _, sites = prepared(tmp_path)
+    metric = Metric("top_9_accuracy", True, partial(top_k_accuracy, k=9))
+    with pytest.raises(Unmeasurable, match="k must be 1 to 3, the classes") as caught:
+        metric(zeros(2, 3), tensor([0, 1]))
+    told = told_elsewhere(caught.value, sites["insurer"]).message
+    what = "a metric cannot be computed of its labels (Unmeasurable); there it is known why"
+    assert told == f"at 'insurer': {what}"
 
 
 def test_what_is_refused_of_a_message_is_told_without_its_numbers(tmp_path):

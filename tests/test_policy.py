@@ -282,6 +282,13 @@ def test_a_loss_is_of_as_many_rows_as_are_trained_on_between_two_reports(every, 
     assert told == fewest if segments == 1 else fewest - segments < told <= fewest
 
 
+@pytest.mark.parametrize(
+    ("rows", "every", "fewest"), [(9, 1, 1), (9, 2, 9), (52, 7, 52), (52, 3, 4)]
+)
+def test_a_group_that_is_short_is_in_an_epoch_that_is_not_whole(rows, every, fewest):
+    assert BatchPlan(np.arange(rows), 8, 1, 0).in_groups(8).fewest_rows(every) == fewest
+
+
 def test_what_is_reported_is_known_by_its_rows_before_it_is():
     method = methods.svfl()
     federation = small_federation(method)

@@ -247,6 +247,10 @@ def test_numbers_that_floating_point_would_merge(tmp_path: Path) -> None:
     for part in ([2**53 + 1], [None], [1.5], [Decimal(2**53), None]):
         column.add(part)
     assert column.series().to_list() == [2**53 + 1, None, Decimal("1.5"), 2**53, None]
+    column = Gathered("number", "accounts")
+    for part in ([Decimal(3)], [Decimal(2**64)], [None]):
+        column.add(part)
+    assert column.series().to_list() == [3, 2**64, None]
 
 
 def test_damage(tmp_path: Path) -> None:

@@ -96,10 +96,25 @@ MIXING: dict[str, Callable[[int], nn.Module]] = {
         Centred(), Of(lambda h: h + 0.01 * torch.randn_like(h))
     ),
 }
+
+
+class Reckons(nn.modules.dropout._DropoutNd):
+    """Drops out what it reckons itself."""
+
+    p = property(lambda self: 0.25)
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, self.p, self.training)
+
+
 APART: dict[str, Callable[[int], nn.Module]] = {
     "routed": lambda _: Of(routed),
     "rounded elsewhere": lambda _: Of(rounded_elsewhere),
     "drops out": lambda _: nn.Dropout(),
+    "drops out as it reckons": lambda _: Reckons(),
     "has slopes by chance": lambda _: nn.RReLU(),
     "routed, and drops out": lambda _: Experts(),
     "has noise": lambda _: Of(lambda h: h + torch.rand_like(h)),

@@ -144,9 +144,10 @@ class BatchPlan:
         whole, rest = divmod(self.rounds, every)
         firsts = np.arange(min(whole, self.rounds_per_epoch) + 1)  # others are as one of these
         starts = every * np.append(firsts[firsts < whole], whole if rest else whole - 1)
-        trained = self._trained_before(np.minimum(starts + every, self.rounds))
+        ends = np.minimum(starts + every, self.rounds)
+        trained = self._trained_before(ends) - self._trained_before(starts)
         short = -len(self._rows) % self._group  # of the group that ends the rows, in any batch
-        return int((trained - self._trained_before(starts)).min()) - short
+        return int((trained - short * (ends % self.rounds_per_epoch != 0)).min())
 
     def _trained_before(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many rows batches before a round have, those that are whole come first."""

@@ -52,6 +52,7 @@ __all__ = [
     "TooFewAnswers",
     "TooFewSurvivors",
     "UnknownPerson",
+    "Unmeasurable",
     "Unwritten",
 ]
 
@@ -114,6 +115,10 @@ class Diverged(ColonnadeError):
 
 class OutOfRange(ColonnadeError):
     """Numbers do not fit where they were to be computed with exactly; nothing was sent."""
+
+
+class Unmeasurable(ConfigurationError):
+    """A metric that cannot be computed of these labels; why may say something of them."""
 
 
 class CheckpointError(ColonnadeError):

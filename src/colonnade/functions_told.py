@@ -15,8 +15,8 @@ from abc import ABCMeta
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import Enum, EnumMeta
-from functools import cached_property, partialmethod, singledispatchmethod
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from functools import cached_property, partial, partialmethod, singledispatchmethod
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from colonnade.lookups import (
@@ -40,6 +40,9 @@ __all__ = [
     "settings_of",
     "written_in",
 ]
+
+
+_MANY = 1000  # of so many in one place none is looked at
 
 
 class Named(dict[Any, Any]):
@@ -70,23 +73,76 @@ def made_with(function: FunctionType) -> Named:
 
 
 def bound_anew(called: object) -> list[Named]:
-    """Return what a function, or those of a class or an object, bind to other values, as it is now.
+    """Return what is bound to other values when something is called, as it is now.
 
-    It is what ``made_with`` leaves out.
+    It is what ``made_with`` leaves out: of a function, of those of a class or an object, and of all
+    that these look up or hold.
 
     >>> bound_anew(lambda: None)
     []
     """
-    function = getattr(called, "__func__", called)
-    if not isinstance(function, FunctionType):
-        kind = called if isinstance(called, type) else type(called)
-        own = [*vars(kind).values()] if _is_own_class(kind) else []
-        return [each for one in own if isinstance(one, FunctionType) for each in bound_anew(one)]
-    code = function.__code__
-    closure = dict(zip(code.co_freevars, map(_held, function.__closure__ or ()), strict=True))
-    known = function.__globals__ | closure
-    found = Named((name, known.get(name)) for name in rebound(code) - {*code.co_cellvars})
-    return [found] if found and _is_own(function) else []
+    found, seen, waiting = [], {id(called): called}, [called]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, FunctionType) and _is_own(one) and (values := _rebound_of(one)):
+            found.append(values)
+        for each in _reached_from(one):
+            if id(each) not in seen:
+                seen[id(each)] = each
+                waiting.append(each)
+    return found
+
+
+def _rebound_of(function: FunctionType) -> Named:
+    code, known = function.__code__, _known_to(function)
+    return Named((name, known.get(name)) for name in rebound(code) - {*code.co_cellvars})
+
+
+def _known_to(function: FunctionType) -> dict[str, Any]:
+    names = function.__code__.co_freevars
+    return function.__globals__ | dict(
+        zip(names, map(_held, function.__closure__ or ()), strict=True)
+    )
+
+
+def _reached_from(one: Any) -> list[Any]:
+    """Return what may be called with something, or is part of it."""
+    match one:
+        case FunctionType():
+            return _looked_up(one) if _is_own(one) else [vars(one).get("__wrapped__")]
+        case MethodType():
+            return [one.__func__, one.__self__]
+        case staticmethod() | classmethod():
+            return [one.__func__]
+        case property():
+            return [one.fget]
+        case partial() | partialmethod():
+            return [one.func, *one.args, *one.keywords.values()]
+        case type():
+            return [
+                part for kind in one.__mro__ if _is_own_class(kind) for part in vars(kind).values()
+            ]
+        case Mapping():
+            return [*one.values()] if len(one) <= _MANY else []
+        case list() | tuple() | set() | frozenset():
+            return [*one] if len(one) <= _MANY else []
+        case ModuleType():
+            return []
+    return [type(one), *attributes_of(one).values()] if _is_own_class(type(one)) else []
+
+
+def _looked_up(function: FunctionType) -> list[Any]:
+    """Return the values of a function's variables, of modules what it looks up in them."""
+    known = _known_to(function)
+    found = [vars(function).get("__wrapped__")]
+    for name, uses in used(function.__code__).items():
+        value = known.get(name)
+        if isinstance(value, ModuleType):
+            steps = [use.path[0] for use in uses if use.path]
+            found += [vars(value).get(s.name) for s in steps if isinstance(s, Attribute)]
+        else:
+            found.append(value)
+    return found
 
 
 def written_in(kind: type) -> list[object]:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.errors import ColonnadeError, ConfigurationError, DataError
+from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unmeasurable
 from colonnade.telling import first_line, shown
 
 __all__ = [
@@ -87,15 +87,18 @@ class Metric:
 
         Raises
         ------
-        ConfigurationError
-            If the function returns no number, or raises what is not Colonnade's own.
+        Unmeasurable
+            If the function takes no such labels, returns no number, or raises what is not
+            Colonnade's own.
         """
         try:
             value = self.function(scores.clone(), targets.clone())
+        except ConfigurationError as error:
+            raise Unmeasurable(str(error)) from error
         except ColonnadeError:  # which says itself what is wrong
             raise
         except Exception as error:  # a user's function may raise anything
-            raise ConfigurationError(
+            raise Unmeasurable(
                 f"the metric {self.name!r} cannot be computed of {len(scores)} rows: "
                 f"{first_line(error)}; let it return nan where it is not defined, as for equal "
                 "scores"
@@ -106,7 +109,7 @@ class Metric:
             what = "a number that a float holds"
         except Exception:  # whatever a class of somebody else does
             what = "a number"
-        raise ConfigurationError(
+        raise Unmeasurable(
             f"the metric {self.name!r} must return {what}, but returned {shown(value)}"
         )
 

@@ -31,6 +31,7 @@ from colonnade.errors import (
     OutOfRange,
     ProtocolError,
     RemoteProtocolError,
+    Unmeasurable,
     Unwritten,
 )
 from colonnade.telling import plain
@@ -51,7 +52,8 @@ _SPOKEN = (
 
 def names_values(error: BaseException) -> bool:
     """Return whether what an error says may be of what is in a table."""
-    return is_confided(error) or not isinstance(error, _SPOKEN) or _refused(error) is not None
+    spoken = isinstance(error, _SPOKEN) and not isinstance(error, Unmeasurable)
+    return is_confided(error) or not spoken or _refused(error) is not None
 
 
 def told_elsewhere(error: BaseException, site: SiteConfig) -> control.Failed:
@@ -78,6 +80,8 @@ def _what(error: BaseException) -> str:
         return "its data cannot be used"
     if is_confided(error):
         return "its data, or settings of its own, cannot be used"
+    if isinstance(error, Unmeasurable):
+        return "a metric cannot be computed of its labels"
     if isinstance(error, Diverged | OutOfRange):
         return "numbers became too large, or none"
     return _refused(error) or "it failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import combinations
 
@@ -130,7 +131,8 @@ def _moved(model: nn.Module) -> nn.Module:
     own = copied(model).cpu()
     for part in own.modules():
         if isinstance(part, nn.modules.dropout._DropoutNd):
-            part.p = 0.0
+            with suppress(AttributeError):  # one of somebody's own may reckon it
+                part.p = 0.0
         elif isinstance(part, nn.MultiheadAttention | nn.RNNBase):
             part.dropout = 0.0
         elif isinstance(part, nn.RReLU):

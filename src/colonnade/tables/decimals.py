@@ -20,9 +20,9 @@ _Number = int | float | Decimal
 
 
 def without_decimals(values: Sequence[_Number | None]) -> Sequence[_Number | None]:
-    """Return numbers as whole ones or as floats, all alike, where nothing is lost by that.
+    """Return numbers as whole ones or as floats, all alike, where none beyond 2^53 is another then.
 
-    Else all are decimals.
+    Else all are decimals. Of places after the point a float has as many as make 15 digits in all.
 
     >>> without_decimals([Decimal("2.0"), None]), without_decimals([Decimal("3E2"), 7])
     ([2.0, None], [300, 7])
@@ -64,7 +64,7 @@ def kind_of(values: Sequence[Any]) -> pl.DataType | None:
     if not decimals:
         return None
     if not all(value.is_finite() for value in decimals):
-        raise OverflowError("what is infinite, beside numbers that floating point would round")
+        raise OverflowError("what is not finite, beside numbers that floating point would round")
     places = max(0, *(-int(value.as_tuple().exponent) for value in decimals))
     if places + max(0, *(value.adjusted() + 1 for value in decimals)) > _MOST_DIGITS:
         raise OverflowError(f"numbers of more than {_MOST_DIGITS} digits in all")

@@ -112,9 +112,9 @@ class Gathered:
         kinds = {part.dtype for part in self._parts} - {pl.Null()}
         if kinds == {pl.Int64(), pl.Float64()} and not any(map(_beyond_floats, self._parts)):
             kinds = {pl.Float64()}
-        if len(kinds) > 1:  # numbers, which are alike when they are looked at together
-            values = [value for part in self._parts for value in part.to_list()]
-            return self._series(values, set(map(type, values)) - {type(None)})
+        if len(kinds) > 1 and all(kind.is_numeric() for kind in kinds):
+            values = without_decimals([value for part in self._parts for value in part.to_list()])
+            return self._made(values, lambda: kind_of(values))
         if len(kinds) == 1:
             kind = kinds.pop()
             self._parts = [part.cast(kind) for part in self._parts]
