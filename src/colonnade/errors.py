@@ -5,6 +5,7 @@
     ColonnadeError
     ├── InvalidInput            what a user gave cannot be used; the command exits with 2
     │   ├── ConfigurationError  a setting, or a combination of settings
+    │   │   └── Unmeasurable    a metric that cannot be computed of labels
     │   └── DataError           a file, a table, a label, a value
     │       └── UnknownPerson   an id by which not everybody has a row
     ├── ProtocolError
