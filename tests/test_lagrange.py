@@ -85,7 +85,9 @@ def test_elements_come_back_from_bytes(field):
 @by_field
 def test_what_is_no_element_is_refused(field):
     wrong = np.array([1, field.prime], field.dtype)
-    with pytest.raises(RemoteProtocolError, match=f"of 'bank' has what is no element modulo {field.prime}"):
+    with pytest.raises(
+        RemoteProtocolError, match=f"of 'bank' has what is no element modulo {field.prime}"
+    ):
         field.unpacked(wrong.tobytes(), (2,), "the answer of 'bank'")
     with pytest.raises(RemoteProtocolError, match=r"it has 5 bytes, expected \d+"):
         field.unpacked(bytes(5), (2,), "it")
