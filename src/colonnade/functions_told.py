@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from abc import ABCMeta
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import Enum, EnumMeta
 from functools import cached_property, partial, partialmethod, singledispatchmethod
@@ -55,14 +55,13 @@ class Named(dict[Any, Any]):
 
 def made_with(function: FunctionType) -> Named:
     """Return what a function's name does not say of it."""
-    code = function.__code__
-    closure = dict(zip(code.co_freevars, map(_held, function.__closure__ or ()), strict=True))
+    code, closure = function.__code__, _closure_of(function)
     uses = {name: {WHOLE} for name in closure} | used(code)
     anew = rebound(code)
     held = {
         "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()],
         "closure": _read_of(closure, uses, anew),
-        "attributes": _attributes_read(function, function.__globals__ | closure, uses),
+        "attributes": _attributes_read(function, _known_to(function), uses),
     }
     if function.__name__ == "<lambda>" or _is_own(function):
         held["code"] = [code]
@@ -98,11 +97,14 @@ def _rebound_of(function: FunctionType) -> Named:
     return Named((name, known.get(name)) for name in rebound(code) - {*code.co_cellvars})
 
 
-def _known_to(function: FunctionType) -> dict[str, Any]:
+def _closure_of(function: FunctionType) -> dict[str, Any]:
     names = function.__code__.co_freevars
-    return function.__globals__ | dict(
-        zip(names, map(_held, function.__closure__ or ()), strict=True)
-    )
+    return dict(zip(names, map(_held, function.__closure__ or ()), strict=True))
+
+
+def _known_to(function: FunctionType) -> Mapping[str, Any]:
+    """Return all variables that a function looks up, which are not its own."""
+    return ChainMap(_closure_of(function), function.__globals__)
 
 
 def _reached_from(one: Any) -> list[Any]:

@@ -3,7 +3,8 @@
 The parent connects every pair of roles by a TCP connection on the loopback interface, starts a
 process for each role, and afterwards only watches: training messages never pass through it. Over a
 socket of its own it hears what each player tells, enters it in the books, and hands it to the
-gatekeeper. All that crosses are frames and msgpack, never pickle.
+gatekeeper. All that they say to each other are frames and msgpack; pickled is only what a process
+that is spawned is given to begin with, by this one (``handed.py``).
 """
 
 from __future__ import annotations
