@@ -27,16 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from colonnade.functions_told import (
-    Named,
-    attributes_of,
-    bound_anew,
-    is_ours,
-    made_with,
-    settings_of,
-    written_in,
-)
+from colonnade.bound_anew import bound_anew
+from colonnade.functions_told import Named, made_with, settings_of, written_in
 from colonnade.models import Learner
+from colonnade.own_code import attributes_of, is_ours
 
 __all__ = ["content_of", "described", "device_told", "unsaved"]
 

@@ -4,19 +4,19 @@ Python lets code depend on anything; what is told here is what people write: def
 closed over, globals, settings in modules and objects, attributes of classes and functions. All that
 a function reads counts, but for two things. What it only writes, as a list in which it notes
 losses, changes no result of its own. What each of its calls binds anew, as a count, has grown when
-a run goes on, and the run is the same: so where it began is not told, though results hang on it.
+a run goes on, and the run is the same: so where it began is not told, though results hang on it
+(``bound_anew.py`` has it).
 """
 
 from __future__ import annotations
 
 import sys
-import sysconfig
 from abc import ABCMeta
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import Enum, EnumMeta
-from functools import cached_property, partial, partialmethod, singledispatchmethod
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from functools import cached_property, partialmethod, singledispatchmethod
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from colonnade.lookups import (
@@ -30,19 +30,9 @@ from colonnade.lookups import (
     used,
     used_of_own,
 )
+from colonnade.own_code import closure_of, is_own, is_own_class, is_own_module, variables_of
 
-__all__ = [
-    "Named",
-    "attributes_of",
-    "bound_anew",
-    "is_ours",
-    "made_with",
-    "settings_of",
-    "written_in",
-]
-
-
-_MANY = 1000  # of so many in one place none is looked at
+__all__ = ["Named", "made_with", "settings_of", "written_in"]
 
 
 class Named(dict[Any, Any]):
@@ -55,15 +45,15 @@ class Named(dict[Any, Any]):
 
 def made_with(function: FunctionType) -> Named:
     """Return what a function's name does not say of it."""
-    code, closure = function.__code__, _closure_of(function)
+    code, closure = function.__code__, closure_of(function)
     uses = {name: {WHOLE} for name in closure} | used(code)
     anew = rebound(code)
     held = {
         "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()],
         "closure": _read_of(closure, uses, anew),
-        "attributes": _attributes_read(function, _known_to(function), uses),
+        "attributes": _attributes_read(function, variables_of(function), uses),
     }
-    if function.__name__ == "<lambda>" or _is_own(function):
+    if function.__name__ == "<lambda>" or is_own(function):
         held["code"] = [code]
         read = _read_of(function.__globals__, uses, anew | closure.keys())
         held["globals"] = Named((k, type(v) if _is_iterator(v) else v) for k, v in read.items())
@@ -71,85 +61,9 @@ def made_with(function: FunctionType) -> Named:
     return Named((name, each) for name, each in held.items() if each)
 
 
-def bound_anew(called: object) -> list[Named]:
-    """Return what is bound to other values when something is called, as it is now.
-
-    It is what ``made_with`` leaves out: of a function, of those of a class or an object, and of all
-    that these look up or hold.
-
-    >>> bound_anew(lambda: None)
-    []
-    """
-    found, seen, waiting = [], {id(called): called}, [called]
-    while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, FunctionType) and _is_own(one) and (values := _rebound_of(one)):
-            found.append(values)
-        for each in _reached_from(one):
-            if id(each) not in seen:
-                seen[id(each)] = each
-                waiting.append(each)
-    return found
-
-
-def _rebound_of(function: FunctionType) -> Named:
-    code, known = function.__code__, _known_to(function)
-    return Named((name, known.get(name)) for name in rebound(code) - {*code.co_cellvars})
-
-
-def _closure_of(function: FunctionType) -> dict[str, Any]:
-    names = function.__code__.co_freevars
-    return dict(zip(names, map(_held, function.__closure__ or ()), strict=True))
-
-
-def _known_to(function: FunctionType) -> Mapping[str, Any]:
-    """Return all variables that a function looks up, which are not its own."""
-    return ChainMap(_closure_of(function), function.__globals__)
-
-
-def _reached_from(one: Any) -> list[Any]:
-    """Return what may be called with something, or is part of it."""
-    match one:
-        case FunctionType():
-            return _looked_up(one) if _is_own(one) else [vars(one).get("__wrapped__")]
-        case MethodType():
-            return [one.__func__, one.__self__]
-        case staticmethod() | classmethod():
-            return [one.__func__]
-        case property():
-            return [one.fget]
-        case partial() | partialmethod():
-            return [one.func, *one.args, *one.keywords.values()]
-        case type():
-            return [
-                part for kind in one.__mro__ if _is_own_class(kind) for part in vars(kind).values()
-            ]
-        case Mapping():
-            return [*one.values()] if len(one) <= _MANY else []
-        case list() | tuple() | set() | frozenset():
-            return [*one] if len(one) <= _MANY else []
-        case ModuleType():
-            return []
-    return [type(one), *attributes_of(one).values()] if _is_own_class(type(one)) else []
-
-
-def _looked_up(function: FunctionType) -> list[Any]:
-    """Return the values of a function's variables, of modules what it looks up in them."""
-    known = _known_to(function)
-    found = [vars(function).get("__wrapped__")]
-    for name, uses in used(function.__code__).items():
-        value = known.get(name)
-        if isinstance(value, ModuleType):
-            steps = [use.path[0] for use in uses if use.path]
-            found += [vars(value).get(s.name) for s in steps if isinstance(s, Attribute)]
-        else:
-            found.append(value)
-    return found
-
-
 def written_in(kind: type) -> list[object]:
     """Return what somebody may edit in a class: nothing of one that was installed."""
-    if not _is_own_class(kind):
+    if not is_own_class(kind):
         return []
     kept = [(k, v) for k, v in vars(kind).items() if not _is_note_of_pythons(kind, k, v)]
     told = Named((name, _beneath(value)) for name, value in kept)
@@ -159,29 +73,9 @@ def written_in(kind: type) -> list[object]:
 
 def settings_of(module: ModuleType) -> Named:
     """Return what somebody may edit in a module: nothing of one that was installed."""
-    if not _is_own_module(module):
+    if not is_own_module(module):
         return Named()
     return Named((name, value) for name, value in vars(module).items() if not _is_reserved(name))
-
-
-def attributes_of(value: object) -> dict[str, Any]:
-    """Return an object's attributes; not what is computed when it is first asked for.
-
-    >>> attributes_of(SimpleNamespace(rate=0.1))
-    {'rate': 0.1}
-    """
-    held: dict[str, Any] = getattr(value, "__dict__", {})
-    late = {key for key in held if isinstance(getattr(type(value), key, None), cached_property)}
-    return {key: own for key, own in held.items() if key not in late}
-
-
-def is_ours(module: str) -> bool:
-    """Whether a module is Colonnade's, by its name.
-
-    >>> is_ours("colonnade.models"), is_ours("torch.nn")
-    (True, False)
-    """
-    return module.partition(".")[0] == __name__.partition(".")[0]
 
 
 # What a function reads
@@ -240,11 +134,11 @@ def _is_but_told(value: Any, use: Use) -> bool:
     method, kind = use.path[0], type(value)
     if isinstance(method, Item) or method.name not in _WRITE or _has(value, method):
         return False
-    return hasattr(kind, method.name) and not _is_own_class(kind)
+    return hasattr(kind, method.name) and not is_own_class(kind)
 
 
 def _is_installed(value: object) -> bool:
-    return isinstance(value, ModuleType) and not _is_own_module(value)
+    return isinstance(value, ModuleType) and not is_own_module(value)
 
 
 def _method(value: object, step: Attribute | Item) -> CodeType | None:
@@ -322,15 +216,8 @@ def _imported(function: FunctionType) -> Iterator[object]:
     for each in imports(function.__code__):
         above = package[: len(package) + 1 - each.level] if each.level else []
         module = sys.modules.get(".".join([*above, *filter(None, [each.module])]))
-        if isinstance(module, ModuleType) and _is_own_module(module):
+        if isinstance(module, ModuleType) and is_own_module(module):
             yield [vars(module).get(name) for name in each.names] if each.names else module
-
-
-def _held(cell: Any) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it holds nothing yet
-        return None
 
 
 # What somebody writes in a class
@@ -375,35 +262,3 @@ def _is_note_of_pythons(kind: type, name: str, value: object) -> bool:
 
 def _is_reserved(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
-
-
-# What somebody may edit
-
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-
-
-def _is_own(function: FunctionType) -> bool:
-    return _may_be_edited(function.__module__ or "", function.__code__.co_filename)
-
-
-def _is_own_class(kind: type) -> bool:
-    return _may_be_edited(kind.__module__, _file_of(kind.__module__))
-
-
-def _is_own_module(module: ModuleType) -> bool:
-    file = getattr(module, "__file__", None) or _file_of(module.__name__)
-    return _may_be_edited(module.__name__, file)
-
-
-def _file_of(module: str) -> str | None:
-    """Return the file of a module; None of one that is built in, nothing where it has none."""
-    if module in sys.builtin_module_names:
-        return None
-    return getattr(sys.modules.get(module), "__file__", None) or ""
-
-
-def _may_be_edited(module: str, file: str | None) -> bool:
-    """Whether what is of a module and file was not installed; None is of no file, as built in."""
-    if file is None or is_ours(module):
-        return False
-    return not file.startswith(_INSTALLED)

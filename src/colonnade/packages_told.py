@@ -24,7 +24,7 @@ from types import (
 
 import numpy as np
 
-from colonnade.functions_told import attributes_of, is_ours
+from colonnade.own_code import attributes_of, is_ours
 
 __all__ = ["packages_of"]
 

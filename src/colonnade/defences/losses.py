@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from colonnade.bound_anew import bound_anew
 from colonnade.descriptions import content_of
 from colonnade.errors import ConfigurationError
-from colonnade.functions_told import bound_anew
 from colonnade.models import (
     alike,
     all_finite,
