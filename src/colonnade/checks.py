@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from colonnade.annotated import check_kind
 from colonnade.checkpoints import encode_state
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
-from colonnade.faults import of_the_disk
+from colonnade.faults import blamed
 from colonnade.links import Rows
 from colonnade.models import (
     Features,
@@ -224,13 +224,8 @@ def embedding_width(name: str, bottom: nn.Module, features: Features) -> int:
     """Return the width of a bottom model's embeddings, by trying it on two rows."""
     check_module(f"the bottom model of {name!r}", bottom)
     rows = take(features, np.zeros(2, dtype=np.int64))
-    try:
+    with blamed(f"the bottom model of {name!r} does not take its features"):
         output = tried(bottom, rows)
-    except Exception as error:  # a user's module may raise anything
-        why = f"the bottom model of {name!r} does not take its features"
-        raise of_the_disk(why, error) or ConfigurationError(
-            f"{why}: {first_line(error)}"
-        ) from error
     if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != 2:
         raise ConfigurationError(
             f"the bottom model of {name!r} must return embeddings of shape [rows, width], "

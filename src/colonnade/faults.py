@@ -12,8 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from colonnade.errors import ColonnadeError, ConfigurationError, Unwritten
+from colonnade.telling import first_line
 
-__all__ = ["explained", "misnamed_or_unwritten", "of_the_disk", "refused", "unread", "unwritten"]
+__all__ = [
+    "blamed",
+    "explained",
+    "misnamed_or_unwritten",
+    "of_the_disk",
+    "refused",
+    "unread",
+    "unwritten",
+]
 
 _REMEDIES = {
     errno.ENOSPC: "make room",
@@ -98,6 +107,32 @@ def of_the_disk(why: str, error: Exception) -> Unwritten | None:
     if number not in _OF_THE_DISK:
         return None
     return Unwritten(f"{why}: {unwritten(error.filename or 'a file', error)}")
+
+
+@contextmanager
+def blamed(why: str, remedy: str = "") -> Iterator[None]:
+    """Turn whatever somebody's own code raises into ``ConfigurationError``, or what the disk did.
+
+    Parameters
+    ----------
+    why
+        What came of it, as "the optimiser of 'bank' cannot be made".
+    remedy
+        What stands behind what that code said.
+
+    Examples
+    --------
+    >>> with blamed("the model cannot be copied", "; take another"):
+    ...     raise TypeError("it has a lock")
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the model cannot be copied: it has a lock; take another
+    """
+    try:
+        yield
+    except Exception as error:  # it may raise anything
+        raise of_the_disk(why, error) or ConfigurationError(
+            f"{why}: {first_line(error)}{remedy}"
+        ) from error
 
 
 def unread(what: object, error: OSError) -> Unwritten:

@@ -57,7 +57,7 @@ from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_d
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
 from colonnade.fallbacks import mean_embeddings
-from colonnade.faults import of_the_disk
+from colonnade.faults import blamed
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
@@ -88,7 +88,6 @@ from colonnade.reports import draw_run, write_page
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
 from colonnade.runs_told import Circumstances, clock_of, run_told
-from colonnade.telling import first_line
 from colonnade.training import Training, Watcher, checked_training
 
 __all__ = ["Federation"]
@@ -622,16 +621,10 @@ class Federation:
         rows = extreme_rows(labels)
         check_module(f"the top model of {holder.name!r}", holder.top)
         holder.check_apart()
-        try:
+        sum_of = " + ".join(f"{name}: {width}" for name, width in self.widths.items())
+        why = f"the top model of {holder.name!r} does not take fused embeddings of width"
+        with blamed(f"{why} {fused} ({sum_of})"):
             output = tried(holder.top, torch.zeros(len(rows), fused))
-        except Exception as error:  # a user's module may raise anything
-            why = (
-                f"the top model of {holder.name!r} does not take fused embeddings of width "
-                f"{fused} ({' + '.join(f'{n}: {w}' for n, w in self.widths.items())})"
-            )
-            raise of_the_disk(why, error) or ConfigurationError(
-                f"{why}: {first_line(error)}"
-            ) from error
         if not isinstance(output, Tensor) or output.shape[:1] != (len(rows),):
             raise ConfigurationError(
                 f"the top model of {holder.name!r} must return predictions of shape "

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
-from colonnade.faults import of_the_disk
+from colonnade.faults import blamed, of_the_disk
 from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory, unshared
 from colonnade.models.trial import made
@@ -100,17 +100,11 @@ def check_schedule(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
+        whose = f"the scheduler {type(learner.scheduler).__name__} of {owner!r}"
         for step in range(min(steps, _MOST)):
-            try:
+            why = f"{whose} fails at step {step + 1} of the {steps} that training has"
+            with blamed(why, "; make it for as many"):
                 learner.advance_schedule()
-            except Exception as error:  # a scheduler of the user's own may raise anything
-                why = (
-                    f"the scheduler {type(learner.scheduler).__name__} of {owner!r} fails at step "
-                    f"{step + 1} of the {steps} that training has"
-                )
-                raise of_the_disk(why, error) or ConfigurationError(
-                    f"{why}: {first_line(error)}; make it for as many"
-                ) from error
 
 
 def gone_on(owner: str, module: nn.Module, optimiser: OptimiserFactory) -> tuple[Learner, Learner]:
@@ -185,10 +179,5 @@ def _advance(owner: str, learner: Learner) -> None:
             f"the scheduler {name} of {owner!r} wants a metric at every step, which a party never "
             f"learns: {_AS}"
         )
-    try:
+    with blamed(f"the scheduler {name} of {owner!r} cannot take a step", f"; {_AS}"):
         learner.advance_schedule()
-    except Exception as error:  # a scheduler of the user's own may raise anything
-        why = f"the scheduler {name} of {owner!r} cannot take a step"
-        raise of_the_disk(why, error) or ConfigurationError(
-            f"{why}: {first_line(error)}; {_AS}"
-        ) from error

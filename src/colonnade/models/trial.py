@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from colonnade.errors import ConfigurationError
-from colonnade.faults import of_the_disk
+from colonnade.faults import blamed, of_the_disk
 from colonnade.models.copies import copied
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.telling import first_line
@@ -67,13 +67,8 @@ def check_module(whose: str, module: object) -> None:
             f"{whose} is compiled by torch.jit, and a copy of that cannot be trained: give the "
             "module that it was made of"
         )
-    try:
+    with blamed(f"{whose} cannot be copied, and each run trains a copy of its own"):
         copied(module)
-    except Exception as error:  # a user's module may hold anything
-        why = f"{whose} cannot be copied, and each run trains a copy of its own"
-        raise of_the_disk(why, error) or ConfigurationError(
-            f"{why}: {first_line(error)}"
-        ) from error
 
 
 def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
@@ -162,13 +157,8 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
     colonnade.errors.ConfigurationError: the scheduler of 'bank' is a NoneType; give what makes one, as partial(torch.optim.lr_scheduler.StepLR, step_size=10) does
     """  # noqa: E501 - a message is one line
     remedy = f"give what makes one, as {_EXAMPLES[what]} does"
-    try:
+    with blamed(f"the {what} of {owner!r} cannot be made", f"; {remedy}"):
         result = factory(of)
-    except Exception as error:  # a user's function may raise anything
-        why = f"the {what} of {owner!r} cannot be made"
-        raise of_the_disk(why, error) or ConfigurationError(
-            f"{why}: {first_line(error)}; {remedy}"
-        ) from error
     if isinstance(result, type) or not callable(getattr(result, "step", None)):
         raise ConfigurationError(f"the {what} of {owner!r} is {shown(result)}; {remedy}")
     return result
