@@ -25,7 +25,7 @@ from colonnade.codecs import (
 from colonnade.errors import ConfigurationError
 from colonnade.method import Method
 from colonnade.methods import celu, cvfl, efvfl, fedbcd, lean, pbm_vfl, svfl, wait_dp
-from colonnade.models import Bounded, Cnn, Mvcnn, Polynomial
+from colonnade.models import Bounded, Cnn, Mvcnn, Polynomial, Tabular, WideAndDeep
 from colonnade.privacy import Event
 from colonnade.training import EarlyStopping, Training, checked_training
 from colonnade.uplinks import Masked, Perturbed, Plain
@@ -136,6 +136,10 @@ WRONG = {
     "inputs of Cnn is (a whole number, a whole number, a whole number), not None": partial(
         Cnn, None, 3
     ),
+    "cardinalities of Tabular is a list, each a whole number, not (3, '4')": partial(
+        Tabular, 2, (3, "4"), [8]
+    ),
+    "wide of WideAndDeep is a whole number, not True": partial(WideAndDeep, 2, [3], wide=True),
     "method.name is a text, not 3": partial(Method, 3),
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 from colonnade.models.codes import check_codes, check_columns, entry
 from colonnade.models.mlp import mlp
@@ -58,6 +59,7 @@ class Tabular(nn.Module):
     torch.Size([4, 8])
     """
 
+    @check_arguments
     def __init__(
         self,
         numeric: int,

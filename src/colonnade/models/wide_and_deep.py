@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 from colonnade.models.codes import OneTable, check_columns, entry
 from colonnade.models.mlp import mlp
@@ -69,6 +70,7 @@ class WideAndDeep(nn.Module):
     torch.Size([4, 9])
     """
 
+    @check_arguments
     def __init__(
         self,
         numeric: int,
