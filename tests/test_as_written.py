@@ -239,6 +239,7 @@ def test_ids_are_written_whatever_their_column_is_called():
     ("cell", "where"),
     [
         ('5" pipe', "within a cell"),
+        ('a"b"c', "within a cell"),
         ('"ab"c', "that ends a cell, and more behind it"),
         ('"ab" ', "that ends a cell, and more behind it"),
         ('"q"x"y"', "that ends a cell, and more behind it"),
@@ -248,7 +249,17 @@ def test_ids_are_written_whatever_their_column_is_called():
 def test_a_quotation_mark_that_is_not_written_twice_is_told(cell, where):
     with pytest.raises(DataError, match=rf"t\.csv: row 1 \(line 3\) has a quotation mark {where};"):
         read(f"id,a\n1,x\n2,{cell}\n3,y\n")
-    assert read('id,a\n1,"5"" pipe"\n2,a"b"c\n')["a"].to_list() == ['5" pipe', 'a"b"c']
+    assert read('id,a\n1,"5"" pipe"\n2,"a""b""c"\n')["a"].to_list() == ['5" pipe', 'a"b"c']
+
+
+def test_no_quotation_mark_hides_rows_or_makes_numbers_of_codes():
+    rows = "".join(f"{i},{i},1\n" for i in range(100)).replace("60,60", '60,60"')
+    with pytest.raises(DataError, match=r"t\.csv: line 1 has a quotation mark within a cell"):
+        read(f'id,disc 3",y\n{rows}')  # polars makes 39 rows of these
+    with pytest.raises(DataError, match=r"row 0 \(line 2\) has a quotation mark within a cell"):
+        read('id,a,b\n"x",5" w,u\n"s ""t"" r",k,b5"\n"x","s ""t"" r",m\n')  # and two of three
+    codes = read('id,"3""x5"""\n1,007\n2,012\n')
+    assert codes['3"x5"'].to_list() == ["007", "012"]
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["choices", "hashed"])

@@ -128,8 +128,8 @@ class Scan:
     >>> scan = Scan(2, ",", names=True)
     >>> scan.feed(b"id,age\n007,41\n8\n")
     >>> scan.finish()
-    >>> scan.wrong, scan.flagged(CODE)
-    ((1, 3, 1), [0])
+    >>> scan.rows, scan.wrong, scan.flagged(CODE)
+    (2, (1, 3, 1), [0])
     """
 
     def __init__(self, columns: int, separator: str, names: bool) -> None:
@@ -146,6 +146,11 @@ class Scan:
     def finish(self) -> None:
         """End the last row, which may have no line end."""
         _finish(self._state, self._flags)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, without the line of names."""
+        return int(self._state[_ROW])
 
     @property
     def wrong(self) -> tuple[int, int, int] | None:

@@ -112,12 +112,15 @@ def read_delimited(
             glob=False,
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        if scan.stray is not None:
-            _refuse_quote(path, scan.stray, "within a cell", error)
         raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
     frame.columns = [header[place] for place in places]
     if frame.is_empty():
         raise DataError(f"{path} has a header and no rows")
+    if frame.height != scan.rows:
+        raise DataError(
+            f"{path} has {scan.rows} rows, but polars {pl.__version__} finds {frame.height}; put "
+            "each cell that holds a separator, a quotation mark or a line end between marks"
+        )
     frame = frame.with_columns(
         _said(values_of(frame, name), missing).alias(name)
         for name, dtype in frame.schema.items()
@@ -148,8 +151,8 @@ def _scanned(path: Path, separator: str, header: Sequence[str], named: bool) -> 
     Raises
     ------
     DataError
-        If a row has another number of cells than there are columns, or a cell goes on behind the
-        quote that ends it.
+        If a row has another number of cells than there are columns, or a cell has a quote within,
+        or goes on behind the quote that ends it.
     """
     scan = Scan(len(header), separator, named)
     ends: set[bytes] = set()
@@ -177,6 +180,8 @@ def _scanned(path: Path, separator: str, header: Sequence[str], named: bool) -> 
             f"{path} ends within quotes, so its last row is not whole: it was cut off, or a "
             "quotation mark is missing or one too many"
         )
+    if scan.stray is not None:  # of which polars may make one row of several
+        _refuse_quote(path, scan.stray, "within a cell")
     if scan.wrong:
         row, line, cells = scan.wrong
         found = f"has {cells} cell{'s' if cells > 1 else ''}" if cells else "is empty"
@@ -195,15 +200,13 @@ def _scanned(path: Path, separator: str, header: Sequence[str], named: bool) -> 
     return scan
 
 
-def _refuse_quote(
-    path: Path, place: tuple[int, int], where: str, error: Exception | None = None
-) -> None:
+def _refuse_quote(path: Path, place: tuple[int, int], where: str) -> None:
     row, line = place
     at = f"row {row} (line {line})" if row >= 0 else f"line {line}"
     raise DataError(
         f"{path}: {at} has a quotation mark {where}; put the whole cell between marks, and write "
         'each one that is in it twice: "5"" pipe"'
-    ) from error
+    )
 
 
 def _settled(text: pl.Series, comma: bool) -> pl.Series:
