@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import hashlib
 import json
+import struct
+import tracemalloc
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -363,6 +365,23 @@ def test_what_is_spoilt_is_refused_by_the_name_of_who_sent_it(
     roles = [Through(role, change if role.name == who else None) for role in cast(tables, 4)]
     with pytest.raises(RemoteProtocolError, match=f"'{who}'"):
         Simulate().run(roles, Assignment())
+
+
+@pytest.mark.parametrize("who", ["bank", "shop"])
+def test_a_count_that_is_claimed_takes_no_memory(who: str) -> None:
+    def change(send: Send) -> bytes:
+        return struct.pack("<BQ", send.body[0], 2**29) if send.kind == "sizes" else send.body
+
+    tables = {"bank": [1, 2, 3], "shop": [3, 2, 9], "insurer": [2, 4, 3]}
+    roles = [Through(role, change if role.name == who else None) for role in cast(tables, 4)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=f"'{who}'"):
+            Simulate().run(roles, Assignment())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**26
 
 
 def test_digits_of_several_lengths_that_became_text_are_told() -> None:

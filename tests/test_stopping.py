@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 from dataclasses import replace
@@ -384,6 +385,17 @@ def test_damaged_parts_are_refused(damage, tmp_path):
             details.write_text(details.read_text().replace('"bottom"', '"../shop/bottom"', 1))
     with pytest.raises(DataError, match="bank"):
         load_part(folder)
+
+
+@pytest.mark.parametrize("offsets", [[], [0], "0", None, {}, [0, "x"], [0, [1]]])
+def test_a_header_that_makes_no_sense_is_refused(offsets, tmp_path):
+    run = problem().train(svfl(), Training(batch_size=150))
+    run.export(tmp_path)
+    header = json.dumps({"a": {"data_offsets": offsets}}).encode()
+    tensors = tmp_path / "bank/bottom.safetensors"
+    tensors.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(DataError, match=r"bottom\.safetensors is damaged"):
+        load_part(tmp_path / "bank")
 
 
 def test_a_part_of_any_size_is_refused_in_words(tmp_path, monkeypatch):

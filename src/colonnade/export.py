@@ -304,7 +304,7 @@ def blank(form: Mapping[str, Any], rows: int = 2) -> Features:
 
 
 _DAMAGED = (
-    *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError),
     MemoryError,  # of a file that is larger than that
 )
 

@@ -464,17 +464,18 @@ class AlignLabelHolder(_Aligning):
 
     async def _align(self, source: Source) -> NDArray[np.bool_]:
         parties, shuffler = self._meeting.parties, self._meeting.shuffler
-        tables = [np.empty((count, VALUE_BYTES), np.uint8) for count in self.counts.values()]
+        held = [bytearray() for _ in self.counts]  # they grow by what comes, not by what is claimed
         for number in self._pieces:
             await self._own(self._blinding.blind, number, parties[0])
             for place, party in enumerate(parties):
                 points = await self._multiplied(self._blinding.again, party, number, party)
-                tables[place][self._piece(party, number)] = _values(points)
+                held[place] += _values(points)
         for number in range(self._pieces_of(len(self.ids))):
             piece = self._piece(self.name, number)
             await self._tell(shuffler, "next", self.name, number, b"")
             body = await self._hear(shuffler, "shuffled", self.name, number)
-            tables[-1][piece] = _values(read_points(body, piece.stop - piece.start, shuffler))
+            held[-1] += _values(read_points(body, piece.stop - piece.start, shuffler))
+        tables = [np.frombuffer(one, np.uint8).reshape(-1, VALUE_BYTES) for one in held]
         found = await Work("decode", partial(in_all, tables), 0, _SETUP, rows=len(self.ids))
         if found.twice is not None:
             whose = self._meeting.everybody[found.twice]
@@ -496,6 +497,7 @@ class AlignLabelHolder(_Aligning):
         return own
 
 
-def _values(points: bytes) -> NDArray[np.uint8]:
+def _values(points: bytes) -> bytes:
     """Return what is compared of points: the first bytes of a coordinate."""
-    return np.frombuffer(points, np.uint8).reshape(-1, POINT_BYTES)[:, 1 : 1 + VALUE_BYTES]
+    rows = np.frombuffer(points, np.uint8).reshape(-1, POINT_BYTES)
+    return rows[:, 1 : 1 + VALUE_BYTES].tobytes()
