@@ -135,6 +135,15 @@ def test_a_column_that_is_called_by_the_text_of_a_number():
         VerticalClassifier(parties={"p": [0]}).fit(np.zeros((4, 2)), [0, 1, 0, 1])
 
 
+def test_a_class_is_predicted_by_its_whole_name():
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    given = np.array(["yes\0" if value > 0 else "yes" for value in x["a"]], dtype=object)
+    parties = {"bank": ["a"], "shop": ["b"]}
+    model = VerticalClassifier(parties=parties, **QUICK).fit(x, given.tolist())
+    assert list(model.classes_) == ["yes", "yes\0"]
+    assert (model.predict(x) == given).mean() == model.score(x, given.tolist())
+
+
 def test_a_seed_of_numpys_is_the_same_seed(tables, labels):
     own, numpys = (
         VerticalClassifier(id="id", **{**QUICK, "random_state": seed}).fit(tables, labels)

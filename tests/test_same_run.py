@@ -1051,7 +1051,9 @@ def test_a_file_in_place_of_the_checkpoints_is_told_as_that(tmp_path):
         train(tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("name", ["history.csv", "ledger.csv", "summary.json", "parts"])
+@pytest.mark.parametrize(
+    "name", ["history.csv", "ledger.csv", "summary.json", "parts", "parts/bank/bottom.safetensors"]
+)
 def test_a_folder_in_place_of_a_file_is_told_before_training(tmp_path, name):
     train(tmp_path, stop_before=3)
     place = tmp_path / name

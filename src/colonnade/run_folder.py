@@ -359,6 +359,10 @@ class RunFolder:
             self._check_kind(name, (self.path / name).is_dir(), "a folder, where a file")
         for name in (PARTS, "checkpoint", "journal", "departures", SURROGATES):
             self._check_kind(name, (self.path / name).is_file(), "a file, where a folder")
+        for file in (self.path / PARTS).glob("*/*.*"):
+            if file.suffix in (".json", ".pt2", ".safetensors"):
+                name = str(file.relative_to(self.path))
+                self._check_kind(name, file.is_dir(), "a folder, where a file")
 
     def _check_kind(self, name: str, is_other: bool, kinds: str) -> None:
         if is_other:

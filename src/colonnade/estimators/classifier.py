@@ -201,7 +201,10 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
     def classes_(self) -> NDArray[Any]:
         """The labels, sorted; the columns of ``predict_proba``."""
         check_is_fitted(self, "data_")
-        return np.array(self.data_.classes)
+        given = self.data_.classes or ()
+        names = np.array(given)
+        # numpy's text ends before a NUL
+        return names if names.tolist() == list(given) else np.array(given, dtype=object)
 
     def predict(self, X: Any, *, absent: Absent = "error") -> Any:  # noqa: N803
         """Return the predicted label of each row, in the order of the first table in ``X``.
