@@ -50,8 +50,8 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks fallbacks prediction export runs run_folder summaries reaching sent local_reports "
-    "networks_told notes predictions_told predictions_counted outputs runs_told",
+    "checks fallbacks prediction export runs run_folder summaries summaries_read reaching sent "
+    "local_reports networks_told notes predictions_told predictions_counted outputs runs_told",
     "reports methods datasets objectives streamed",
     "federation",
     "planning assembly alignment partners progress convergence audits",

@@ -389,6 +389,62 @@ def test_a_loss_that_no_defence_covers_is_told_before_a_job_is_submitted(tmp_pat
         [*checked(*sites["own"])]
 
 
+def test_no_best_model_is_chosen_by_test_rows(tmp_path):
+    config, _, sites = prepared(tmp_path)
+    said = config.as_dict()
+    said["data"]["split"] |= {"validation": 0.0}
+    said["training"]["early_stopping"] = {"patience": 2}
+    job = job_of(parse_config(said), "first")
+    failed = play(job, sites, Mesh())
+    for name, site in sites.items():
+        assert "early stopping chooses the best model by validation rows" in str(failed[name])
+        with pytest.raises(ConfigurationError, match="early stopping chooses the best model"):
+            [*checked(job, site)]
+
+
+@pytest.mark.parametrize(
+    ("method", "parties", "said"),
+    [
+        ("pbm_vfl", ("bank",), "a secure sum, as of PBM-VFL, needs two parties or more"),
+        ("fedvs", ("bank", "shop"), "model: polynomial"),
+    ],
+)
+def test_what_a_job_cannot_do_is_told_before_it_is_submitted(tmp_path, method, parties, said):
+    _, job, sites = prepared(tmp_path, method, parties)
+    for name in parties:
+        with pytest.raises(ConfigurationError, match=said):
+            [*checked(job, sites[name])]
+
+
+@pytest.mark.parametrize("device", ["/etc/passwd", "cuda:77"])
+def test_a_device_that_is_not_there_is_told_before_a_job_is_submitted(tmp_path, device):
+    _, job, sites = prepared(tmp_path)
+    sites["bank"] = sites["bank"].model_copy(update={"device": device})
+    with pytest.raises(ConfigurationError, match=f"of 'bank' cannot compute on '{device}'"):
+        [*checked(job, sites["bank"])]
+    failed = play(job, sites, Mesh())
+    assert f"of 'bank' cannot compute on '{device}'" in str(failed["bank"])
+    assert device not in str(failed["shop"])
+
+
+def test_what_is_in_a_policy_that_cannot_be_read_is_told_to_its_owner_alone(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    (tmp_path / "policy.yaml").write_text("max_bytes: hunter2\n")
+    sites["bank"] = sites["bank"].model_copy(update={"policy": tmp_path / "policy.yaml"})
+    failed = play(job, sites, Mesh())
+    assert "hunter2" in str(failed["bank"])
+    for name in ("shop", "insurer"):
+        assert "'bank'" in str(failed[name])
+        assert "hunter2" not in str(failed[name])
+
+
+@pytest.mark.parametrize("run", ["first.failure.txt", "first.notes.txt"])
+def test_no_run_is_called_as_what_is_kept_of_another(tmp_path, run):
+    config, _, _ = prepared(tmp_path)
+    with pytest.raises(ConfigurationError, match="as files beside another run's folder"):
+        job_of(config, run)
+
+
 class Overheard(Mesh):
     """Keeps all that is sent."""
 
@@ -624,8 +680,7 @@ def test_a_failure_is_told_without_saying_where_a_site_has_what(tmp_path):
     failed = play(job, sites | {"bank": bank}, Mesh())
     assert str(tmp_path) in str(failed["bank"])
     for name in ("shop", "insurer", GATEKEEPER):
-        assert "at 'bank': " in str(failed[name])
-        assert "<policy>" in str(failed[name])
+        assert "at 'bank': its data, or settings of its own, cannot be used" in str(failed[name])
         assert str(tmp_path) not in str(failed[name])
 
 

@@ -141,6 +141,26 @@ def test_a_loss_that_no_defence_covers_is_refused_before_anything_is_started(tmp
     assert not (tmp_path / "deployed").exists()
 
 
+@pytest.mark.parametrize(
+    ("method", "parties", "training", "said"),
+    [
+        ("pbm_vfl", ("bank",), {}, "needs two parties or more"),
+        ("fedvs", ("bank", "shop"), {}, "model: polynomial"),
+        ("svfl", ("bank", "shop"), {"early_stopping": {"patience": 2}}, "by validation rows"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_started(
+    tmp_path, method, parties, training, said
+):
+    tables(tmp_path)
+    wanted = configuration(tmp_path, method, **training)
+    wanted["data"]["parties"] = {name: {"source": f"{name}.csv"} for name in parties}
+    wanted["data"]["split"] = {"validation": 0.0}
+    with pytest.raises(ConfigurationError, match=said):
+        prove(parse_config(wanted), "first", Place(tmp_path / "deployed"), print)
+    assert not (tmp_path / "deployed").exists()
+
+
 def test_a_place_where_another_is_at_work_is_left_as_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr("colonnade.run_folder._DYING", 0.0)
     config, _, _ = prepared(tmp_path)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 import scipy
 import sklearn
@@ -1339,6 +1340,37 @@ def test_a_run_from_before_there_were_digests_is_read(finished, tmp_path):
     for name in OLDER:
         with pytest.raises(DataError, match=r"summary\.json is damaged: it lacks its "):
             load_run(written_as(finished, tmp_path / name, **{name: None}))
+
+
+FORGED = {
+    "best": "x",
+    "warnings": [3],
+    "activities": [{"activity": "wait", "seconds": 1.0}],
+    "bytes_up": None,
+    "parties": {"bank": 1},
+    "privacy": [],
+    "held_back": {"bank": "much"},
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_summary_of_another_kind_is_refused_before_anything_is_made_of_it(
+    finished, tmp_path, name
+):
+    folder = written_as(finished, tmp_path / "run", **OLDER, **{name: FORGED[name]})
+    with pytest.raises(DataError, match=r"summary\.json is damaged"):
+        load_run(folder)
+
+
+def test_a_history_of_another_kind_is_refused_before_anything_is_made_of_it(finished, tmp_path):
+    folder = written_as(finished, tmp_path / "run", **OLDER)
+    history = pl.read_csv(folder / "history.csv")
+    history.with_columns(train_loss=pl.lit("low")).write_csv(folder / "history.csv")
+    with pytest.raises(DataError, match=r"history\.csv is damaged.*'train_loss' holds String"):
+        load_run(folder)
+    history.drop("epoch").write_csv(folder / "history.csv")
+    with pytest.raises(DataError, match=r"history\.csv is damaged.*no column epoch"):
+        load_run(folder)
 
 
 def test_steps_that_an_older_version_counted_of_all_together_are_not_told_as_somebodys(

@@ -278,7 +278,8 @@ class Agreement:
     Raises
     ------
     ConfigurationError
-        If layout and training disagree about the seed, or a row is not in the table.
+        If layout and training disagree about the seed, a row is not in the table, or early stopping
+        has no validation rows.
     """
 
     method: Composition
@@ -305,6 +306,11 @@ class Agreement:
             raise ConfigurationError(
                 f"the layout has the seed {self.layout.seed}, training {self.training.seed}: all "
                 "draw the same batches from one"
+            )
+        if self.training.early_stopping and not len(self.validation_rows):
+            raise ConfigurationError(
+                "early stopping chooses the best model by validation rows, and there are none; "
+                "chosen by test rows, the test would be no test"
             )
 
     @cached_property

@@ -260,11 +260,6 @@ class Federation:
         training = checked_training(training).for_rows(len(self.train_rows))
         driver = Simulate() if driver is None else checked_driver(driver)
         watcher = watcher or Watcher()
-        if training.early_stopping and not len(self.validation_rows):
-            raise ConfigurationError(
-                "early stopping chooses the best model by validation rows, and there are none; "
-                "chosen by test rows, the test would be no test"
-            )
         self._check_predictions(method)
         agreement = self.agreement(method, training)
         agreement.warm_up()

@@ -44,6 +44,7 @@ from colonnade.outputs import (
 )
 from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
+from colonnade.summaries_read import check_history, check_summary
 from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
@@ -109,8 +110,9 @@ def load_run(path: str | Path) -> Run:
             raise ValueError("it holds no keys and values")
         name = "history.csv"
         history = _read_csv(folder / name)
-        if "round" not in history.columns:
-            raise ValueError("it has no column round")
+        check_history(history)
+        name = "summary.json"
+        check_summary(summary)
         name = "ledger.csv"
         ledger = Ledger.read_csv(folder / name)
         others = pl.DataFrame()

@@ -44,7 +44,8 @@ def checked(job: JobConfig, site: SiteConfig) -> Iterator[str]:
             for table, rows in AligningTogether(job, site).ids().rows.items():
                 yield f"{name!r} has {rows:,} ids in {table!r}, none of them missing or twice"
         case "train":
-            part = TrainingTogether(job, site, "").part
+            together = TrainingTogether(job, site, "")
+            part = together.part
             yield f"{name!r} has a row of each of the {len(part.tables.ids):,} people in common"
             if part.width is not None:
                 yield f"its columns become embeddings of {part.width} numbers"
@@ -52,6 +53,7 @@ def checked(job: JobConfig, site: SiteConfig) -> Iterator[str]:
                 yield f"its labels are {', '.join(map(str, part.tables.classes))}"
             if part.is_label_holder:
                 job.method.build().exchange.check_covers(*part.loss())
+            together.rehearse()
         case "predict" | "serve":
             trained = trained_part(job, site, RunFolder(site.runs / job.run))
             yield f"{name!r} has its part of the run, and a row of each of {trained.rows:,} people"

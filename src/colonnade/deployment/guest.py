@@ -102,7 +102,8 @@ class Guest:
             As which it failed here; all others are told.
         """
         try:
-            self._policy = load_policy(self.site.policy)
+            with confided():
+                self._policy = load_policy(self.site.policy)
             self._policy.check_job(self.job, self.name)
             with threads(self.job.training.threads):
                 self._attend(self._engaged())

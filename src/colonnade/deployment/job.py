@@ -23,6 +23,7 @@ from colonnade.config.models import (
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import RunConfig, TrainingConfig
 from colonnade.config.sections import Name, Section
+from colonnade.deployment.kept_here import BESIDE
 from colonnade.deployment.paths_in_jobs import named_places, placed
 from colonnade.errors import ConfigurationError
 from colonnade.fallbacks import NOBODY, Fallback, Fallbacks, check_fallbacks
@@ -88,6 +89,8 @@ class JobConfig(Section):
             check_fallbacks(self.fallbacks, self.parties)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
+        if self.run.endswith(BESIDE):
+            raise ValueError(f"no run is called {self.run!r}, as files beside another run's folder")
         if self.fallbacks and not self.of_new_people:
             raise ValueError("fallbacks are for new people alone: who has left does not train")
         return self

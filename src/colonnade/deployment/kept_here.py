@@ -17,10 +17,13 @@ from typing import Any
 from colonnade.errors import DataWarning
 from colonnade.telling import named
 
-__all__ = ["KEPT", "Kept"]
+__all__ = ["BESIDE", "KEPT", "Kept"]
 
 KEPT = "; more is in "
 """After this a log of a site names the file that says more."""
+
+BESIDE = (".failure.txt", ".notes.txt")
+"""What follows a run's name in those of the files beside it."""
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
@@ -37,7 +40,7 @@ class Kept:
     """
 
     def __init__(self, runs: Path, run: str) -> None:
-        self.failure, self.notes = runs / f"{run}.failure.txt", runs / f"{run}.notes.txt"
+        self.failure, self.notes = (runs / f"{run}{beside}" for beside in BESIDE)
 
     def fail(self, error: BaseException) -> None:
         """Write an error down: in a line what it says, then where in the program that was."""

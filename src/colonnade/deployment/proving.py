@@ -140,8 +140,7 @@ def prove(
     _check_sources(config.data, new or {}, place_of_data)
     # A site would find what is wrong with a policy, a table, or what labels are for, minutes later.
     policies = _policies(place, job.everybody)
-    holder = config.build_federation().label_holder
-    config.method.build().exchange.check_covers(holder.objective(), holder.learned)
+    _rehearse(config)
     told("all tables can be read, and models be made for them")
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     means = {name: place.run(name, job) / PARTS / name / MEAN_FILE for name in without}
@@ -255,6 +254,17 @@ def _is_healthy(url: str) -> bool:
             return bool(reply.status == 200)
     except OSError:
         return False
+
+
+def _rehearse(config: RunConfig) -> None:
+    """Raise what a run of everybody in one process would, before its first round."""
+    federation, method = config.build_federation(), config.method.build()
+    holder = federation.label_holder
+    method.exchange.check_covers(holder.objective(), holder.learned)
+    federation.check(method)
+    training = config.training.build(len(federation.validation_rows))
+    training = training.for_rows(len(federation.train_rows))
+    federation.agreement(method, training).warm_up()
 
 
 def _policies(place: Place, names: Iterable[str]) -> dict[str, Path]:

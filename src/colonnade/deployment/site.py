@@ -13,7 +13,7 @@ from pydantic import Field
 
 from colonnade.alignment import Kept, read_alignment
 from colonnade.assembly import Blueprint, label_holder_of, party_of
-from colonnade.checks import embedding_width
+from colonnade.checks import check_device, embedding_width
 from colonnade.config.data import LabelTableConfig, PartyTableConfig, TableConfig
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import blueprint_of
@@ -292,7 +292,9 @@ def blueprint_at(
     objective: Objective = Regression()
     if site.organisation == job.label_holder.name:
         objective = job.objective.build(None if classes is None else len(classes))
-    return blueprint_of(_on_device(job, site), objective, rows)
+    blueprint = blueprint_of(_on_device(job, site), objective, rows)
+    check_device(site.organisation, blueprint.device)
+    return blueprint
 
 
 def _on_device(job: JobConfig, site: SiteConfig) -> JobConfig:

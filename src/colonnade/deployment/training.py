@@ -134,26 +134,8 @@ class TrainingTogether:
             raise RemoteProtocolError("the label holder tells of labels what the method does not")
         shared = None if labels is None else self._shared(labels, everybody)
         form = None if labels is None else self._form(labels)
-        job, rows = self.job, self.part.tables
-        training = job.training.build(len(rows.validation)).for_rows(len(rows.train))
-        self._agreement = Agreement(
-            self._method,
-            training,
-            Layout(
-                tuple(job.parties),
-                job.label_holder.name,
-                everybody.widths_of(self.job.everybody),
-                len(rows.ids),
-                training.seed,
-                simulated=training.secrets == "seed",
-                terms=everybody.terms,
-            ),
-            everybody.top.parameters,
-            rows.train,
-            rows.validation,
-            rows.test,
-            form,
-        )
+        widths = everybody.widths_of(self.job.everybody)
+        self._agreement = self._on(widths, everybody.terms, everybody.top.parameters, form)
         self._agreement.warm_up()
         if self.part.is_label_holder:
             metrics = tuple(self.part.blueprint.objective.metrics())
@@ -162,6 +144,56 @@ class TrainingTogether:
             assert self.part.party is not None
             self._seat = PartySeat(self.part.party, shared)
         return self._agreement.digest
+
+    def rehearse(self) -> None:
+        """Try what all would agree on, if every other party brought what this organisation brings.
+
+        What hangs on labels that are shared is left out, and at the label holder what hangs on
+        parties' models.
+
+        Raises
+        ------
+        ConfigurationError
+            If method, training, and how many take part do not fit together.
+        """
+        part, job = self.part, self.job
+        names = [*job.parties, *([job.label_holder.name] if job.label_holder.holds else [])]
+        own = {} if part.party is None else terms_of({self.name: part.party.bottom})
+        widths = dict.fromkeys(names, part.width or 1)
+        terms = {name: terms for name in job.parties for terms in own.values()}
+        agreement = self._on(widths, terms, 1, None)
+        if not (part.is_label_holder or self._shares_labels):
+            agreement.warm_up()
+
+    def _on(
+        self,
+        widths: dict[str, int],
+        terms: dict[str, int],
+        parameters: int,
+        labels: LabelForm | None,
+    ) -> Agreement:
+        """Return what is agreed on, where all bring this."""
+        job, rows = self.job, self.part.tables
+        training = job.training.build(len(rows.validation)).for_rows(len(rows.train))
+        layout = Layout(
+            tuple(job.parties),
+            job.label_holder.name,
+            widths,
+            len(rows.ids),
+            training.seed,
+            simulated=training.secrets == "seed",
+            terms=terms,
+        )
+        return Agreement(
+            self._method,
+            training,
+            layout,
+            parameters,
+            rows.train,
+            rows.validation,
+            rows.test,
+            labels,
+        )
 
     @property
     def leaving(self) -> Leaving:
