@@ -75,6 +75,17 @@ def said(source, monkeypatch, capsys, **bank):
         "host=h user=ann password=hunter2",
         "host=h user=ann password = 'hunter2'",
         "Server=h;UID=ann;PWD=hunter2",
+        "postgresql://ann%3Ahunter2@h/db",
+        "postgresql://ann\uff1ahunter2@h/db",
+        "postgresql://ann%EF%BC%9Ahunter2@h/db",
+        "postgresql://h/db?user=ann:hunter2",
+        "postgresql://h/db?user=ann%3Ahunter2",
+        "postgresql://h/db?us%65r=ann%EF%BC%9Ahunter2",
+        "mysql://h/db?username=ann:hunter2",
+        "postgresql:///db?host=ann:hunter2@h",
+        "postgresql:///db?host=h:5432&host=ann/hunter2@h",
+        "postgresql://h/?dbname=ann:hunter2@h",
+        "postgresql://h/?dbname=postgresql://ann%3Ahunter2@h/db",
     ],
 )
 def test_a_password_is_neither_kept_nor_shown(source, tmp_path, monkeypatch, capsys):
@@ -153,6 +164,14 @@ def test_the_path_of_an_override_is_told_as_a_value_is(form, data, key):
         "postgresql://ann#password=hunter2@db.invalid/crm",
         "host=db.invalid user=ann password=hunter2",
         "ann:hunter2@db.invalid/crm",
+        "postgresql://ann%3Ahunter2@db.invalid/crm",
+        "postgresql://ann\uff1ahunter2@db.invalid/crm",
+        "postgresql://db.invalid/?user=ann:hunter2",
+        "postgresql://bob@db.invalid/?user=ann%3Ahunter2",
+        "postgresql:///?host=ann:hunter2@db.invalid",
+        "postgresql:///?host=db.invalid&host=ann:hunter2@db.invalid",
+        "postgresql://db.invalid/?dbname=ann:hunter2@db.invalid",
+        "postgresql://db.invalid/?dbname=postgresql://ann:hunter2@db.invalid/crm",
     ],
 )
 def test_a_password_in_an_odd_place_is_not_shown_where_a_table_is_read(source):
@@ -214,6 +233,9 @@ def test_parts_are_sqlalchemys(text):
     [
         "postgresql://ann@h/db?sslkey=/srv/client.key&passfile=/home/ann/.pgpass",
         "postgresql://ann:${PASSWORD}@h/db?sslpassword=$PASSWORD",
+        "postgresql://ann%40srv@h/db",
+        "postgresql:///db?host=h:5432,[::1]:5433&host=fe80::1&user=ann%40srv",
+        "postgresql:///db?host=@socket&application_name=a:b@c",
         "sqlite:////srv/a:b@c/people.db",
         "$BANK",
         "C:/people.csv",

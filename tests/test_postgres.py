@@ -465,6 +465,9 @@ def test_connections_that_cannot_be_had(crm: Server) -> None:
     unnamed = refusal(crm.url("", *ANN).rstrip("/"), table="people")
     assert unnamed.startswith(f"the database at 127.0.0.1:{crm.port} cannot be read: ")
     assert 'database "ann" does not exist' in unnamed
+    both = refusal(crm.url("crm", "ann:hunter2", ANN[1]), table="people", error=ConfigurationError)
+    assert "has a colon in the name of its user" in both
+    assert "hunter2" not in both
     option = refusal(crm.url("crm", *ANN, pasword="hunter2 typed"), table="people")
     assert 'invalid connection option "pasword"' in option
     assert "typed" not in option

@@ -14,7 +14,7 @@ import math
 import re
 import sqlite3
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,6 +205,13 @@ def _refuse_misplaced(url: URL) -> None:
         raise ConfigurationError(
             "the URL of the database has a password or another secret in the name of its user, "
             "host or database; options follow a ? and are joined by &"
+        )
+    said = (Option("user", url.username or ""), *_options(url.query))
+    if any(option.has_login for option in said):
+        raise ConfigurationError(
+            "the URL of the database has a colon in the name of its user, or a user and a password "
+            "in an option that is no password's; write them as in postgresql://user:password@host, "
+            "or as the options user and password"
         )
 
 
@@ -405,10 +412,15 @@ def _reason(error: Exception, url: URL) -> str:
     lines = [line.strip() for line in str(own).splitlines() if line.strip()]
     reason = lines[0] if lines else type(own).__name__
     secrets = [str(url.password)] if url.password else []
-    for name, value in url.query.items():
-        several = [value] if isinstance(value, str) else value
-        secrets.extend(each for each in several if Option(name, each).is_secret)
+    secrets.extend(option.value for option in _options(url.query) if option.is_secret)
     for secret in secrets:
         if secret:
             reason = reason.replace(secret, "***")
     return reason
+
+
+def _options(query: Mapping[str, str | tuple[str, ...]]) -> Iterator[Option]:
+    """Yield the options of a URL, one that is given twice as two."""
+    for name, value in query.items():
+        for each in (value,) if isinstance(value, str) else value:
+            yield Option(name, each)

@@ -11,7 +11,9 @@ A secret may also be among the options, in some spelling of "password" or "token
 in a host: where one is left, the password before it has another, which is to be written ``%40``.
 A password that stands where the form has none - after a slash, after ``#``, in a list of settings
 in place of a URL - is none to SQLAlchemy, which takes it for a part of the place and shows it:
-``misplaced`` and ``settings_in`` find it.
+``misplaced`` and ``settings_in`` find it. So it is behind an encoded colon in a user's name, and in
+an option that says the user, host or database once more, which a driver shows: such an option is a
+secret as a whole.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ _LOGIN = re.compile(r":[^:@]*@")
 _SETTING = re.compile(r"(?:^|(?<=[\s;&#?]))(\w+)\s*=\s*([^\s;&]+)")
 _PASSWORD = re.compile(r"passw|pass$|passphrase|pwd|secret|token|credential")  # a folder is key=3
 _SECRET = re.compile(r"pass(?!file)|pwd|secret|token|credential|(?<!ssl)key$")
+_USERS = {"user", "username", "uid", "login"}  # among options, as are places:
+_PLACES = {"host", "hostaddr", "server", "dbname", "database", "db", "dsn", "service"}
 
 
 class Option(NamedTuple):
@@ -43,13 +47,32 @@ class Option(NamedTuple):
 
     @property
     def is_secret(self) -> bool:
-        """Whether its value is a secret: by its name, or since it is a list of settings with one.
+        """Whether its value is a secret: by its name, or since there is one in it.
+
+        That is in a list of settings, in a user with a colon, and in a host or database with a
+        login before it.
 
         >>> Option("odbc_connect", "UID%3Dann%3BPWD%3Dhunter2").is_secret
         True
+        >>> Option("user", "ann%3Ahunter2").is_secret, Option("host", "ann:hunter2@h").is_secret
+        (True, True)
+        >>> Option("user", "ann%40srv").is_secret, Option("host", "[::1]:5432,h:5433").is_secret
+        (False, False)
         """
         inside = re.findall(r"(\w+)\s*=", unquote_plus(self.value))
-        return any(is_secret(name) for name in (unquote_plus(self.name), *inside))
+        return self.has_login or any(is_secret(name) for name in (unquote_plus(self.name), *inside))
+
+    @property
+    def has_login(self) -> bool:
+        """Whether a user and a password are in its value, as a URL has them before its host.
+
+        >>> Option("dbname", "postgresql://ann:hunter2@h/db").has_login
+        True
+        """
+        name, value = _letters(unquote_plus(self.name)), _folded(unquote_plus(self.value))
+        if name in _USERS:
+            return ":" in value
+        return name in _PLACES and misplaced(value.removeprefix("@"))  # of a socket without a file
 
 
 class Parts(NamedTuple):
@@ -70,7 +93,7 @@ class Parts(NamedTuple):
         """Yield what is secret as it is written: a password, and the values of secret options."""
         if self.secret:
             yield self.secret
-        for option in self.options or ():
+        for option in (Option("user", self.user or ""), *(self.options or ())):
             if option.value and option.is_secret:
                 yield option.value
         for option in settings_in(f"{self.user or ''} {self.place}"):
@@ -130,7 +153,7 @@ def misplaced(place: str) -> bool:
     >>> misplaced("ann\uff1ahunter2\uff20db.example/crm")
     True
     """
-    place = unicodedata.normalize("NFKC", place)
+    place = _folded(place)
     return ("@" in place and not place.startswith("/")) or _LOGIN.search(place) is not None
 
 
@@ -141,6 +164,10 @@ def is_secret(name: str) -> bool:
     [True, True, True, False, False]
     """
     return _SECRET.search(_letters(name)) is not None
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
 
 
 def _letters(name: str) -> str:
