@@ -75,6 +75,12 @@ def said(source, monkeypatch, capsys, **bank):
         "host=h user=ann password=hunter2",
         "host=h user=ann password = 'hunter2'",
         "Server=h;UID=ann;PWD=hunter2",
+        "ann/hunter2@h:1521/x",
+        "ann/$PASSWORD-hunter2@h:1521/x",
+        "ann/$hunter2@h:1521/x",
+        "ann/x@hunter2@h/x",
+        "ann:hunter2@h/x",
+        "ann\uff0fhunter2\uff20h/x",
         "postgresql://ann%3Ahunter2@h/db",
         "postgresql://ann\uff1ahunter2@h/db",
         "postgresql://ann%EF%BC%9Ahunter2@h/db",
@@ -164,6 +170,9 @@ def test_the_path_of_an_override_is_told_as_a_value_is(form, data, key):
         "postgresql://ann#password=hunter2@db.invalid/crm",
         "host=db.invalid user=ann password=hunter2",
         "ann:hunter2@db.invalid/crm",
+        "ann/hunter2@db.invalid:1521/crm",
+        "ann/x@hunter2@db.invalid/crm",
+        "ann\uff0fhunter2\uff20db.invalid/crm",
         "postgresql://ann%3Ahunter2@db.invalid/crm",
         "postgresql://ann\uff1ahunter2@db.invalid/crm",
         "postgresql://db.invalid/?user=ann:hunter2",
@@ -182,6 +191,18 @@ def test_a_password_in_an_odd_place_is_not_shown_where_a_table_is_read(source):
     with pytest.raises(ConfigurationError) as caught:
         read_table(source.removesuffix("/crm"), query="select 1", table="people")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_path_with_an_at_is_told_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"there is no file data/x@y\.csv"):
+        read_table("data/x@y.csv")
+    Path("data").mkdir()
+    Path("data/x@y.csv").write_text("id,age\n1,2\n")
+    assert read_table("data/x@y.csv").height == 1
+    Path("data/x@y.txt").write_text("id,age\n1,2\n")
+    with pytest.raises(DataError, match=r"^data/x@y\.txt is not called like a table"):
+        read_table("data/x@y.txt")
 
 
 def test_pydantic_does_not_repeat_it_either():
@@ -240,6 +261,9 @@ def test_parts_are_sqlalchemys(text):
         "$BANK",
         "C:/people.csv",
         "people@home.csv",
+        "data/x@y.csv",
+        "/srv/a@b/people.tsv.gz",
+        "a:b@c/people.parquet",
         "duckdb:////srv/a@b/people.db",
         "key=3/tokens/year=2024/people.parquet",
         "/srv/password=3/people.csv",

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from colonnade.errors import ConfigurationError
-from colonnade.tables.urls import Option, Parts, misplaced, parts_of, settings_in
+from colonnade.tables.read import is_called_like_a_table
+from colonnade.tables.urls import Option, Parts, login_in, misplaced, parts_of, settings_in
 
 __all__ = ["expanded", "holds_a_secret"]
 
@@ -22,12 +23,19 @@ def holds_a_secret(source: str) -> bool:
     False
     >>> holds_a_secret("postgresql://ann@db/crm?password=hunter2")
     True
+    >>> holds_a_secret("ann/hunter2@db:1521/crm"), holds_a_secret("data/x@y.csv")
+    (True, False)
     """
     parts = parts_of(source)
     if parts is None:
         slash_is_missing = re.match(r"[A-Za-z][\w+]+:.*:.*@", source, re.DOTALL) is not None
-        return slash_is_missing or _are_written(each.value for each in settings_in(source))
+        return slash_is_missing or _are_written(_secrets_without_a_scheme(source))
     return _is_misplaced(parts) or _are_written(parts.secrets())
+
+
+def _secrets_without_a_scheme(source: str) -> tuple[str, ...]:
+    settings = tuple(each.value for each in settings_in(source))
+    return settings + (() if is_called_like_a_table(source) else login_in(source))
 
 
 def _is_misplaced(parts: Parts) -> bool:
@@ -54,7 +62,7 @@ def expanded(source: str) -> str:
     """
     parts = parts_of(source)
     if parts is None:
-        return _with_values(source, unnamed=bool(settings_in(source)))
+        return _with_values(source, unnamed=bool(_secrets_without_a_scheme(source)))
     lone = parts.secret is None
     options = parts.options and tuple(
         Option(

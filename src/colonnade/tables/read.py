@@ -12,6 +12,7 @@ What is wrong with a source is a ``DataError`` of one sentence that names it.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,10 +23,11 @@ from colonnade.tables.database import read_database
 from colonnade.tables.delimited import read_delimited, separator_of
 from colonnade.tables.names import check_named_once
 from colonnade.tables.stored import StoredTable
-from colonnade.tables.urls import settings_in
+from colonnade.tables.there import is_file
+from colonnade.tables.urls import login_in, settings_in
 from colonnade.telling import short
 
-__all__ = ["is_text_file", "read_table"]
+__all__ = ["is_called_like_a_table", "is_text_file", "read_table"]
 
 
 def read_table(
@@ -119,21 +121,30 @@ def read_table(
         )
     if query is not None or table is not None:
         raise ConfigurationError(
-            f"query and table are for databases, and {short(str(source))} is a file; leave them out"
+            f"query and table are for databases, and {_told(source)} is a file; leave them out"
         )
     path = Path(source)
-    if path.name.lower().endswith(".parquet"):
+    if is_called_like_a_table(path) and not is_text:
         stored = StoredTable(path)
         return stored.frame(
             [id, *(n for n in stored.schema if n != id)] if id and not wanted else wanted
         )
     if not is_text:
         raise DataError(
-            f"{short(str(source))} is not called like a table; expected .csv, .tsv, .csv.gz, "
+            f"{_told(source)} is not called like a table; expected .csv, .tsv, .csv.gz, "
             ".tsv.gz or .parquet, or the URL of a database"
         )
     between = separator or separator_of(path.name)
     return read_delimited(path, between, id, wanted, missing, names, decimal, text)
+
+
+def is_called_like_a_table(source: str | Path) -> bool:
+    """Return whether a source is read as a file, by its name.
+
+    >>> is_called_like_a_table("a@b/people.csv"), is_called_like_a_table("ann/hunter2@h:1521/x")
+    (True, False)
+    """
+    return is_text_file(source) or str(source).lower().endswith(".parquet")
 
 
 def is_text_file(source: str | Path) -> bool:
@@ -143,6 +154,14 @@ def is_text_file(source: str | Path) -> bool:
     (True, False)
     """
     return str(source).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
+
+
+def _told(source: str | Path) -> str:
+    """Return how a message says a source, without a login before a host."""
+    text = str(source)
+    if login_in(text) and not (is_called_like_a_table(source) or is_file(Path(source))):
+        return f"...@{short(unicodedata.normalize('NFKC', text).rpartition('@')[2])}"
+    return short(text)
 
 
 def _wanted(id: str | None, columns: Sequence[str] | None) -> list[str] | None:

@@ -13,7 +13,8 @@ A password that stands where the form has none - after a slash, after ``#``, in 
 in place of a URL - is none to SQLAlchemy, which takes it for a part of the place and shows it:
 ``misplaced`` and ``settings_in`` find it. So it is behind an encoded colon in a user's name, and in
 an option that says the user, host or database once more, which a driver shows: such an option is a
-secret as a whole.
+secret as a whole. Without a scheme, as in Oracle's ``ann/hunter2@host``, it is no URL at all, and
+``login_in`` finds it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 
-__all__ = ["Option", "Parts", "is_secret", "misplaced", "parts_of", "settings_in"]
+__all__ = ["Option", "Parts", "is_secret", "login_in", "misplaced", "parts_of", "settings_in"]
 
 _URL = re.compile(
     r"(?P<scheme>[^:/?]+)://(?:(?P<user>[^:/]*)(?P<secret>:[^@]*)?@)?"
@@ -155,6 +156,20 @@ def misplaced(place: str) -> bool:
     """
     place = _folded(place)
     return ("@" in place and not place.startswith("/")) or _LOGIN.search(place) is not None
+
+
+def login_in(text: str) -> tuple[str, ...]:
+    """Return what may be passwords in a text without a scheme: what is between a user and an ``@``.
+
+    A file may have an ``@`` in its path, so ask of what is no file alone.
+
+    >>> login_in("ann/hunter2@db.example:1521/crm"), login_in("ann:hunt/er2@db.example")
+    (('hunter2',), ('hunt', 'er2'))
+    >>> login_in("people@home.csv")
+    ()
+    """
+    before, _, _ = _folded(text).rpartition("@")
+    return tuple(re.split("[:/]", before)[1:])
 
 
 def is_secret(name: str) -> bool:
