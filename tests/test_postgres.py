@@ -432,6 +432,136 @@ def test_who_may_write_files_has_no_queries(crm: Server, right: str) -> None:
         crm.run("drop owned by bob", "drop role bob")
 
 
+WRITING_FUNCTIONS = {
+    "the server's own": (
+        ["grant execute on function lo_export(oid, text) to bob"],
+        ["lo_export(oid,text)"],
+    ),
+    "under another name": (
+        ["create function s.saves(oid, text) returns int language internal as 'be_lo_export'"],
+        ["s.saves(oid,text)"],
+    ),
+    "of a superuser": (
+        [
+            """create function s.saves() returns int language plpgsql security definer as
+                $$begin copy (select 1) to program 'true'; return 1; end$$"""
+        ],
+        ["s.saves()"],
+    ),
+    "of who may write": (
+        [
+            "create role writer",
+            "grant pg_write_server_files to writer",
+            "create function s.saves() returns int language sql security definer as 'select 1'",
+            "alter function s.saves() owner to writer",
+        ],
+        ["s.saves()"],
+    ),
+    "of who may call one that does": (
+        [
+            "create role writer",
+            "grant execute on function lo_export(oid, text) to writer",
+            "create function s.saves() returns int language sql security definer as 'select 1'",
+            "alter function s.saves() owner to writer",
+        ],
+        ["s.saves()"],
+    ),
+    "in a role that a query can put on": (
+        [
+            "create role writer",
+            "grant execute on function lo_export(oid, text) to writer",
+            "alter role bob noinherit",
+            "grant writer to bob",
+        ],
+        ["lo_export(oid,text)"],
+    ),
+    "many": (
+        [
+            f"create function s.f{n}() returns int language sql security definer as 'select 1'"
+            for n in range(5)
+        ],
+        ["s.f0()", "s.f1()", "s.f2()"],
+    ),
+}
+HARMLESS_FUNCTIONS = {
+    "revoked": (
+        "create function s.saves() returns int language sql security definer as 'select 1'",
+        "revoke execute on function s.saves() from public",
+    ),
+    "of who may not write": (
+        "create role writer",
+        "create function s.reads() returns int language sql security definer as 'select 1'",
+        "alter function s.reads() owner to writer",
+    ),
+    "with its caller's rights": (
+        "create function s.reads() returns int language sql as 'select 1'",
+    ),
+    "a trigger's": (
+        """create function s.audits() returns trigger language plpgsql security definer as
+            $$begin return new; end$$""",
+    ),
+    "out of reach": (
+        "create function s.saves() returns int language sql security definer as 'select 1'",
+        "revoke usage on schema s from bob",
+    ),
+    "of an extension": (
+        "create function s.saves() returns int language sql security definer as 'select 1'",
+        "alter extension plpgsql add function s.saves()",
+    ),
+}
+
+
+@pytest.fixture
+def bob(crm: Server) -> Iterator[str]:
+    """The URL of an account that may use a schema ``s``."""
+    crm.run(
+        "create role bob login password 'x'", "create schema s", "grant usage on schema s to bob"
+    )
+    crm.run("grant select on people to bob")
+    yield crm.url(user="bob", password="x")
+    with crm.connect() as connection:
+        extends = "select from pg_depend d join pg_proc p on p.oid = objid where deptype = 'e' and "
+        if connection.execute(f"{extends} proname = 'saves'").fetchall():
+            connection.execute("alter extension plpgsql drop function s.saves()")
+        connection.execute("drop schema s cascade")
+        for name in ("bob", "writer"):
+            if connection.execute("select from pg_roles where rolname = %s", [name]).fetchall():
+                connection.execute(f"drop owned by {name}")
+                connection.execute(f"drop role {name}")
+
+
+@pytest.mark.parametrize("case", WRITING_FUNCTIONS)
+def test_who_may_call_what_writes_files_has_no_queries(crm: Server, bob: str, case: str) -> None:
+    """By a function of theirs that may, one with the rights of such an owner, or a role's."""
+    made, named = WRITING_FUNCTIONS[case]
+    crm.run(*made)
+    message = refusal(bob, query="select 1 as x", error=ConfigurationError)
+    assert "by functions that the account may call a query could write the server's" in message
+    assert ", ".join(map(repr, named)) + (" and 2 more" if case == "many" else ";") in message
+    assert "; revoke execute on them from public and from the account, or name" in message
+    assert read_table(bob, table="people").height == 2
+
+
+@pytest.mark.parametrize("case", HARMLESS_FUNCTIONS)
+def test_functions_that_write_no_files_leave_queries(crm: Server, bob: str, case: str) -> None:
+    crm.run(*HARMLESS_FUNCTIONS[case])
+    assert read_table(bob, query="select 1 as x").height == 1
+
+
+def test_a_view_runs_what_its_owner_wrote(crm: Server, bob: str) -> None:
+    """Also what writes files: the view is there for those who may read it."""
+    written = crm.folder / "data" / "of a view"
+    crm.run(
+        "create function s.saves() returns int language plpgsql security definer as "
+        f"$$begin copy (select 1) to '{written}'; return 1; end$$",
+        "create view s.v as select s.saves() as id",
+        "grant select on s.v to bob",
+    )
+    assert read_table(bob, table="s.v").rows() == [(1,)]
+    assert written.exists()
+    assert "s.saves()" in refusal(bob, query="select * from s.v", error=ConfigurationError)
+
+
 def test_another_server_is_written_to_by_no_account_that_may_not(crm: Server, ann: str) -> None:
     """Through dblink a query does what the account may do there: give it one that may read."""
     with crm.connect() as connection:

@@ -1,10 +1,13 @@
 """What PostgreSQL is asked for beside the rows, so that nothing but reading comes of it.
 
 The driver (psycopg) asks for a cursor over one select, in a read-only transaction that is rolled
-back: what a select would write, send or lock is refused, undone or never sent. Outside of its
-transactions are the server's files, and who may write these may do it by functions that a select
-calls. So an account that may has no queries. Functions that reach other servers (``dblink``) may do
-there what the account may do there.
+back: what a select would write, send or lock is refused, undone or never sent, but for what the
+server's functions do outside of its transactions. The server's files are there, and who may write
+these may do it by functions that a select calls. So an account that may has no queries; nor has one
+that may call a function that does it, as ``postgresql_writers`` finds. What else functions do there
+is not held: those that reach other servers (``dblink``) may do there what the account may do there,
+``pg_terminate_backend`` ends other connections of the account's, and ``pg_logical_emit_message``
+writes to the log of transactions. And a view runs what its owner wrote.
 
 Values arrive as the driver reads them and as exactly as they are stored, whatever the account is
 set to; and a table that somebody else locks is not waited for without end.
@@ -15,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from colonnade.errors import ConfigurationError
+from colonnade.tables.postgresql_writers import check_writes_no_files
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -34,12 +37,6 @@ select set_config('DateStyle', 'ISO', true), set_config('IntervalStyle', 'postgr
         case current_setting('lock_timeout') when '0' then '{wait:.0f}ms'
         else current_setting('lock_timeout') end, true)
 """
-_WRITES_FILES = """
-select exists (
-    select from pg_roles where pg_has_role(session_user, oid, 'member') and (
-        rolsuper or rolname in ('pg_write_server_files', 'pg_execute_server_program')))
-"""
-
 _SIZE = "select pg_database_size(current_database())"
 
 _READ_ONLY, _LOCKED, _NO_SUCH_CHARACTER = "25006", "55P03", "22021"
@@ -62,14 +59,12 @@ def prepare(connection: Connection, where: str, query: bool) -> None:
     Raises
     ------
     ConfigurationError
-        If a query is to come from an account that may write the server's files.
+        If a query is to come from an account that may write the server's files, itself or by a
+        function.
     """
     connection.exec_driver_sql(_SETTINGS.format(wait=1000 * _LOCKED_SECONDS))
-    if query and connection.exec_driver_sql(_WRITES_FILES).scalar():
-        raise ConfigurationError(
-            f"{where}: the account may write the server's files, as a superuser may, and so could "
-            "a query; use an account that may only read, or name a table or a view"
-        )
+    if query:
+        check_writes_no_files(connection, where)
 
 
 def stored_bytes(connection: Connection) -> int:

@@ -1,0 +1,92 @@
+"""Whether a query to PostgreSQL could write the server's files.
+
+Superusers may, and members of two roles that come with the server. So may whoever may call a
+function that writes a file itself: one of the server's own that was granted to the account, as
+``lo_export``, or one of somebody's in a language that is not trusted, as ``plpython3u``. And
+whoever may call a function that runs with the rights of its owner (``security definer``), as all
+may by default, where the owner may write files, by whatever of these.
+
+What an account may do in other roles counts, since a select can put one on. Functions for triggers
+do not, since no select calls them; nor those of extensions, which are many and by others than who
+made the database, but for the few that are there to write files. A function in a schema that the
+account may not use is called by nothing but views and the like, which run what their owners wrote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from colonnade.errors import ConfigurationError
+from colonnade.telling import shown
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["check_writes_no_files"]
+
+_SHOWN = 3
+
+_WRITES = """
+select exists (
+    select from pg_roles where pg_has_role(session_user, oid, 'member') and (
+        rolsuper or rolname in ('pg_write_server_files', 'pg_execute_server_program')))
+"""
+
+# Objects from 16384 on were not made with the server. Owners who write are found by those who do.
+_FUNCTIONS = """
+with recursive risky as (
+    select p.oid as f, p.pronamespace as place, p.proowner as owner, named or not trusted as direct
+    from pg_proc p join pg_language l on l.oid = p.prolang, lateral (select
+        p.proname in ('lo_export', 'pg_file_write', 'pg_file_rename', 'pg_file_unlink') as named,
+        l.lanpltrusted or p.oid < 16384 as trusted,
+        exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+            and d.refclassid = 'pg_extension'::regclass and d.deptype = 'e') as extends) as of
+    where p.prorettype not in ('trigger'::regtype, 'event_trigger'::regtype)
+        and (named or (not extends and (p.prosecdef or not trusted)))
+), asked as (
+    select owner as r from risky union select oid from pg_roles where rolname = session_user
+), acts_as as (
+    select a.r, m.oid as m, m.rolsuper or m.rolname in (
+        'pg_write_server_files', 'pg_execute_server_program') as writes
+    from asked a join pg_roles m on pg_has_role(a.r, m.oid, 'member')
+), may_call as (
+    select distinct r, f, owner, direct from acts_as, risky
+    where has_function_privilege(m, f, 'execute') and has_schema_privilege(m, place, 'usage')
+), writers as (
+    select r from acts_as where writes union select r from may_call where direct
+    union select c.r from may_call c join writers w on w.r = c.owner
+)
+select f::regprocedure::text from may_call join pg_roles on oid = r
+where rolname = session_user and (direct or owner in (select r from writers)) order by 1
+"""
+
+
+def check_writes_no_files(connection: Connection, where: str) -> None:
+    """Refuse an account by whose query the server's files could be written.
+
+    Parameters
+    ----------
+    connection
+        In a transaction.
+    where
+        What a sentence calls the database.
+
+    Raises
+    ------
+    ConfigurationError
+        If the account may write them, itself or by a function.
+    """
+    if connection.exec_driver_sql(_WRITES).scalar():
+        raise ConfigurationError(
+            f"{where}: the account may write the server's files, as a superuser may, and so could "
+            "a query; use an account that may only read, or name a table or a view"
+        )
+    at_once = {"stream_results": False}
+    found = connection.exec_driver_sql(_FUNCTIONS, execution_options=at_once).scalars().all()
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise ConfigurationError(
+            f"{where}: by functions that the account may call a query could write the server's "
+            f"files: {', '.join(map(shown, found[:_SHOWN]))}{more}; revoke execute on them from "
+            "public and from the account, or name a table or a view"
+        )
