@@ -6,6 +6,7 @@ import math
 import os
 import pwd
 import shutil
+import signal
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ import polars as pl
 import pytest
 
 from colonnade.errors import DataError
-from colonnade.tables import read_table
+from colonnade.tables import read_table, sqlite_bounds
 from colonnade.tables.gathered import Gathered
+from colonnade.tables.sqlite_trims import add_trims
 
 ROWS = [(1, "Rome"), (2, "Oslo")]
 
@@ -164,6 +166,103 @@ def test_a_query_calls_no_function_but_those_that_compute(tmp_path: Path, call: 
         f"sqlite:///{path}", query="select upper(town) as t, json_array(1, abs(-2)) as j from towns"
     )
     assert read["j"].to_list() == ["[1,2]"] * len(read)
+
+
+SLOW = [
+    "instr(a, b || 'x')",
+    "replace(a, b || 'x', '')",
+    "a like '%' || substr(a, 1, 500) || 'x'",
+    "a glob '*' || substr(a, 1, 500) || 'x'",
+    "json_patch(a, b)",
+]
+
+
+@pytest.mark.parametrize("call", SLOW)
+def test_what_takes_long_for_long_values_gets_none(tmp_path: Path, call: str) -> None:
+    """Within one call nothing ends it; what takes no longer than the value is long may go on."""
+    path = tmp_path / "towns.db"
+    with database(path) as made:
+        made.execute("create table notes (id integer, a text, b text)")
+        made.execute("insert into notes values (1, ?, ?)", ("y" * 2**19, "y" * 2**18))
+        made.execute(f"create view slow as select {call} as found from notes")
+    assert "more than 16,777,216 bytes, or 16,384 to 262,144 beside 'instr', 'replace'" in refusal(
+        path, query=f"select {call} as found from notes"
+    )
+    assert "or 16,384 to 262,144 beside" in refusal(path, table="slow")
+    url = f"sqlite:///{path}"
+    assert len(read_table(url, table="notes")["a"][0]) == 2**19
+    assert read_table(url, query="select length(a) as n, trim(b, 'x') from notes")["n"][0] == 2**19
+    assert read_table(url, query="select instr('ab', 'b') as n from notes")["n"][0] == 2
+
+
+def test_a_pattern_is_short(tmp_path: Path) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    query = "select * from towns where town like '%{}'"
+    assert "pattern too complex" in refusal(path, query=query.format("y" * 512))
+    assert "has no rows" in refusal(path, query=query.format("y" * 511))
+
+
+TRIMMED = (*("", "x", "xyx", "abcxy", "  a ", "éa😀é", "a\0b\0", "100", "1.50"), None, 100, -5, 0)
+TRIMMED += (1.5, -0.0, 1e20, 1e-7, math.inf, 2**53 + 0.0, b"", b"xay", b"\xc3\xa9a", 2**63 - 1)
+
+
+@pytest.mark.parametrize("name", ["trim", "ltrim", "rtrim"])
+def test_a_trim_is_sqlites(name: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as own, closing(sqlite3.connect(":memory:")) as ours:
+        add_trims(ours)
+        for text in TRIMMED:
+            for characters in TRIMMED:
+                values = (text, characters)
+                query = f"select {name}(?1, ?2), typeof({name}(?1, ?2)), {name}(?1)"
+                found = ours.execute(query, values).fetchone()
+                assert found == own.execute(query, values).fetchone(), values
+
+
+@pytest.mark.parametrize("value", ["printf('%.*c', 2000, 'x')", "zeroblob(2000)"])
+def test_a_trim_takes_few_characters(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    told = refusal(path, query=f"select trim(town, {value}) as t from towns")
+    assert "trims by more characters than a thousand" in told
+    told = refusal(path, query="select trim(zeroblob(100000), 'x') as t from towns")
+    assert "a thousand" in told
+
+
+ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
+
+
+def test_what_works_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    worked = iter(range(10**6))
+    monkeypatch.setattr(sqlite_bounds, "thread_time", lambda: 100.0 * next(worked))
+    assert "or an hour of work; if it has an end, store" in refusal(path, query=ENDLESS)
+    assert next(worked) < 50
+
+
+def test_ctrl_c_ends_a_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes between two steps, where SQLite makes an error of it."""
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    own, asked = sqlite_bounds.thread_time, iter(range(10**6))
+
+    def interrupted() -> float:
+        if next(asked) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return own()
+
+    monkeypatch.setattr(sqlite_bounds, "thread_time", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            read_table(f"sqlite:///{path}", query=ENDLESS)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_query_that_writes_in_its_end(tmp_path: Path) -> None:

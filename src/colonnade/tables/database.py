@@ -16,6 +16,7 @@ import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -28,7 +29,8 @@ from colonnade.tables.fetched import ROWS, pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
 from colonnade.tables.sqlite_bounds import Bounds
-from colonnade.tables.sqlite_functions import FUNCTIONS
+from colonnade.tables.sqlite_functions import FUNCTIONS, LONGEST, LONGEST_PATTERN
+from colonnade.tables.sqlite_trims import RAISED, add_trims
 from colonnade.tables.there import check_is_file
 from colonnade.tables.urls import Option, misplaced, settings_in
 from colonnade.telling import shown
@@ -40,8 +42,9 @@ __all__ = ["read_database"]
 
 _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writing to
 _MOST_STEPS = 10**11  # of SQLite's machine, since queries and views may not end: half an hour
-_COUNTED = 2 * 10**4  # at a time: a millisecond, in which little is written
-_LONGEST = 2**24  # bytes of a value of SQLite's
+_MOST_SECONDS = 3600.0  # of work, since a step may take a second
+_COUNTED = 10**3  # at a time, after which Ctrl-C is heard, too
+_LONGEST = 2**24  # bytes of a value of SQLite's, where no function is called that takes long for it
 _MOST_BYTES = 2**30  # of what is found or sorted in a database, or this many times its own:
 _TIMES = 64
 _INTERRUPTED = "interrupted"  # what SQLite says then
@@ -86,8 +89,9 @@ def read_database(
         The columns to read; all by default.
     query, table
         One of them: the query, or the table or view, possibly "schema.table". Of SQLite, either may
-        take 10^11 of its steps, more than half an hour, and find, or sort, 64 times as much as the
-        file has, or 2^30 bytes, in values of 2^24 bytes at most.
+        take 10^11 of its steps, more than half an hour, and an hour of work, and find, or sort, 64
+        times as much as the file has, or 2^30 bytes, in values of 2^24 bytes at most, or 2^18 where
+        it calls functions that take long for long values.
 
     Raises
     ------
@@ -265,7 +269,7 @@ def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
     """Connect for reading; what the driver complains about becomes one sentence."""
     from sqlalchemy import exc
 
-    bounds = Bounds(_MOST_STEPS, _COUNTED)
+    bounds = Bounds(_MOST_STEPS, _MOST_SECONDS, _COUNTED)
     try:
         engine = _engine(url, bounds)
     except (exc.NoSuchModuleError, ImportError, exc.ArgumentError):
@@ -279,6 +283,8 @@ def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
                 postgresql.prepare(connection, where, query)
             yield connection.execution_options(stream_results=True, max_row_buffer=ROWS)
     except (exc.SQLAlchemyError, sqlite3.Error, UnicodeError) as error:
+        if _reason(error, url) == _INTERRUPTED and not bounds.is_over:
+            raise KeyboardInterrupt from None  # which SQLite makes this of
         # Not from the error: its text, or that of its causes, could show what is secret.
         raise DataError(_sentence(error, url, where, query, bounds)) from None
     finally:
@@ -299,14 +305,17 @@ def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bound
                 "and may not end; if it has an end, store what it finds in a table, and name that"
             )
         return (
-            f"{what} {where} has not ended after {_MOST_STEPS:,} steps of SQLite's; if it "
-            "has an end, store what it finds in a table, and name that"
+            f"{what} {where} has not ended after {_MOST_STEPS:,} steps of SQLite's, or an hour of "
+            "work; if it has an end, store what it finds in a table, and name that"
         )
     if "too big" in reason:
+        slow = f"{min(LONGEST.values()):,} to {max(LONGEST.values()):,} beside {listed(LONGEST)}"
         return (
-            f"{where} has, or a query or view makes, a value of more than {_LONGEST:,} bytes; name "
-            "the columns to read without it"
+            f"{where} has, or a query or view makes, a value of more than {_LONGEST:,} bytes, or "
+            f"{slow}; name the columns to read without it"
         )
+    if RAISED in reason:
+        return f"the query to {where}, or a view in it, trims by more characters than a thousand"
     if "database is locked" in reason:
         return (
             f"{where} is locked by another program that writes to it; try again when that has "
@@ -376,15 +385,26 @@ def _reader(address: str, bounds: Bounds) -> sqlite3.Connection:
     """Open a SQLite database whose statements may do nothing but read, for a while."""
     connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
     connection.execute("pragma temp_store = file")  # whose bytes can be told
-    connection.set_authorizer(_authorised)
+    add_trims(connection)
+    connection.set_authorizer(partial(_authorised, connection))
     connection.set_progress_handler(bounds, bounds.each)
     return connection
 
 
 def _authorised(
-    action: int, name: str | None, second: str | None, schema: str | None, *_: object
+    connection: sqlite3.Connection,
+    action: int,
+    name: str | None,
+    second: str | None,
+    schema: str | None,
+    *_: object,
 ) -> int:
+    """Return whether a statement may do this, and bound the values of one that takes long."""
+    if action == sqlite3.SQLITE_FUNCTION and (most := LONGEST.get(str(second).lower())):
+        limit = sqlite3.SQLITE_LIMIT_LENGTH
+        connection.setlimit(limit, min(most, connection.getlimit(limit)))
     reads = (
         action in _READING
         or (action == sqlite3.SQLITE_FUNCTION and str(second).lower() in FUNCTIONS)

@@ -59,9 +59,9 @@ def read_table(
     query, table
         Of a database: the query to run, or the table or view to read, such as "people" or
         "crm.people". A query itself says which columns are read; ``columns`` picks from them;
-        of SQLite, either may take 10^11 of its steps, more than half an hour. Of PostgreSQL no
-        query comes from an account that may write the server's files, as a superuser may, or may
-        call a function that does.
+        of SQLite, either may take 10^11 of its steps, more than half an hour, and an hour of work.
+        Of PostgreSQL no query comes from an account that may write the server's files, as a
+        superuser may, or may call a function that does.
     missing
         What a text file writes for a missing value, such as "unknown". An empty cell always is one;
         so are NA, N/A, n/a, #N/A, NaN, nan, NULL, Null and null where all other cells of the column

@@ -1,4 +1,7 @@
-"""When a statement of SQLite's is ended: after many steps, or when it fills the disk.
+"""When a statement of SQLite's is ended: after many steps or long work, or when it fills the disk.
+
+A step may take long, so steps alone are no bound. What counts is the work of the thread, which does
+not hang on what else the machine does.
 
 What it sorts, or keeps to tell rows apart, goes to files that no folder names, before a row comes.
 Linux and macOS list what a process has open, so there the bytes of such files are known.
@@ -11,10 +14,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from math import inf
 from stat import S_ISREG
+from time import thread_time
 
 __all__ = ["Bounds"]
 
 _OPEN = "/dev/fd"
+_BETWEEN = 20  # times that it asks, in which little is written
 
 
 class Bounds:
@@ -22,26 +27,33 @@ class Bounds:
 
     Parameters
     ----------
-    steps
-        The most that all statements may take.
+    steps, seconds
+        The most that all statements may take, and work.
     each
         After so many steps it asks.
     """
 
-    def __init__(self, steps: int, each: int) -> None:
+    def __init__(self, steps: int, seconds: float, each: int) -> None:
         self._left, self.each = steps, each
+        self._until = thread_time() + seconds
+        self._asked = 0
         self._others = {file for file, _ in _unnamed()}
         self.most = inf
         """Bytes of files that no folder names."""
         self.is_full = False
         """Whether there were more."""
+        self.is_over = False
+        """Whether a statement was ended, for whatever of these."""
 
     def __call__(self) -> bool:
         """Return whether to stop."""
         self._left -= self.each
-        own = sum(size for file, size in _unnamed() if file not in self._others)
-        self.is_full = own > self.most
-        return self.is_full or self._left < 0
+        if self._asked % _BETWEEN == 0:
+            own = sum(size for file, size in _unnamed() if file not in self._others)
+            self.is_full = own > self.most
+        self._asked += 1
+        self.is_over = self.is_full or self._left < 0 or thread_time() > self._until
+        return self.is_over
 
 
 def _unnamed() -> Iterator[tuple[tuple[int, int], int]]:

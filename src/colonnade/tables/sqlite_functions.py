@@ -3,11 +3,15 @@
 SQLite has others in it that take addresses of memory or load programs, as ``fts3_tokenizer`` and
 ``load_extension``, and a build may have more; so what may be called is listed, and not what may
 not.
+
+Some compare all parts of one value with all of another, so of long values one call takes hours, and
+within a call nothing can end it. Where one of them is called, values are shorter: a call takes a
+second or two.
 """
 
 from __future__ import annotations
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "LONGEST", "LONGEST_PATTERN"]
 
 _CORE = (
     "abs changes char coalesce concat concat_ws format glob hex ifnull iif instr last_insert_rowid "
@@ -38,3 +42,13 @@ _OF_TEXTS = "match snippet offsets matchinfo bm25 highlight"  # which are search
 
 FUNCTIONS = frozenset(" ".join((_CORE, _OF_ROWS, _OF_TIME, _MATHS, _JSON, _OF_TEXTS)).split())
 """Names in lower case."""
+
+LONGEST = {
+    **dict.fromkeys(("instr", "replace", "like", "glob"), 2**18),
+    **dict.fromkeys(("json_patch", "jsonb_patch"), 2**16),
+    "unhex": 2**14,
+}
+"""The most bytes of a value where a function is called that takes long for long ones."""
+
+LONGEST_PATTERN = 2**9
+"""Bytes of what ``like`` and ``glob`` look for."""
