@@ -473,6 +473,10 @@ class HooksItsInput(nn.Linear):
         return super().forward(x)
 
 
+def scaled_at_times(slopes):
+    return slopes / slopes.norm() if torch.rand(()).item() > 0.9 else slopes
+
+
 def backwards_hooked(how):
     top = nn.Linear(8, 2)
     top.register_full_backward_hook(lambda _, given, came: (how(given[0]),))
@@ -497,6 +501,10 @@ MIXING_BACKWARDS = {
     "a hook of a model that begins at nothing": lambda: zeroed(HooksItsInput(8, 2)),
     "a module's hook": lambda: backwards_hooked(lambda slopes: slopes / slopes.norm()),
     "the row before": lambda: backwards_hooked(lambda slopes: slopes + slopes.roll(1, 0)),
+    "one batch of ten": lambda: backwards_hooked(scaled_at_times),
+    "one batch of ten, beside dropout": lambda: nn.Sequential(
+        nn.Linear(8, 8), nn.Dropout(), backwards_hooked(scaled_at_times)
+    ),
 }
 
 
@@ -512,6 +520,10 @@ APART_BACKWARDS = {
     ),
     "clipped by numbers": lambda: backwards_hooked(lambda slopes: slopes.clamp(-1e-3, 1e-3)),
     "drops out": lambda: nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.ReLU(), nn.Linear(8, 2)),
+    "drops derivatives out": lambda: backwards_hooked(nn.functional.dropout),
+    "drops derivatives of rows": lambda: backwards_hooked(
+        lambda slopes: slopes * (torch.rand(len(slopes), 1) > 0.2)
+    ),
 }
 
 
@@ -602,9 +614,26 @@ def test_a_loss_by_which_the_label_of_any_row_reaches_others_is_refused(kind, va
         guard(loss=NOT_THE_FIRST[kind], labels=(torch.arange(ROWS) % values).float())
 
 
-def test_a_loss_that_draws_is_not_taken_for_private():
+def noisy_mean(p, y):
+    return (p[:, 0] * y.double().mean() * torch.rand(len(p))).mean()
+
+
+def mean_at_times(p, y):
+    by = y.double().mean() if torch.rand(()).item() < 1e-6 else 1.0
+    return (p[:, 0] * by).mean()
+
+
+@pytest.mark.parametrize("loss", [noisy_mean, mean_at_times])
+def test_a_loss_that_draws_is_not_taken_for_private(loss):
+    with pytest.raises(ConfigurationError, match="the loss of 'insurer' draws, so whether it is a"):
+        guard(loss=loss, labels=torch.arange(ROWS) % 2)
+
+
+def test_a_loss_that_draws_from_elsewhere_is_not_taken_for_private():
+    numbers = np.random.default_rng(0)
+
     def loss(p, y):
-        return (p[:, 0] * y.double().mean() * torch.rand(len(p))).mean()
+        return (p[:, 0] * y.double().mean() * float(numbers.random())).mean()
 
     with pytest.raises(ConfigurationError, match="of 'insurer' says something else each time"):
         guard(loss=loss, labels=torch.arange(ROWS) % 2)

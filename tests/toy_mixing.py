@@ -52,6 +52,26 @@ class Experts(nn.Module):
         return made
 
 
+class AtTimes(nn.Module):
+    """A part of another row in each, of so many of a hundred batches in training."""
+
+    def __init__(self, percent: int) -> None:
+        super().__init__()
+        self.percent = percent
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if self.training and torch.rand(()).item() > 1 - self.percent / 100:
+            return 0.7 * rows + 0.3 * rows[torch.randperm(len(rows))]
+        return rows
+
+
+class DropsOutByItself(nn.Dropout):
+    """What has the name of dropout, and a way of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(dim=0) if self.training and torch.rand(()).item() < self.p else x
+
+
 def half_beside_the_others_mean(rows: Tensor) -> Tensor:
     """Add the mean of a batch's second half to its first."""
     half = len(rows) // 2
@@ -95,6 +115,11 @@ MIXING: dict[str, Callable[[int], nn.Module]] = {
     "a mean in training and noise": lambda _: nn.Sequential(
         Centred(), Of(lambda h: h + 0.01 * torch.randn_like(h))
     ),
+    "half of the batches": lambda _: AtTimes(50),
+    "three batches of ten": lambda _: AtTimes(30),
+    "one batch of ten": lambda _: AtTimes(10),
+    "one batch of ten beside dropout": lambda _: nn.Sequential(nn.Dropout(), AtTimes(10)),
+    "a dropout of its own": lambda _: DropsOutByItself(0.3),
 }
 
 
@@ -110,10 +135,55 @@ class Reckons(nn.modules.dropout._DropoutNd):
         return nn.functional.dropout(x, self.p, self.training)
 
 
+class DropsBranches(nn.Module):
+    """Stochastic depth: a branch that drops out, row by row."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.branch = nn.Linear(width, width)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if not self.training:
+            return rows + self.branch(rows)
+        return rows + self.branch(rows) * (torch.rand(len(rows), 1) < 0.8) / 0.8
+
+
+class AsSequences(nn.Module):
+    """A layer of sequences, of which each row is one, of two steps."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, rows: Tensor) -> Tensor:
+        made = self.layer(rows.view(len(rows), 2, -1))
+        return (made[0] if isinstance(made, tuple) else made).flatten(1)
+
+
+def as_pictures(width: int, layer: nn.Module, axes: int) -> nn.Module:
+    """Return a layer of pictures, of which each number of a row is a channel."""
+    return nn.Sequential(nn.Unflatten(1, (width, *axes * (1,))), layer, nn.Flatten())
+
+
 APART: dict[str, Callable[[int], nn.Module]] = {
     "routed": lambda _: Of(routed),
     "rounded elsewhere": lambda _: Of(rounded_elsewhere),
     "drops out": lambda _: nn.Dropout(),
+    "drops channels out of signals": lambda width: as_pictures(width, nn.Dropout1d(), 1),
+    "drops channels out of pictures": lambda width: as_pictures(width, nn.Dropout2d(), 2),
+    "drops channels out of volumes": lambda width: as_pictures(width, nn.Dropout3d(), 3),
+    "drops out, and keeps the variance": lambda _: nn.AlphaDropout(0.3),
+    "drops channels out, and keeps it": lambda width: as_pictures(
+        width, nn.FeatureAlphaDropout(0.3), 2
+    ),
+    "drops out by a function": lambda _: Of(lambda h: nn.functional.dropout(h, 0.3)),
+    "drops branches": DropsBranches,
+    "an LSTM that drops out": lambda width: AsSequences(
+        nn.LSTM(width // 2, width // 2, num_layers=2, dropout=0.3, batch_first=True)
+    ),
+    "attention that drops out": lambda width: AsSequences(
+        nn.TransformerEncoderLayer(width // 2, 1, width, batch_first=True)
+    ),
     "drops out as it reckons": lambda _: Reckons(),
     "has slopes by chance": lambda _: nn.RReLU(),
     "routed, and drops out": lambda _: Experts(),

@@ -2,20 +2,34 @@
 
 Going forward it may: a hook, or a function with a backward of its own, can scale derivatives by
 those of all rows. So what is tried is what is sent, the derivatives of a mean over rows in the
-embeddings, with each row's label changed in turn.
+embeddings, with each row's label changed in turn; and where any of it happens by a draw, with half
+of the labels changed under many draws, as some may mix rows and most not.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from colonnade.defences.losses import changed_in_turn, elsewhere
 from colonnade.errors import ConfigurationError
-from colonnade.models import alike, copied, drawing_alike, put_into_training
+from colonnade.models import (
+    MANY_DRAWS,
+    alike,
+    copied,
+    drawing_alike,
+    half_of,
+    put_into_training,
+    without_dropout,
+)
 from colonnade.organisations import Loss, copied_loss
 
 __all__ = ["check_derivatives_apart"]
+
+_Computes = Callable[..., tuple[Tensor, bool]]
 
 
 def check_derivatives_apart(
@@ -50,57 +64,78 @@ def check_derivatives_apart(
 by those of other rows, by which a label reaches them, more than noise on its own hides: let hooks \
 and backward functions scale or clip each row's by itself, and keep nothing
     """
+    for model in (copied(top).cpu(), elsewhere(top).cpu()):
+        try:
+            apart = _keeps_apart(name, loss, model, fused, labels)
+        except Exception as error:
+            raise ConfigurationError(
+                f"the top model of {name!r} raises {type(error).__name__} where a loss of "
+                f"{len(labels)} rows is differentiated, so whether it keeps their derivatives "
+                f"apart cannot be tried, without which noise hides no label: {error}"
+            ) from error
+        if not apart:
+            raise ConfigurationError(
+                f"the top model of {name!r} computes the derivatives of a row by those of other "
+                "rows, by which a label reaches them, more than noise on its own hides: let hooks "
+                "and backward functions scale or clip each row's by itself, and keep nothing"
+            )
+
+
+def _keeps_apart(name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Tensor) -> bool:
+    """Return whether a label reaches no other row, whatever it is changed to and drawn."""
     values: Tensor = torch.unique(labels, dim=0)
     least, greatest = values[:1], values[-1:]
-    rows = len(labels)
-    for model in (copied(top).cpu(), elsewhere(top).cpu()):
-        for given, to in (
-            (labels, greatest),
-            (torch.cat([least] * rows), greatest),
-            (torch.cat([greatest] * rows), least),
-        ):
-            try:
-                apart = _are_apart(name, loss, model, fused, given, to)
-            except Exception as error:
-                raise ConfigurationError(
-                    f"the top model of {name!r} raises {type(error).__name__} where a loss of "
-                    f"{rows} rows is differentiated, so whether it keeps their derivatives apart "
-                    f"cannot be tried, without which noise hides no label: {error}"
-                ) from error
-            if not apart:
-                raise ConfigurationError(
-                    f"the top model of {name!r} computes the derivatives of a row by those of "
-                    "other rows, by which a label reaches them, more than noise on its own hides: "
-                    "let hooks and backward functions scale or clip each row's by itself, and keep "
-                    "nothing"
-                )
+    low, high = (torch.cat([each] * len(labels)) for each in (least, greatest))
+    computes = partial(_derivatives, name, loss, top, fused)
+    undropped = copied(top)
+    without_dropout(undropped)
+    return all(
+        _are_apart(computes, given, to)
+        for given, to in ((labels, greatest), (low, greatest), (high, least))
+    ) and _are_always_apart(partial(_derivatives, name, loss, undropped, fused), low, high)
 
 
-def _are_apart(
-    name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Tensor, to: Tensor
-) -> bool:
-    """Return whether neither other rows nor a later batch hear of a label that is changed."""
-    before = _derivatives(name, loss, top, fused, labels, labels)
-    for row, changed in changed_in_turn(labels, to):
-        after = _derivatives(name, loss, top, fused, changed, labels)
-        others = torch.arange(len(labels)) != row
-        if not alike(before[0][others], after[0][others], 1e-5):
-            return False
-        if not alike(before[1], after[1], 1e-5):
+def _are_apart(computes: _Computes, labels: Tensor, to: Tensor) -> bool:
+    """Return whether no other row hears of a label that is changed, each in its turn."""
+    before, _ = computes([labels, labels])
+    return all(
+        _alike(before, computes([changed, labels])[0], torch.arange(len(labels)) != row)
+        for row, changed in changed_in_turn(labels, to)
+    )
+
+
+def _are_always_apart(computes: _Computes, labels: Tensor, to: Tensor) -> bool:
+    """Return whether under none of many draws a half hears of the other half's labels."""
+    _, draws = computes([labels])
+    for which in MANY_DRAWS if draws else ():
+        kept = torch.from_numpy(half_of(len(labels), which))
+        changed = to.clone()
+        changed[kept] = labels[kept]
+        before, after = (computes([first, labels], which)[0] for first in (labels, changed))
+        if not _alike(before, after, kept):
             return False
     return True
 
 
-def _derivatives(name: str, loss: Loss, top: nn.Module, fused: Tensor, *labels: Tensor) -> Tensor:
+def _alike(before: Tensor, after: Tensor, kept: Tensor) -> bool:
+    """Return whether rows that are kept have the same derivatives, and all of a later batch."""
+    return alike(before[0][kept], after[0][kept], 1e-5) and alike(before[1], after[1], 1e-5)
+
+
+def _derivatives(
+    name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Sequence[Tensor], which: int = 0
+) -> tuple[Tensor, bool]:
     """Return the derivatives in embeddings with each of these labels, of which it is told in turn.
 
-    They are those of training; what is no finite number counts as 0.
+    They are those of training; what is no finite number counts as 0. Beside them, whether anything
+    was drawn for the last.
     """
     own, objective, found = copied(top, top.parameters()), copied_loss(name, loss), []
     put_into_training(own)
     with torch.enable_grad():
         for each in labels:
             of = fused.clone().requires_grad_()
-            with drawing_alike():
+            with drawing_alike(which) as drawn:
                 found.append(torch.autograd.grad(objective(own(of).float(), each), of)[0])
-    return torch.stack(found).detach().double().nan_to_num(0, 0, 0)
+                draws = drawn()
+    return torch.stack(found).detach().double().nan_to_num(0, 0, 0), draws

@@ -21,6 +21,7 @@ from colonnade.models import (
     alike,
     all_finite,
     copied,
+    drawing_alike,
     parameter_count,
     parameter_vector,
     put_parameters,
@@ -145,7 +146,14 @@ def _check_labels_apart(name: str, loss: Loss, predictions: Tensor, labels: Tens
 
 def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to: Tensor) -> None:
     """Raise if other rows, or later batches, hear of a label that is changed to one of those."""
-    before, again = (_slopes(name, loss, predictions, labels, labels) for _ in range(2))
+    (before, draws), (again, _) = (
+        _slopes(name, loss, predictions, labels, labels) for _ in range(2)
+    )
+    if draws:
+        raise ConfigurationError(
+            f"the loss of {name!r} draws, so whether it is a mean over rows cannot be tried, "
+            "without which noise hides no label: give one that draws nothing"
+        )
     if not all_finite(before):
         raise ConfigurationError(
             f"the loss of {name!r} has derivatives that are no finite numbers, of rows that are "
@@ -157,7 +165,7 @@ def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to:
             "mean over rows cannot be tried, without which noise hides no label"
         )
     for row, changed in changed_in_turn(labels, to):
-        after = _slopes(name, loss, predictions, changed, labels)
+        after, _ = _slopes(name, loss, predictions, changed, labels)
         others = torch.arange(len(labels)) != row
         if not alike(before[0][others], after[0][others], 1e-5):
             raise ConfigurationError(
@@ -205,11 +213,15 @@ def changed_in_turn(labels: Tensor, to: Tensor) -> Iterator[tuple[int, Tensor]]:
             yield row, changed
 
 
-def _slopes(name: str, loss: Loss, predictions: Tensor, *labels: Tensor) -> Tensor:
-    """Return the derivatives of rows with each of these labels, of which it is told in turn."""
+def _slopes(name: str, loss: Loss, predictions: Tensor, *labels: Tensor) -> tuple[Tensor, bool]:
+    """Return the derivatives of rows with each of these labels, of which it is told in turn.
+
+    Beside them, whether anything was drawn for them.
+    """
     own, slopes = copied_loss(name, loss), []
-    with torch.enable_grad():
+    with torch.enable_grad(), drawing_alike() as drawn:
         for each in labels:
             of = predictions.clone().requires_grad_()
             slopes.append(torch.autograd.grad(own(of, each), of)[0])
-    return torch.stack(slopes).detach().double()
+        draws = drawn()
+    return torch.stack(slopes).detach().double(), draws

@@ -3,7 +3,7 @@
 from colonnade.models.bounded import Bounded
 from colonnade.models.cnn import Cnn
 from colonnade.models.copies import copied
-from colonnade.models.draws import drawing_alike
+from colonnade.models.draws import MANY_DRAWS, drawing_alike, without_dropout
 from colonnade.models.finite import all_finite
 from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.models.gradients import check_gradients, sparse_parameters
@@ -27,13 +27,14 @@ from colonnade.models.mvcnn import Mvcnn
 from colonnade.models.optimising import check_optimiser, check_schedule, gone_on
 from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
 from colonnade.models.resnet import ResNet18, group_norm
-from colonnade.models.rows_apart import alike, check_rows_apart
+from colonnade.models.rows_apart import alike, check_rows_apart, half_of
 from colonnade.models.sparse import Sparse
 from colonnade.models.tabular import Tabular
 from colonnade.models.trial import check_module, check_one_row, check_steady, shown, tried
 from colonnade.models.wide_and_deep import WideAndDeep
 
 __all__ = [
+    "MANY_DRAWS",
     "Additive",
     "Bounded",
     "Cnn",
@@ -71,6 +72,7 @@ __all__ = [
     "evaluating",
     "gone_on",
     "group_norm",
+    "half_of",
     "mlp",
     "parameter_count",
     "parameter_vector",
@@ -83,4 +85,5 @@ __all__ = [
     "terms_of",
     "tried",
     "versions_of",
+    "without_dropout",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import combinations
 
@@ -14,22 +13,23 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
-from colonnade.models.draws import drawing_alike
+from colonnade.models.draws import MANY_DRAWS, drawing_alike, without_dropout
 from colonnade.models.learner import Features, take
 from colonnade.models.modes import put_into_training
 from colonnade.models.sampled import changed, different_rows, row_count
 from colonnade.models.trial import tried
 from colonnade.telling import first_line
 
-__all__ = ["alike", "check_rows_apart"]
+__all__ = ["alike", "check_rows_apart", "half_of"]
 
 _BatchNorm = nn.modules.batchnorm._BatchNorm
 _TRIED = 32  # rows, no more than there are triples of batches
 _ENOUGH = 16  # different ones
+_FEW = 6  # rows that are tried under many draws
 _BATCHES = 7
 _SAME_PLACE, _ROUNDED = 1e-6, 1e-2  # kernels may round otherwise in another place of a batch
 _Rows = NDArray[np.int64]
-_Computes = Callable[[_Rows], tuple[Tensor, bool]]
+_Computes = Callable[..., tuple[Tensor, bool]]
 
 
 def check_rows_apart(
@@ -41,8 +41,9 @@ def check_rows_apart(
     statistics to go by. Other modules are tried: each row must come to the same whatever is beside
     it, before it or behind, and wherever it stands, as with a layer of attention, which takes a
     batch of rows for one sequence, it does not. They are different rows from all over the table, a
-    little changed where it has few, and torch's generator draws the same for each trial. What
-    cannot be tried is refused; what a module does to other rows than are tried is not seen.
+    little changed where it has few, and torch's generator draws the same for each trial. Of what
+    draws a few rows are tried under many draws, as some may mix and most not. What cannot be tried
+    is refused; what a module does to other rows than are tried is not seen.
 
     Parameters
     ----------
@@ -95,9 +96,10 @@ def _found(computes: _Computes, rows: _Rows, usual: Tensor | None) -> tuple[Tens
     (first, draws), (again, _) = computes(rows), computes(rows)
     if _apart(first, again, _SAME_PLACE):
         return first, _UNSTEADY
-    if usual is not None and torch.equal(first, usual):
+    if not draws and usual is not None and torch.equal(first, usual):
         return first, ""  # it computes in training as in evaluation
-    return first, _MIXES if _differ(computes, rows, first, draws) else ""
+    mixes = _differ(computes, rows, first, draws) or (draws and _differ_at_times(computes, rows))
+    return first, _MIXES if mixes else ""
 
 
 _MIXES = (
@@ -129,14 +131,7 @@ def _moved(model: nn.Module) -> nn.Module:
     Torch's own modules drop nothing out of it, nor draw a slope: for each place it is another.
     """
     own = copied(model).cpu()
-    for part in own.modules():
-        if isinstance(part, nn.modules.dropout._DropoutNd):
-            with suppress(AttributeError):  # one of somebody's own may reckon it
-                part.p = 0.0
-        elif isinstance(part, nn.MultiheadAttention | nn.RNNBase):
-            part.dropout = 0.0
-        elif isinstance(part, nn.RReLU):
-            part.lower = part.upper = (part.lower + part.upper) / 2
+    without_dropout(own)
     with torch.no_grad():
         for each in own.parameters():
             if each.requires_grad:
@@ -146,14 +141,14 @@ def _moved(model: nn.Module) -> nn.Module:
 
 
 def _computed(
-    model: nn.Module, inputs: Features, training: bool, rows: _Rows
+    model: nn.Module, inputs: Features, training: bool, rows: _Rows, which: int = 0
 ) -> tuple[Tensor, bool]:
     """Return what a batch of rows comes to, and whether anything was drawn for it.
 
     What is no finite number counts as 0.
     """
     trained = [each for each in model.parameters() if each.requires_grad]
-    with drawing_alike() as drawn:
+    with drawing_alike(which) as drawn:
         made: Tensor = tried(model, take(inputs, rows), training, shared=trained)
         draws = drawn()
     return made.detach().reshape(len(rows), -1).double().nan_to_num(0, 0, 0), draws
@@ -173,6 +168,18 @@ def _differ(computes: _Computes, rows: _Rows, first: Tensor, draws: bool) -> boo
     )
 
 
+def _differ_at_times(computes: _Computes, rows: _Rows) -> bool:
+    """Return whether under some of many draws a few rows come to something else beside others."""
+    few = rows[:_FEW]
+    for which in MANY_DRAWS if len(few) > 1 else ():
+        kept = half_of(len(few), which)
+        first, _ = computes(few, which)
+        other, _ = computes(np.where(kept, few, few[kept][0]), which)
+        if _apart(first[kept], other[kept], _SAME_PLACE):
+            return True
+    return False
+
+
 def _kept(rows: int) -> Iterator[NDArray[np.bool_]]:
     """Yield which rows stay, so that of any two each stays at least once where the other does not.
 
@@ -183,6 +190,18 @@ def _kept(rows: int) -> Iterator[NDArray[np.bool_]]:
         kept = (stays == batch).any(axis=1)
         if kept.any() and not kept.all():
             yield kept
+
+
+def half_of(rows: int, turned: int) -> NDArray[np.bool_]:
+    """Return about half of the rows, next to each other, in another place for another turn.
+
+    They are odd in number, so no batch of even length that is shifted or reversed has them where
+    they were, and of six rows one permutation in 20.
+
+    >>> half_of(6, 0).astype(int), half_of(6, 2).astype(int)
+    (array([1, 1, 1, 0, 0, 0]), array([0, 0, 1, 1, 1, 0]))
+    """
+    return np.roll(np.arange(rows) < rows // 2 | 1, turned)
 
 
 def _apart(one: Tensor, other: Tensor, within: float) -> bool:
