@@ -6,29 +6,41 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 import colonnade as cn
 from colonnade.annotated import check_fields, check_kind
+from colonnade.audits import Scope
+from colonnade.channels import Gateway
 from colonnade.codecs import (
     QSGD,
     ByRound,
     Float,
     LargeRows,
     Lattice,
+    LloydMax,
     LowRank,
     ProductQuantised,
     Scalar,
     TopK,
 )
+from colonnade.costs import Delayed, Modelled
+from colonnade.defences import GaussianDerivatives
+from colonnade.delays import Constant
+from colonnade.descriptions import content_of
 from colonnade.errors import ConfigurationError
 from colonnade.method import Method
 from colonnade.methods import celu, cvfl, efvfl, fedbcd, lean, pbm_vfl, svfl, wait_dp
-from colonnade.models import Bounded, Cnn, Mvcnn, Polynomial, Tabular, WideAndDeep
-from colonnade.privacy import Event
+from colonnade.models import Bounded, Cnn, Mvcnn, Polynomial, Tabular, WideAndDeep, mlp
+from colonnade.objectives import Classification, Regression
+from colonnade.privacy import Budget, Clipped, Event, FixedPoint, Gaussian, PoissonBinomial
+from colonnade.stragglers import Deadline, Fastest
+from colonnade.streamed import Columns
+from colonnade.tables import HashSplit, IdForm, RowSplit, TableTransformer
 from colonnade.training import EarlyStopping, Training, checked_training
-from colonnade.uplinks import Masked, Perturbed, Plain
+from colonnade.uplinks import Coded, Masked, Perturbed, Plain
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -155,6 +167,81 @@ def test_numbers_of_numpy_and_lists_of_any_kind_are_taken_as_ever():
     assert TopK(ratio=np.float64(0.5)).ratio == 0.5
     assert Polynomial(np.int64(3), 2).degree == 2
     assert cn.Simulate(untimed=[cn.Purpose.EVALUATION]).untimed == {cn.Purpose.EVALUATION}
+
+
+BY_A_NUMBER = [
+    lambda n: Training(epochs=n, batch_size=n, seed=n, threads=n, evaluate_every=n),
+    lambda n: Training(evaluation_rows=n, checkpoint_every=n),
+    lambda n: EarlyStopping(patience=n, min_delta=n),
+    lambda n: (Scalar(n), LloydMax(n), QSGD(n, bucket=n), LowRank(n), ProductQuantised(n, n)),
+    lambda n: (TopK(0.1 * n), Lattice(n), ByRound((S, Float()), (0, n)), Float(16 * n // 3)),
+    lambda n: (cn.Consecutive(n), cn.Proximal(n, n, n), cn.Workset(n, n)),
+    lambda n: (celu(capacity=n), fedbcd(n), pbm_vfl(trials=n), lean(step=n)),
+    lambda n: (Fastest(n), Deadline(n), Coded(segments=n, colluders=n, data_bits=n)),
+    lambda n: (PoissonBinomial(n, 0.1), FixedPoint(n), Gaussian(n, n), Clipped(n), Budget(n, 0.1)),
+    lambda n: PoissonBinomial.calibrated(8.0, 1e-5, uses=n, parties=n, width=n, trials=n),
+    lambda n: Gaussian.calibrated(n, n, 1e-5, uses=n),
+    lambda n: GaussianDerivatives.calibrated(n, n, 1e-5, uses=n),
+    lambda n: cn.Network(cn.Channel(n, n, n), queue=n, gateways={"bank": Gateway(n)}),
+    lambda n: Delayed(Modelled({}, {}, {"bank": n}, n), {"bank": Constant(n)}, n),
+    lambda n: (HashSplit(seed=n), RowSplit(seed=n), IdForm(pad=n)),
+    lambda n: Columns(categorical=["shop"], buckets={"shop": n}, endings={"shop": n}),
+    lambda n: (
+        Scope(known_labels=n, seed=n),
+        Classification(n, (n, n, n)),
+        Regression(mean=n, scale=n),
+    ),
+]
+
+
+@pytest.mark.parametrize("made", BY_A_NUMBER)
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.int32])
+def test_what_is_made_of_numbers_of_numpy_is_what_pythons_make(made, kind):
+    assert repr(made(kind(3))) == repr(made(3))
+    assert content_of(made(kind(3))) == content_of(made(3))
+
+
+def test_fractions_of_numpy_are_kept_as_pythons():
+    assert repr(cn.Split(correction=np.float32(0.5))) == repr(cn.Split(correction=0.5))
+    assert content_of(Deadline(np.float64(0.1))) == content_of(Deadline(0.1))
+
+
+def test_a_run_says_the_same_of_numbers_of_numpy(tmp_path):
+    x = torch.randn(20, 4, generator=torch.Generator().manual_seed(1))
+    made = cn.Federation(
+        [cn.Party("bank", x[:, :2], mlp(2, [3])), cn.Party("shop", x[:, 2:], mlp(2, [3]))],
+        cn.LabelHolder("insurer", torch.arange(20) % 2, mlp(6, [2])),
+        range(10),
+        range(10, 20),
+    )
+    for name, of in (("own", int), ("numpys", np.int64)):
+        training = Training(epochs=of(2), batch_size=of(5), seed=of(4))
+        method = svfl(Scalar(of(4)))
+        made.train(method, training, out=tmp_path / name, stop_before=3)
+    said = [(tmp_path / name / "config.yaml").read_text() for name in ("own", "numpys")]
+    assert said[0] == said[1]
+    again = Training(epochs=2, batch_size=5, seed=4)
+    assert made.train(svfl(S), again, out=tmp_path / "numpys", resume=True)
+
+
+def test_lists_may_be_arrays():
+    for widths in (np.array([8, 4]), [np.int64(8), 4], np.array([8, 4], dtype=np.uint8)):
+        torch.manual_seed(0)
+        assert str(mlp(5, widths)) == str(mlp(5, [8, 4]))
+    assert Tabular(2, np.array([3, 4]), [8]).cardinalities == (3, 4)
+    for widths in (np.array(3), np.array([[3]]), np.array([3.5]), torch.tensor([3])):
+        with pytest.raises(ConfigurationError, match="widths of mlp is a list, each a whole numb"):
+            mlp(5, widths)
+    with pytest.raises(ConfigurationError, match=r"an mlp needs layers .*, not \[\]"):
+        mlp(5, np.array([], dtype=int))
+
+
+def test_a_transformer_of_numbers_of_numpy_is_kept_as_one_of_pythons():
+    frame = pl.DataFrame({"shop": ["a", "b", "c"]})
+    one, other = (
+        TableTransformer(one_hot_up_to=of(2), hash_buckets=of(5)) for of in (int, np.int8)
+    )
+    assert one.fit(frame).state() == other.fit(frame).state()
 
 
 def test_a_call_that_python_refuses_is_refused_by_python():

@@ -3,6 +3,9 @@
 An annotation is looked at as far as it is understood: numbers, texts, switches, literals, classes,
 protocols that can be asked, and unions, lists and mappings of these. Any other lets all pass, so a
 part of somebody else may annotate as it likes.
+
+Numbers and arrays of numpy are taken, and kept as Python's own: a part is the same, and is written
+down the same, whoever computed its numbers.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, wraps
 from inspect import Signature, signature
 from numbers import Integral, Real
+from operator import is_
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -26,10 +30,21 @@ from typing import (
     get_type_hints,
 )
 
+import numpy as np
+
 from colonnade.errors import ConfigurationError
 from colonnade.telling import shown
 
-__all__ = ["check_arguments", "check_fields", "check_kind", "either", "members_of", "parts_of"]
+__all__ = [
+    "check_arguments",
+    "check_fields",
+    "check_kind",
+    "either",
+    "is_whole",
+    "make_plain",
+    "members_of",
+    "parts_of",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,6 +52,8 @@ R = TypeVar("R")
 
 def check_fields(kind: type, part: object) -> None:
     """Raise ``ConfigurationError`` unless the fields of a dataclass are what it annotates.
+
+    Those that are keep Python's own numbers, see ``make_plain``.
 
     Parameters
     ----------
@@ -54,10 +71,37 @@ def check_fields(kind: type, part: object) -> None:
     """
     for name, annotation in _annotations(kind).items():
         check_kind(f"{name} of {type(part).__name__}", getattr(part, name), annotation)
+    make_plain(kind, part)
+
+
+def make_plain(kind: type, part: object) -> None:
+    """Put Python's own numbers in place of numpy's where the fields of a dataclass are of numbers.
+
+    What is no number is left to the comparisons of the part itself.
+
+    Parameters
+    ----------
+    kind
+        As for ``check_fields``.
+    part
+        What was made of it; it may be frozen.
+
+    Examples
+    --------
+    >>> from colonnade.stragglers import Fastest
+    >>> Fastest(np.int64(2))
+    Fastest(count=2, absent='left_out')
+    """
+    for name, annotation in _annotations(kind).items():
+        given = getattr(part, name, None)
+        if _fits(given, annotation) and (own := _plain(given, annotation)) is not given:
+            object.__setattr__(part, name, own)
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function that refuses arguments which are not what it annotates.
+
+    It is given Python's own numbers in place of numpy's, and lists in place of arrays.
 
     Raises
     ------
@@ -75,12 +119,24 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def refusing(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = _signature(function).bind(*args, **kwargs)
         annotations = _annotations(function)
-        for name, value in _signature(function).bind(*args, **kwargs).arguments.items():
-            check_kind(f"{name} of {called}", value, annotations.get(name, Any))
-        return function(*args, **kwargs)
+        for name, value in given.arguments.items():
+            annotation = annotations.get(name, Any)
+            check_kind(f"{name} of {called}", value, annotation)
+            given.arguments[name] = _plain(value, annotation)
+        return function(*given.args, **given.kwargs)
 
     return refusing
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number, of Python's or numpy's; no switch is one.
+
+    >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_kind(what: str, value: object, annotation: Any) -> None:
@@ -190,7 +246,52 @@ def _is_list(origin: Any, inner: tuple[Any, ...]) -> bool:
 def _is_listed(value: object, origin: type) -> TypeGuard[Collection[object]]:
     """Return whether a value has members, and an order of them unless it is to be a set."""
     unordered = (Mapping,) if issubclass(origin, Set) else (Mapping, Set)
+    if getattr(value, "shape", None) == ():  # an array of one number
+        return False
     return isinstance(value, Collection) and not isinstance(value, (str, bytes, *unordered))
+
+
+def _plain(value: Any, annotation: Any) -> Any:
+    """Return a value that fits an annotation with Python's own numbers, and lists of them."""
+    inner = get_args(annotation)
+    match get_origin(annotation):
+        case None if annotation is int or annotation is float:
+            return _number(value)
+        case origin if origin is Literal:
+            return next(each for each in inner if _fits(value, type(each)) and value == each)
+        case origin if origin in (Union, UnionType):
+            return _plain(value, next(each for each in inner if _fits(value, each)))
+        case origin if _is_list(origin, inner):
+            return _listed(value, [_plain(each, inner[0]) for each in value])
+        case origin if origin is tuple:
+            return _listed(value, [*map(_plain, value, inner)])
+        case origin if isinstance(origin, type) and issubclass(origin, Mapping):
+            items = [(_plain(key, inner[0]), _plain(each, inner[1])) for key, each in value.items()]
+            same = all(map(_are_same, items, value.items()))
+            return value if same else dict(items)
+    return value
+
+
+def _number(value: Any) -> Any:
+    """Return a number as Python's own; one that is neither, as a fraction, as it is."""
+    if type(value) in (int, float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, float | np.floating) else value
+
+
+def _listed(value: Any, members: list[Any]) -> Any:
+    """Return what was given if its members are these and it is no array; else a list of them."""
+    if hasattr(value, "__array__"):
+        return tuple(members)
+    if all(map(is_, members, value)):
+        return value
+    return type(value)(members) if type(value) in (list, set, frozenset) else tuple(members)
+
+
+def _are_same(pair: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    return all(map(is_, pair, other))
 
 
 _NUMBERS = {int: Integral, float: Real}

@@ -15,7 +15,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Self
 
-from colonnade.annotated import check_fields
+from colonnade.annotated import check_fields, make_plain
 from colonnade.errors import ConfigurationError
 
 __all__ = [
@@ -109,6 +109,7 @@ class Channel:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
+        make_plain(Channel, self)
         _check_bandwidth("bandwidth", self.bandwidth)
         for name in ("latency", "jitter"):
             check_seconds(name, getattr(self, name))
@@ -150,6 +151,7 @@ class Gateway:
     into: float = math.inf
 
     def __post_init__(self) -> None:
+        make_plain(Gateway, self)
         _check_bandwidth("a gateway's out", self.out)
         _check_bandwidth("a gateway's into", self.into)
 
@@ -279,6 +281,7 @@ class Network:
         return cls.around(label_holder, preset.up, preset.down)
 
     def __post_init__(self) -> None:
+        make_plain(Network, self)
         if not isinstance(self.queue, int) or isinstance(self.queue, bool) or self.queue < 1:
             raise ConfigurationError(
                 f"queue must be a whole number of messages, 1 or more, not {self.queue!r}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
+from colonnade.annotated import is_whole, make_plain
 from colonnade.channels import check_organisations, check_seconds, is_number, nanoseconds
 from colonnade.delays import Delay
 from colonnade.effects import KINDS_OF_WORK, Work
@@ -112,6 +113,7 @@ class Measured(CostModel):
     slowdown: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        make_plain(Measured, self)
         _check_slowdown(self.slowdown)
 
     @property
@@ -174,6 +176,7 @@ class Modelled(CostModel):
     otherwise: float | None = None
 
     def __post_init__(self) -> None:
+        make_plain(Modelled, self)
         _check_slowdown(self.slowdown)
         for kind, seconds in (*self.seconds.items(), *self.seconds_per_row.items()):
             check_seconds(f"cost of {kind!r}", seconds)
@@ -291,6 +294,7 @@ class Delayed(CostModel):
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        make_plain(Delayed, self)
         for kind, share in self.shares.items():
             if kind not in KINDS_OF_WORK:  # no work would be longer, and nobody late
                 raise ConfigurationError(
@@ -302,8 +306,7 @@ class Delayed(CostModel):
                     f"the share of a delay that {kind!r} takes longer is 0 or more, not {share!r}"
                 )
         seed = self.seed
-        whole = isinstance(seed, int) and not isinstance(seed, bool)
-        if not whole or not -(2**63) <= seed < 2**63:
+        if not is_whole(seed) or not -(2**63) <= seed < 2**63:
             raise ConfigurationError(
                 f"the seed of delays must be a whole number of 64 bits, not {seed!r}"
             )

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from colonnade.annotated import make_plain
 from colonnade.channels import LONGEST, check_seconds
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
@@ -47,6 +48,7 @@ class Constant(Delay):
     each: float
 
     def __post_init__(self) -> None:
+        make_plain(Constant, self)
         check_seconds("a constant delay", self.each)
 
     def seconds(self, key: StreamKey) -> float:
@@ -74,6 +76,7 @@ class Exponential(Delay):
     mean: float
 
     def __post_init__(self) -> None:
+        make_plain(Exponential, self)
         check_seconds("the mean of delays", self.mean)
 
     def seconds(self, key: StreamKey) -> float:

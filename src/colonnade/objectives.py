@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from colonnade.annotated import make_plain
 from colonnade.channels import is_number
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.metrics import (
@@ -93,6 +94,7 @@ class Classification:
     chosen_metrics: tuple[Metric, ...] = ()
 
     def __post_init__(self) -> None:
+        make_plain(Classification, self)
         if self.classes < 2:
             raise ConfigurationError(f"there must be 2 classes or more, not {self.classes}")
         weights = self.class_weights
@@ -205,6 +207,7 @@ class Regression:
     scale: float | None = None
 
     def __post_init__(self) -> None:
+        make_plain(Regression, self)
         if self.mean is None and self.scale is None:
             return
         if self.mean is None or self.scale is None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from colonnade.agreement import Agreement
+from colonnade.annotated import make_plain
 from colonnade.audits.completion import complete
 from colonnade.audits.finding import Finding
 from colonnade.audits.labels import Told, infer_labels
@@ -84,6 +85,7 @@ class Scope:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        make_plain(Scope, self)
         if self.delta is not None:
             check_delta(self.delta)
         if not 0 < self.known_features < 1:

@@ -77,9 +77,9 @@ class LloydMax(PackedCodes):
     bits: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
-            raise ConfigurationError(f"bits must be a whole number from 1 to 8, not {self.bits!r}")
         check_fields(LloydMax, self)
+        if not 1 <= self.bits <= 8:
+            raise ConfigurationError(f"bits must be a whole number from 1 to 8, not {self.bits!r}")
 
     def law(self, shape: tuple[int, int]) -> Law:
         """Return a contraction; see the notes for the worst case of n values."""

@@ -25,6 +25,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade import defaults
+from colonnade.annotated import is_whole
 from colonnade.datasets.avazu import avazu_columns
 from colonnade.datasets.criteo import COUNTS, CRITEO_NAMES, criteo_columns
 from colonnade.datasets.files import made_up
@@ -175,16 +176,15 @@ class SyntheticClicks:
     """
 
     def __init__(self, rows: int, seed: int = 0, like: Likeness = "criteo") -> None:
-        whole = isinstance(rows, int) and not isinstance(rows, bool)
-        if not whole or not 1 <= rows <= MOST_ROWS:
+        if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
             raise ConfigurationError(f"rows must be a number from 1 to 2^40, not {rows!r}")
-        if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        if not is_whole(seed) or not -(2**63) <= seed < 2**63:
             raise ConfigurationError(f"seed must be a signed 64-bit integer, not {seed!r}")
         if like not in _LOGS:
             raise ConfigurationError(f"like must be {' or '.join(map(repr, _LOGS))}, not {like!r}")
-        self.rows, self.seed, self.like = rows, seed, like
+        self.rows, self.seed, self.like = int(rows), int(seed), like
         self._log = log = _LOGS[like]
-        self._key, self._upper = StreamKey(seed, "", f"clicks/{like}", 0).words()
+        self._key, self._upper = StreamKey(self.seed, "", f"clicks/{like}", 0).words()
         places = {COUNT: 0, CATEGORY_HEX: 0, CATEGORY_WHOLE: 0, HOUR: 0}
         order = {name: place for place, name in enumerate(log.fields)}
         self._kinds = np.array(log.kinds, dtype=np.int64)

@@ -23,6 +23,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from colonnade.annotated import make_plain
 from colonnade.defences.backwards import check_derivatives_apart
 from colonnade.defences.contract import Defence, Guard
 from colonnade.defences.derivative_game import DerivativeGame
@@ -93,6 +94,7 @@ class GaussianDerivatives(Defence):
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
+        make_plain(GaussianDerivatives, self)
         _ = self.mechanism
         check_budget(self.budget)
 

@@ -52,6 +52,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from colonnade.annotated import make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.binomial_sums import hockey_sticks_of_sums, renyi_of_sums
 from colonnade.privacy.events import (
@@ -110,6 +111,7 @@ class BinomialSum:
     adjacency: Adjacency = "party"
 
     def __post_init__(self) -> None:
+        make_plain(BinomialSum, self)
         counts = {"trials": self.trials, "terms": self.terms, "components": self.components}
         check_counts(dict(counts))
         check_adjacency(self.adjacency)

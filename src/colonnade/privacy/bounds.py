@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import is_whole
 from colonnade.errors import ConfigurationError, Diverged, LocalProtocolError
 from colonnade.kernels.scalar import extremes
 from colonnade.privacy.events import is_number
@@ -43,7 +44,7 @@ def check_normal(name: str, value: float) -> None:
 
 def check_whole(name: str, value: int, least: int, most: int) -> None:
     """Raise ``ConfigurationError`` unless a setting is a whole number of a range."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if not is_whole(value) or not least <= value <= most:
         raise ConfigurationError(
             f"{name} must be a whole number from {least} to {most}, not {value!r}"
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isinf
 
+from colonnade.annotated import make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.privacy.accountant import Spending, check_delta
 from colonnade.privacy.events import Event, is_number
@@ -48,6 +49,7 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
+        make_plain(Budget, self)
         if not (is_number(self.epsilon) and self.epsilon >= 0):
             raise ConfigurationError(
                 f"epsilon is {self.epsilon!r}, but a budget says how much may be disclosed: give a "

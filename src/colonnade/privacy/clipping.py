@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from colonnade.annotated import make_plain
 from colonnade.privacy.bounds import check_bound, matrix, refuse_nonfinite
 from colonnade.privacy.events import Event, Unprotected
 from colonnade.privacy.games import Game
@@ -66,6 +67,7 @@ class Clipped:
     bound: float
 
     def __post_init__(self) -> None:
+        make_plain(Clipped, self)
         check_bound(self.bound)
 
     def perturb(self, x: Tensor, noise: Keystream) -> Tensor:

@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from colonnade.annotated import is_whole
 from colonnade.errors import ConfigurationError
 
 __all__ = [
@@ -151,7 +152,7 @@ def check_adjacency(adjacency: str) -> None:
 def check_counts(what: dict[str, object]) -> None:
     """Refuse what is not a whole number of at least 1, or is beyond counting."""
     for name, value in what.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_USES:
+        if not is_whole(value) or not 1 <= value <= MOST_USES:
             raise ConfigurationError(
                 f"{name} is {value!r:.40}: give a whole number, which is at least 1 and below 2^64"
             )

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import make_plain
 from colonnade.privacy.bounds import check_bound, check_whole, within
 from colonnade.privacy.events import Unprotected
 from colonnade.privacy.summand import check_total
@@ -58,6 +59,7 @@ class FixedPoint:
     bound: float = 1.0
 
     def __post_init__(self) -> None:
+        make_plain(FixedPoint, self)
         check_whole("bits", self.bits, 2, 16)
         check_bound(self.bound)
 

@@ -11,6 +11,7 @@ from typing import Self
 
 from torch import Tensor
 
+from colonnade.annotated import make_plain
 from colonnade.privacy.bounds import check_bound, check_normal, check_range
 from colonnade.privacy.clipping import clipped
 from colonnade.privacy.games import Game
@@ -75,6 +76,7 @@ class Gaussian:
     multiplier: float
 
     def __post_init__(self) -> None:
+        make_plain(Gaussian, self)
         check_bound(self.bound)
         check_range("multiplier", self.multiplier, 1e-6, 1e6)
         check_normal("the deviation of the noise, 2 * bound * multiplier,", self.deviation)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
+from colonnade.annotated import make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.privacy.events import (
     Adjacency,
@@ -72,6 +73,7 @@ class GaussianNoise:
     adjacency: Adjacency = "party"
 
     def __post_init__(self) -> None:
+        make_plain(GaussianNoise, self)
         if not (is_number(self.multiplier) and self.multiplier >= 0):
             raise ConfigurationError(
                 f"multiplier is {self.multiplier!r}, but noise deviates by so many times the "

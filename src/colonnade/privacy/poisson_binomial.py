@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.binomial import binomial, chances
 from colonnade.privacy.accountant import Spending, check_delta
@@ -79,6 +80,7 @@ class PoissonBinomial:
     bound: float = 1.0
 
     def __post_init__(self) -> None:
+        make_plain(PoissonBinomial, self)
         check_whole("trials", self.trials, 1, 65535)
         check_range("beta", self.beta, 0, 0.25)
         check_bound(self.bound)

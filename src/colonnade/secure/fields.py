@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.annotated import make_plain
 from colonnade.errors import ConfigurationError, RemoteProtocolError
 from colonnade.kernels.mersenne import PRIMES, Elements
 from colonnade.secure.keystream import Keystream
@@ -45,6 +46,7 @@ class Field:
     bits: int = 31
 
     def __post_init__(self) -> None:
+        make_plain(Field, self)
         if not isinstance(self.bits, int) or self.bits not in (31, 61):
             raise ConfigurationError(
                 f"the field has {self.bits!r} bits, but it is of 31 (elements of 4 bytes) or 61 (8)"

@@ -25,6 +25,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from colonnade.annotated import make_plain
 from colonnade.errors import (
     ConfigurationError,
     LocalProtocolError,
@@ -84,6 +85,7 @@ class LagrangeCode:
     field: Field = FIELD
 
     def __post_init__(self) -> None:
+        make_plain(LagrangeCode, self)
         for name, value in (("segments", self.segments), ("masks", self.masks)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigurationError(f"{name} is {value!r}, but must be a whole number from 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from colonnade.annotated import make_plain
 from colonnade.channels import check_seconds
 from colonnade.effects import Expect, Since
 from colonnade.stragglers.absent import Absent, Dropping
@@ -42,6 +43,7 @@ class Deadline(Dropping):
     absent: Absent = "left_out"
 
     def __post_init__(self) -> None:
+        make_plain(Deadline, self)
         check_seconds("a deadline", self.seconds)
         self.check_absent()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade import defaults
+from colonnade.annotated import is_whole, make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.tables.names import check_named_once, listed
 
@@ -55,6 +56,7 @@ class Columns:
     endings: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        make_plain(Columns, self)
         for kind in ("numeric", "categorical"):
             given = getattr(self, kind)
             if isinstance(given, str) or not isinstance(given, Iterable):
@@ -79,13 +81,13 @@ class Columns:
                 "give one number for all"
             )
         for name, count in zip(self.categorical, self.cardinalities, strict=True):
-            if not _whole(count) or not 2 <= count <= _MOST:
+            if not is_whole(count) or not 2 <= count <= _MOST:
                 raise ConfigurationError(
                     f"buckets must be 2 to {_MOST}, the code of a missing category and another, "
                     f"not {count!r} ({name!r})"
                 )
         for name, count in self.endings.items():
-            if not _whole(count) or count < 1:
+            if not is_whole(count) or count < 1:
                 raise ConfigurationError(
                     f"endings must be 1 character or more, not {count!r} ({name!r})"
                 )
@@ -111,7 +113,3 @@ class Columns:
             "scale": self.scale,
             "endings": dict(self.endings),
         }
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from colonnade.annotated import is_whole, make_plain
 from colonnade.errors import ConfigurationError
 
 __all__ = ["IdForm"]
@@ -46,8 +47,8 @@ class IdForm:
     pad: int | None = None
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.pad, int) and not isinstance(self.pad, bool)
-        if self.pad is not None and (not whole or not 1 <= self.pad <= 64):
+        make_plain(IdForm, self)
+        if self.pad is not None and (not is_whole(self.pad) or not 1 <= self.pad <= 64):
             raise ConfigurationError(f"pad must be a number of digits to 64, not {self.pad!r}")
 
     def apply(self, ids: pl.Series) -> pl.Series:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from colonnade.annotated import is_whole
 from colonnade.errors import ConfigurationError
 
 __all__ = ["Missing", "Output", "Unseen", "check_parameters"]
@@ -44,7 +45,7 @@ def check_parameters(given: Any) -> None:
             )
     for parameter, (least, most) in _RANGES.items():
         value = getattr(given, parameter)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        if not is_whole(value) or not least <= value <= most:
             raise ConfigurationError(
                 f"{parameter} must be a whole number from {least} to {most}, not {value!r}"
             )

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.annotated import is_whole, make_plain
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
 from colonnade.streams import StreamKey
@@ -82,6 +83,7 @@ class HashSplit:
     purpose: str = ""
 
     def __post_init__(self) -> None:
+        make_plain(HashSplit, self)
         _check_shares(self.validation, self.test)
         _check_seed(self.seed)
 
@@ -144,6 +146,7 @@ class RowSplit:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        make_plain(RowSplit, self)
         _check_shares(self.validation, self.test)
         _check_seed(self.seed)
 
@@ -197,6 +200,7 @@ class LastRows:
     by_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        make_plain(LastRows, self)
         _check_shares(self.validation, self.test)
         if self.others is not None and self.validation:
             raise ConfigurationError(
@@ -316,8 +320,7 @@ def _check_shares(validation: float, test: float) -> None:
 
 
 def _check_seed(seed: int) -> None:
-    whole = isinstance(seed, int) and not isinstance(seed, bool)
-    if not whole or not -(2**63) <= seed < 2**63:
+    if not is_whole(seed) or not -(2**63) <= seed < 2**63:
         raise ConfigurationError(f"seed must be a signed 64-bit integer, not {seed!r}")
 
 

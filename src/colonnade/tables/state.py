@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from colonnade.annotated import is_whole
 from colonnade.errors import DataError, InvalidInput
 from colonnade.tables.categorical import Choices, Hashed
 from colonnade.tables.dates import Day
@@ -43,10 +44,7 @@ class _State(msgspec.Struct, forbid_unknown_fields=True):
 
 def packed(parameters: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
     """Return parameters and fitted columns as dictionaries, lists, text and numbers."""
-    plain = {
-        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        for name, value in parameters.items()
-    }
+    plain = {name: _plain(value) for name, value in parameters.items()}
     whole = {
         "format": "colonnade table transformer",
         "version": 1,
@@ -55,6 +53,12 @@ def packed(parameters: Mapping[str, Any], columns: Sequence[Column]) -> dict[str
     }
     state: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(whole))
     return state
+
+
+def _plain(value: Any) -> Any:
+    if is_whole(value):
+        return int(value)
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def unpacked(state: Any) -> tuple[dict[str, Any], list[Column]]:

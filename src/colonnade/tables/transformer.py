@@ -172,12 +172,11 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
                 check_whole(name, values, place)
             return fit_number(values, name, self.scale, fill, place)
 
+        most, buckets = int(self.one_hot_up_to), int(self.hash_buckets)
         self._learned(
             [number(name) for name in numeric],
             [
-                fit_category(
-                    table.column(name), name, self.one_hot_up_to, self.hash_buckets, fill, place
-                )
+                fit_category(table.column(name), name, most, buckets, fill, place)
                 for name in categorical
             ],
             [name for name in table.schema if name in {*numeric, *categorical}],

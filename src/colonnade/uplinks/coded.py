@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from colonnade.annotated import make_plain
 from colonnade.batches import BatchPlan
 from colonnade.disclosures import NOT_COVERED, Disclosure, source_of_secrets
 from colonnade.effects import Purpose
@@ -90,6 +91,7 @@ class Coded(Uplink):
     identities: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        make_plain(Coded, self)
         for name in ("segments", "colluders"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
