@@ -247,6 +247,10 @@ def test_a_transformer_of_numbers_of_numpy_is_kept_as_one_of_pythons():
 def test_a_call_that_python_refuses_is_refused_by_python():
     with pytest.raises(TypeError, match="codec"):
         cvfl()
+    with pytest.raises(TypeError, match=r"^mlp\(\) missing 1 required .*'widths'$"):
+        mlp(5, activation="relu")
+    with pytest.raises(TypeError, match=r"^mlp\(\) got an unexpected keyword argument 'nope'$"):
+        mlp(5, nope=3)
 
 
 class Halved:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, wraps
-from inspect import Signature, signature
+from inspect import BoundArguments, Signature, signature
 from numbers import Integral, Real
 from operator import is_
 from types import NoneType, UnionType
@@ -119,7 +120,9 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def refusing(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = _signature(function).bind(*args, **kwargs)
+        given = _bound(function, args, kwargs)
+        if given is None:  # Python says why, in its own words
+            return function(*args, **kwargs)
         annotations = _annotations(function)
         for name, value in given.arguments.items():
             annotation = annotations.get(name, Any)
@@ -208,6 +211,14 @@ def _annotations(of: Any) -> dict[str, Any]:
 @cache
 def _signature(of: Callable[..., Any]) -> Signature:
     return signature(of)
+
+
+def _bound(
+    of: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> BoundArguments | None:
+    with suppress(TypeError):
+        return _signature(of).bind(*args, **kwargs)
+    return None
 
 
 def _fits(value: object, annotation: Any) -> bool:
