@@ -21,6 +21,7 @@ from colonnade.delays import Delay
 from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError
 from colonnade.streams import StreamKey
+from colonnade.telling import shown
 
 __all__ = [
     "CostModel",
@@ -308,7 +309,8 @@ class Delayed(CostModel):
         seed = self.seed
         if not is_whole(seed) or not -(2**63) <= seed < 2**63:
             raise ConfigurationError(
-                f"the seed of delays must be a whole number of 64 bits, not {seed!r}"
+                "the seed of delays must be a whole number from -2^63 to 2^63 - 1, not "
+                f"{shown(seed)}"
             )
         for role, delay in self.delays.items():
             if not isinstance(delay, Delay) or isinstance(delay, type):

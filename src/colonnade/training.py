@@ -11,6 +11,7 @@ from colonnade import defaults
 from colonnade.annotated import check_fields, check_kind
 from colonnade.channels import is_number
 from colonnade.errors import ConfigurationError
+from colonnade.telling import shown
 
 __all__ = ["MOST_THREADS", "EarlyStopping", "Training", "Watcher", "checked_training"]
 
@@ -53,10 +54,12 @@ class EarlyStopping:
 
     def __post_init__(self) -> None:
         check_fields(EarlyStopping, self)
-        if self.patience is not None and not _whole(self.patience, 1, 2**63):
+        if self.patience is not None and self.patience < 1:
             raise ConfigurationError(
                 f"patience must be 1 evaluation or more, a whole number, not {self.patience!r}"
             )
+        if self.patience is not None:
+            _check_below("patience", self.patience)
         if not (is_number(self.min_delta) and 0 <= self.min_delta < math.inf):
             raise ConfigurationError(f"min_delta must be 0 or more, not {self.min_delta!r}")
 
@@ -115,21 +118,17 @@ class Training:
 
     def __post_init__(self) -> None:
         check_fields(Training, self)
-        lowest = {"epochs": 1, "batch_size": 1, "threads": 1, "evaluation_rows": 1}
-        lowest |= {"evaluate_every": 1, "checkpoint_every": 1}
-        for name, least in lowest.items():
-            value = getattr(self, name)
-            if value in ("auto", None):  # where it may be
-                continue
-            if not _whole(value, least, 2**63):
-                raise ConfigurationError(
-                    f"{name} must be a whole number, {least} or more, not {value!r}"
-                )
         if self.threads > MOST_THREADS:
-            raise ConfigurationError(f"threads are {MOST_THREADS} at most, not {self.threads}")
-        if not _whole(self.seed, -(2**63), 2**63):
             raise ConfigurationError(
-                f"the seed must be a whole number of 64 bits, not {self.seed!r}"
+                f"threads are {MOST_THREADS} at most, not {shown(self.threads)}"
+            )
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value not in ("auto", None):  # where it may be
+                _check_count(name, value)
+        if not -_BEYOND <= self.seed < _BEYOND:
+            raise ConfigurationError(
+                f"the seed must be a whole number from -2^63 to 2^63 - 1, not {shown(self.seed)}"
             )
 
     def batch_size_for(self, rows: int) -> int:
@@ -193,5 +192,19 @@ class Watcher:
     interrupted: Callable[[], bool] = lambda: False
 
 
-def _whole(value: object, least: int, beyond: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < beyond
+_COUNTS = (
+    *("epochs", "batch_size", "threads"),
+    *("evaluate_every", "evaluation_rows", "checkpoint_every"),
+)
+_BEYOND = 2**63
+
+
+def _check_count(name: str, value: int) -> None:
+    if value < 1:
+        raise ConfigurationError(f"{name} must be a whole number, 1 or more, not {shown(value)}")
+    _check_below(name, value)
+
+
+def _check_below(name: str, value: int) -> None:
+    if value >= _BEYOND:
+        raise ConfigurationError(f"{name} must be a whole number below 2^63, not {shown(value)}")
