@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import ClassVar
 
 import numpy as np
@@ -1419,6 +1419,110 @@ def test_a_loss_that_changes_is_told():
         made = Federation(usual.parties, replace(usual.label_holder, loss=loss))
         warnings = made.train(training=TRAINING).summary["warnings"]
         assert any("the loss of 'insurer' changes as it is" in each for each in warnings) == told
+
+
+STEPS, BEGUN = 0, {"n": 0}
+
+
+def smoothed(predictions, labels, by):
+    return nn.functional.cross_entropy(predictions, labels, label_smoothing=max(0, 0.3 - 0.02 * by))
+
+
+def by_global(predictions, labels):
+    global STEPS
+    STEPS += 1
+    return smoothed(predictions, labels, STEPS)
+
+
+def by_dict(predictions, labels):
+    BEGUN["n"] += 1
+    return smoothed(predictions, labels, BEGUN["n"])
+
+
+def by_attribute(predictions, labels):
+    by_attribute.n += 1
+    return smoothed(predictions, labels, by_attribute.n)
+
+
+by_attribute.n = 0
+
+
+def by_closure():
+    n = 0
+
+    def scheduled(predictions, labels):
+        nonlocal n
+        n += 1
+        return smoothed(predictions, labels, n)
+
+    return scheduled
+
+
+def decorated(loss):
+    @wraps(loss)
+    def around(*given):
+        return loss(*given)
+
+    return around
+
+
+class Calls:
+    def __call__(self, predictions, labels):
+        return by_global(predictions, labels)
+
+    def method(self, predictions, labels):
+        return by_dict(predictions, labels)
+
+
+SEEN = []
+
+
+def focal(predictions, labels):
+    each = nn.functional.cross_entropy(predictions, labels, reduction="none")
+    return ((1 - torch.exp(-each)) ** 2 * each).mean()
+
+
+def noting(predictions, labels):
+    loss = focal(predictions, labels)
+    SEEN.append(loss.item())
+    return loss
+
+
+KEEP = {
+    "a global": by_global,
+    "a dict": by_dict,
+    "its attribute": by_attribute,
+    "a closure": by_closure(),
+    "beneath a decorator": decorated(by_closure()),
+    "beneath a partial": partial(by_closure()),
+    "beneath an object": Calls(),
+    "beneath a method": Calls().method,
+}
+KEEP_NOTHING = {
+    "torch's": nn.functional.cross_entropy,
+    "weights": partial(nn.functional.cross_entropy, weight=torch.ones(3)),
+    "a lambda": lambda p, y: nn.functional.cross_entropy(p, y),
+    "focal": decorated(focal),
+    "noting": noting,
+}
+
+
+@pytest.mark.parametrize("where", [*KEEP, *KEEP_NOTHING])
+def test_what_a_function_keeps_as_a_loss_is_told_wherever_that_is(where):
+    usual = federation()
+    loss = (KEEP | KEEP_NOTHING)[where]
+    made = Federation(usual.parties, replace(usual.label_holder, loss=loss))
+    warnings = made.train(training=Training(epochs=1, batch_size=20)).summary["warnings"]
+    told = [each for each in warnings if "the loss of 'insurer' changes as it is" in each]
+    assert len(told) == (where in KEEP)
+
+
+def test_a_loss_is_computed_once_before_training():
+    usual = federation()
+    made = Federation(usual.parties, replace(usual.label_holder, loss=noting))
+    SEEN.clear()
+    made.check(methods.svfl())
+    assert len(SEEN) == 1
 
 
 class Balanced(nn.Module):

@@ -29,7 +29,7 @@ from colonnade.models import (
     take,
     tried,
 )
-from colonnade.organisations import Loss, copied_loss
+from colonnade.organisations import Loss
 from colonnade.telling import first_line
 
 __all__ = [
@@ -392,7 +392,7 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
     name
         Whose it is.
     loss
-        From predictions and labels to their mean loss.
+        From predictions and labels to their mean loss; a copy, if it is an object, as it is tried.
     output
         Predictions for some rows.
     labels
@@ -406,10 +406,10 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
             "is learned into the top model, or freeze them by requires_grad_(False)"
         )
     _check_row_by_row(name, loss, output, labels)
-    predictions, own = output.detach().requires_grad_(), copied_loss(name, loss)
+    predictions = output.detach().requires_grad_()
     with torch.enable_grad():
         try:
-            value = own(predictions.clone(), labels[torch.from_numpy(rows)])
+            value = loss(predictions.clone(), labels[torch.from_numpy(rows)])
         except Exception as error:  # a user's function may raise anything
             raise ConfigurationError(
                 f"the loss of {name!r} does not take predictions of shape {list(output.shape)} "

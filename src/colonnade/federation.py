@@ -76,12 +76,13 @@ from colonnade.models import (
     tried,
 )
 from colonnade.notes import (
+    kept_by_loss,
     notes_of_loss,
     notes_of_mode,
     notes_of_optimiser,
     notes_of_unsaved,
 )
-from colonnade.organisations import LabelHolder, Party, check_everybody
+from colonnade.organisations import LabelHolder, Party, check_everybody, copied_loss
 from colonnade.prediction import Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reports import draw_run, write_page
@@ -260,7 +261,7 @@ class Federation:
         training = checked_training(training).for_rows(len(self.train_rows))
         driver = Simulate() if driver is None else checked_driver(driver)
         watcher = watcher or Watcher()
-        self._check_predictions(method)
+        notes = self._check_predictions(method)
         agreement = self.agreement(method, training)
         agreement.warm_up()
         batches = agreement.batches
@@ -306,7 +307,7 @@ class Federation:
             record = driver.run(list(roles.values()), assignment)
             clocks = () if store is None else store.clocks_before(record.round)
             told = config or description
-            run = self._run(method, agreement, driver, clocks, roles, record, told, folder)
+            run = self._run(method, agreement, driver, clocks, roles, record, told, folder, notes)
             if folder is not None:
                 run.write_parts(folder.parts)
                 folder.finish(run)
@@ -374,6 +375,7 @@ class Federation:
         record: RunRecord,
         config: Mapping[str, Any],
         folder: RunFolder | None,
+        notes: Sequence[str],
     ) -> Run:
         holder = self.label_holder.name
         history, others, summary = run_told(
@@ -385,7 +387,7 @@ class Federation:
             Circumstances(
                 self._devices(),
                 self.people,
-                [*self.warnings, *self._notes_of_models(method)],
+                [*self.warnings, *self._notes_of_models(method), *notes],
                 classes=self.classes,
                 clocks=clocks,
             ),
@@ -568,7 +570,7 @@ class Federation:
                     metric(outputs, truth)
 
     def _notes_of_models(self, method: Method) -> list[str]:
-        """Return what should be known of how models, losses and optimisers are made."""
+        """Return what should be known of how models and optimisers are made."""
         holder = self.label_holder
         two = np.arange(2) % self.rows
         fused = torch.zeros(len(holder.labels[:2]), method.fusion.width([*self.widths.values()]))
@@ -582,7 +584,6 @@ class Federation:
             notes += notes_of_mode(whose, module)
             notes += notes_of_unsaved(whose, module, inputs)
             notes += notes_of_optimiser(own.name, module, own.optimiser)
-        notes += notes_of_loss(holder.name, self.loss, holder.top, fused, holder.labels[:2])
         return list(dict.fromkeys(notes))  # the label holder has one optimiser for both of its own
 
     def _check_learners(self) -> None:
@@ -609,8 +610,11 @@ class Federation:
         self._check_predictions(method)
         self._check_learners()
 
-    def _check_predictions(self, method: Method) -> None:
-        """Try what ``check`` tries, but for what trains: making the roles tries that."""
+    def _check_predictions(self, method: Method) -> list[str]:
+        """Try what ``check`` tries, but for what trains: making the roles tries that.
+
+        What should be known of the loss is returned, which is computed here once.
+        """
         holder, labels = self.label_holder, self.label_holder.labels
         fused = method.fusion.width(list(self.widths.values()))
         rows = extreme_rows(labels)
@@ -632,8 +636,11 @@ class Federation:
         check_lets_through(holder.name, holder.top, len(rows), fused)
         check_top_learns(holder.name, holder.top, len(rows), fused)
         output = output.float()  # as it will be in training
-        check_loss(holder.name, self.loss, output, labels, rows)
+        own = copied_loss(holder.name, self.loss)
+        before = kept_by_loss(own)
+        check_loss(holder.name, own, output, labels, rows)
         self._check_metrics(output)
+        return notes_of_loss(holder.name, own, before)
 
 
 def _cast(agreement: Agreement, seats: Mapping[str, _Seat]) -> dict[str, PartyRole | HolderRole]:

@@ -6,24 +6,29 @@ Nothing of it is wrong, so training goes on; where it matters, a sentence says w
 from __future__ import annotations
 
 import random
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from colonnade.bound_anew import bound_anew
 from colonnade.descriptions import content_of, unsaved
 from colonnade.models import (
     OptimiserFactory,
     copied,
     gone_on,
     put_into_training,
-    tried,
 )
-from colonnade.organisations import Loss, copied_loss
+from colonnade.organisations import Loss
 
-__all__ = ["notes_of_loss", "notes_of_mode", "notes_of_optimiser", "notes_of_unsaved"]
+__all__ = [
+    "kept_by_loss",
+    "notes_of_loss",
+    "notes_of_mode",
+    "notes_of_optimiser",
+    "notes_of_unsaved",
+]
 
 
 def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
@@ -87,19 +92,42 @@ def notes_of_mode(whose: str, module: nn.Module) -> list[str]:
     ]
 
 
-def notes_of_loss(
-    name: str, loss: Loss, top: nn.Module, fused: Tensor, labels: Tensor
-) -> list[str]:
-    """Return that an object that is a loss is another one when it was computed, where it is."""
-    if isinstance(loss, FunctionType):
-        return []
-    try:
-        own = copied_loss(name, loss)
-        before = content_of(own)
-        own(tried(top, fused).float(), labels)
-    except Exception:  # it may take no such rows
-        return []
-    if content_of(own) == before:
+def kept_by_loss(loss: Loss) -> str:
+    """Return what tells all that a loss keeps from one call to the next, wherever it keeps it.
+
+    >>> kept_by_loss(nn.functional.mse_loss).partition("{")[0]
+    '[torch.nn.functional.mse_loss'
+    """
+    return content_of([loss, *bound_anew(loss)])
+
+
+def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
+    """Return that a loss is another one when it was computed, where it is.
+
+    Parameters
+    ----------
+    name
+        Whose loss it is.
+    loss
+        The loss, computed once or more. What a function keeps cannot be copied, so no call of it
+        is made for this alone.
+    before
+        What ``kept_by_loss`` said of it before.
+
+    Examples
+    --------
+    >>> class Counts:
+    ...     calls = 0
+    ...     def __call__(self, predictions, labels):
+    ...         self.calls += 1
+    ...         return predictions.mean()
+    >>> loss = Counts()
+    >>> before = kept_by_loss(loss)
+    >>> mean = loss(torch.ones(2), torch.ones(2))
+    >>> notes_of_loss("bank", loss, before)[0].partition(",")[0]
+    "the loss of 'bank' changes as it is computed"
+    """
+    if kept_by_loss(loss) == before:
         return []
     return [
         f"the loss of {name!r} changes as it is computed, and no checkpoint has what it then is: a "
