@@ -477,7 +477,7 @@ def a_run(**files):
     summary = {"method": "svfl", "metric": "accuracy", "rounds": 1}
     content = {
         "config.yaml": "training: {epochs: 1}\n",
-        "history.csv": "round\n1\n",
+        "history.csv": "round,epoch\n1,1.0\n",
         "ledger.csv": LEDGER + ROW,
         "summary.json": json.dumps(summary),
     }

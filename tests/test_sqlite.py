@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 from colonnade.errors import DataError
 from colonnade.tables import read_table, sqlite_bounds
 from colonnade.tables.gathered import Gathered
+from colonnade.tables.sqlite_formats import add_formats
 from colonnade.tables.sqlite_trims import add_trims
 
 ROWS = [(1, "Rome"), (2, "Oslo")]
@@ -226,9 +228,43 @@ def test_a_trim_takes_few_characters(tmp_path: Path, value: str) -> None:
     with database(path):
         pass
     told = refusal(path, query=f"select trim(town, {value}) as t from towns")
-    assert "trims by more characters than a thousand" in told
+    assert "trims by more than a thousand characters" in told
     told = refusal(path, query="select trim(zeroblob(100000), 'x') as t from towns")
     assert "a thousand" in told
+
+
+FORMATS = (*("%05d|%-8s|%+.2f", "%*d", "%.*f", "%s%%%d", "%,d"), None, 5, b"%d")
+FORMATS += ("%!.15g", "%q %Q %w", "%x%o%c", "%i", "%z")
+FORMATTED = (None, 42, -7, 1.005, "éa", b"ab", 10_000, "12")
+
+
+def test_a_format_is_sqlites() -> None:
+    with closing(sqlite3.connect(":memory:")) as own, closing(sqlite3.connect(":memory:")) as ours:
+        add_formats(ours)
+        for query in ("select printf()", "select printf(null)", "select printf(5)"):
+            assert ours.execute(query).fetchone() == own.execute(query).fetchone()
+        query = "select printf(?1, ?2, ?3), typeof(printf(?1, ?2, ?3))"
+        for asked in product(FORMATS, FORMATTED, FORMATTED):
+            found = ours.execute(query, asked).fetchone()
+            assert found == own.execute(query, asked).fetchone(), asked
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "printf('%.*c', 900000000, 'a')",
+        "printf('%.*c', '900000000', 'a')",
+        "format('%-900000000d', 1)",
+        "printf('%.900000000c', 'a')",
+        "printf(cast('%900000000c' as blob), 'a')",
+    ],
+)
+def test_no_format_is_very_wide_or_precise(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    told = refusal(path, query=f"select {value} as t from towns")
+    assert "formats what is more than a million wide or precise" in told
 
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"

@@ -111,14 +111,14 @@ def load_run(path: str | Path) -> Run:
         name = "history.csv"
         history = _read_csv(folder / name)
         check_history(history)
-        name = "summary.json"
-        check_summary(summary)
         name = "ledger.csv"
         ledger = Ledger.read_csv(folder / name)
         others = pl.DataFrame()
         if (folder / OTHERS).is_file() if digests is None else OTHERS in digests:
             name = OTHERS
             others = _read_csv(folder / name)
+        name = "summary.json"
+        check_summary(summary)
     except _UNREADABLE as error:
         raise DataError(f"{folder / name} is damaged{older}: {first_line(error)}") from error
     return Run(summary, history, ledger, {}, None, config, folder, others_history=others)

@@ -29,6 +29,7 @@ from colonnade.tables.fetched import ROWS, pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
 from colonnade.tables.sqlite_bounds import Bounds
+from colonnade.tables.sqlite_formats import add_formats
 from colonnade.tables.sqlite_functions import FUNCTIONS, LONGEST, LONGEST_PATTERN
 from colonnade.tables.sqlite_trims import RAISED, add_trims
 from colonnade.tables.there import check_is_file
@@ -315,7 +316,10 @@ def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bound
             f"{slow}; name the columns to read without it"
         )
     if RAISED in reason:
-        return f"the query to {where}, or a view in it, trims by more characters than a thousand"
+        return (
+            f"the query to {where}, or a view in it, trims by more than a thousand characters, or "
+            "formats what is more than a million wide or precise"
+        )
     if "database is locked" in reason:
         return (
             f"{where} is locked by another program that writes to it; try again when that has "
@@ -388,6 +392,7 @@ def _reader(address: str, bounds: Bounds) -> sqlite3.Connection:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
     connection.execute("pragma temp_store = file")  # whose bytes can be told
     add_trims(connection)
+    add_formats(connection)
     connection.set_authorizer(partial(_authorised, connection))
     connection.set_progress_handler(bounds, bounds.each)
     return connection
