@@ -80,7 +80,6 @@ FILES = {
     "colonnade.tables.read": "tells the kinds of the user's files apart",
     "colonnade.delays": "reads who was how slow, as the user has measured it",
     "colonnade.tables.sqlite_bounds": "tells how much SQLite sorts on the disk",
-    "colonnade.tables.sqlite_formats": "gives functions to SQLite, and asks one in memory",
     "colonnade.tables.sqlite_trims": "gives functions to SQLite, and asks one in memory",
     "colonnade.tables.there": "tells whether the user's files are there",
     "colonnade.tables.stored": "reads columns and rows of a Parquet file when they are needed",

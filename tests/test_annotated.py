@@ -33,6 +33,7 @@ from colonnade.descriptions import content_of
 from colonnade.errors import ConfigurationError
 from colonnade.method import Method
 from colonnade.methods import celu, cvfl, efvfl, fedbcd, lean, pbm_vfl, svfl, wait_dp
+from colonnade.metrics import Metric
 from colonnade.models import Bounded, Cnn, Mvcnn, Polynomial, Tabular, WideAndDeep, mlp
 from colonnade.objectives import Classification, Regression
 from colonnade.privacy import Budget, Clipped, Event, FixedPoint, Gaussian, PoissonBinomial
@@ -152,6 +153,10 @@ WRONG = {
         Tabular, 2, (3, "4"), [8]
     ),
     "wide of WideAndDeep is a whole number, not True": partial(WideAndDeep, 2, [3], wide=True),
+    "greater_is_better of 'm' is True or False, not 1": partial(Metric, "m", 1, max),
+    "greater_is_better of 'm' is True or False, not np.True_": partial(
+        Metric, "m", np.bool_(True), max
+    ),
     "method.name is a text, not 3": partial(Method, 3),
 }
 

@@ -91,6 +91,9 @@ def said(source, monkeypatch, capsys, **bank):
         "postgresql:///db?host=ann:hunter2@h",
         "postgresql:///db?host=h:5432&host=ann/hunter2@h",
         "postgresql://h/?dbname=ann:hunter2@h",
+        "postgresql:///ann/hunter2@h/db",
+        "postgresql:///ann%3Ahunter2@h/db",
+        "postgresql:///db?host=/ann/hunter2@h/db",
         "postgresql://h/?dbname=postgresql://ann%3Ahunter2@h/db",
     ],
 )
@@ -178,6 +181,9 @@ def test_the_path_of_an_override_is_told_as_a_value_is(form, data, key):
         "postgresql://db.invalid/?user=ann:hunter2",
         "postgresql://bob@db.invalid/?user=ann%3Ahunter2",
         "postgresql:///?host=ann:hunter2@db.invalid",
+        "postgresql:///?host=/ann/hunter2@db.invalid/crm",
+        "postgresql:///ann/hunter2@db.invalid/crm",
+        "postgresql+psycopg:///ann%2Fhunter2@db.invalid/crm",
         "postgresql:///?host=db.invalid&host=ann:hunter2@db.invalid",
         "postgresql://db.invalid/?dbname=ann:hunter2@db.invalid",
         "postgresql://db.invalid/?dbname=postgresql://ann:hunter2@db.invalid/crm",
@@ -403,7 +409,7 @@ def test_a_query_or_view_without_end_is_ended(database, monkeypatch):
     assert read_table("sqlite:///people.db", table="people").height == 1
 
 
-LONG = "printf('%.*c', 100000, 'x')"
+LONG = "hex(zeroblob(50000))"
 
 
 @pytest.mark.parametrize("row", ["i", LONG, f"i, {LONG}, null"])

@@ -1373,6 +1373,12 @@ def test_a_history_of_another_kind_is_refused_before_anything_is_made_of_it(fini
         load_run(folder)
 
 
+def test_a_metric_with_a_quotation_mark_is_read_by_its_name(tmp_path):
+    good = replace(ACCURACY, name='share of "good", or so')
+    run = train(tmp_path, federation(metrics=[good]))
+    assert load_run(tmp_path).history.columns == run.history.columns
+
+
 def test_steps_that_an_older_version_counted_of_all_together_are_not_told_as_somebodys(
     finished, tmp_path
 ):

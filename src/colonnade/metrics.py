@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_kind
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unmeasurable
 from colonnade.telling import first_line, shown
 
@@ -61,7 +62,7 @@ class Metric:
     Raises
     ------
     ConfigurationError
-        If its name is no text that can be printed.
+        If its name is no text that can be printed, or its direction neither True nor False.
 
     Examples
     --------
@@ -81,6 +82,7 @@ class Metric:
             raise ConfigurationError(
                 f"a metric cannot be called {name!a}: reports have it as text that can be printed"
             )
+        check_kind(f"greater_is_better of {name!r}", self.greater_is_better, bool)
 
     def __call__(self, scores: Tensor, targets: Tensor) -> float:
         """Return the value for these scores and targets, of which the function is given copies.

@@ -301,7 +301,10 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 
 def _read_csv(file: Path) -> pl.DataFrame:
-    return pl.read_csv(file.read_bytes(), infer_schema_length=None)  # for paths see write_csv
+    frame = pl.read_csv(file.read_bytes(), infer_schema_length=None)  # for paths see write_csv
+    # Of a quote within a name polars keeps both that a file has for it.
+    frame.columns = [name.replace('""', '"') for name in frame.columns]
+    return frame
 
 
 def _digest_of(file: Path) -> str:

@@ -27,7 +27,7 @@ class _Summary(msgspec.Struct):
 
     method: str
     metric: str
-    greater_is_better: bool
+    greater_is_better: bool | int
     completed: bool
     rounds: int
     parties: list[str]

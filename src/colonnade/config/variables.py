@@ -40,7 +40,7 @@ def _secrets_without_a_scheme(source: str) -> tuple[str, ...]:
 
 def _is_misplaced(parts: Parts) -> bool:
     is_path = parts.scheme.startswith("sqlite") and parts.place.startswith("/")
-    return misplaced(parts.host if is_path else parts.place)
+    return misplaced(parts.host if is_path else parts.place.removeprefix("/"))
 
 
 def _are_written(secrets: Iterable[str]) -> bool:

@@ -29,7 +29,6 @@ from colonnade.tables.fetched import ROWS, pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.names import check_named_once, check_present, check_texts, listed
 from colonnade.tables.sqlite_bounds import Bounds
-from colonnade.tables.sqlite_formats import add_formats
 from colonnade.tables.sqlite_functions import FUNCTIONS, LONGEST, LONGEST_PATTERN
 from colonnade.tables.sqlite_trims import RAISED, add_trims
 from colonnade.tables.there import check_is_file
@@ -66,6 +65,7 @@ _TELLING_PRAGMAS = {
     *("table_xinfo",),
 }
 _UNWRITTEN = re.compile(r"readonly database|unable to open database file")
+_FORMATS = re.compile(r"function: (?:printf|format)$", re.IGNORECASE)
 _DENIED = re.compile(r"not authorized|authorization denied|access to .* is prohibited")
 
 
@@ -200,7 +200,7 @@ def _padded(result: Any, names: Sequence[str]) -> set[str]:
 def _refuse_misplaced(url: URL) -> None:
     """Refuse a URL whose host or database may hold a password, as messages name these."""
     is_file = url.get_backend_name() == "sqlite" and not url.host
-    place = (url.host or "") + ("" if is_file else f"/{url.database or ''}")
+    place = "" if is_file else f"{url.host or ''}/{url.database or ''}".removeprefix("/")
     if misplaced(place):
         raise ConfigurationError(
             "the URL of the database has more than one @, or one behind the host; in a user's name "
@@ -318,7 +318,7 @@ def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bound
     if RAISED in reason:
         return (
             f"the query to {where}, or a view in it, trims by more than a thousand characters, or "
-            "formats what is more than a million wide or precise"
+            "text that is not in UTF-8"
         )
     if "database is locked" in reason:
         return (
@@ -327,6 +327,11 @@ def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bound
         )
     if (waits := _waits_for_a_writer(Path(str(url.database)))) and _UNWRITTEN.search(reason):
         return f"{where} cannot be read as it is: {waits}"
+    if _FORMATS.search(reason):
+        return (
+            f"the query to {where}, or a view in it, calls printf or format, within which nothing "
+            "ends what is very wide; round(x, 2) rounds, substr('0000' || id, -5) puts zeros before"
+        )
     if _DENIED.search(reason) or (query and _UNWRITTEN.search(reason)):
         return f"the query to {where} does more than read; expected a select"
     return f"{where} cannot be read: {reason}"
@@ -392,7 +397,6 @@ def _reader(address: str, bounds: Bounds) -> sqlite3.Connection:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
     connection.execute("pragma temp_store = file")  # whose bytes can be told
     add_trims(connection)
-    add_formats(connection)
     connection.set_authorizer(partial(_authorised, connection))
     connection.set_progress_handler(bounds, bounds.each)
     return connection

@@ -14,8 +14,8 @@ from __future__ import annotations
 __all__ = ["FUNCTIONS", "LONGEST", "LONGEST_PATTERN"]
 
 _CORE = (
-    "abs changes char coalesce concat concat_ws format glob hex ifnull iif instr last_insert_rowid "
-    "length like likelihood likely lower ltrim max min nullif octet_length printf quote random "
+    "abs changes char coalesce concat concat_ws glob hex ifnull iif instr last_insert_rowid "
+    "length like likelihood likely lower ltrim max min nullif octet_length quote random "
     "randomblob replace round rtrim sign soundex sqlite_source_id sqlite_version substr substring "
     "total_changes trim typeof unhex unicode unlikely upper zeroblob"
 )

@@ -73,7 +73,7 @@ class Option(NamedTuple):
         name, value = _letters(unquote_plus(self.name)), _folded(unquote_plus(self.value))
         if name in _USERS:
             return ":" in value
-        return name in _PLACES and misplaced(value.removeprefix("@"))  # of a socket without a file
+        return name in _PLACES and misplaced(value.lstrip("@/"))  # of a socket
 
 
 class Parts(NamedTuple):
