@@ -15,7 +15,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Self
 
-from colonnade.annotated import check_fields, make_plain
+from colonnade.annotated import check_fields, is_whole, make_plain
 from colonnade.errors import ConfigurationError
 
 __all__ = [
@@ -282,7 +282,7 @@ class Network:
 
     def __post_init__(self) -> None:
         make_plain(Network, self)
-        if not isinstance(self.queue, int) or isinstance(self.queue, bool) or self.queue < 1:
+        if not is_whole(self.queue) or self.queue < 1:
             raise ConfigurationError(
                 f"queue must be a whole number of messages, 1 or more, not {self.queue!r}"
             )

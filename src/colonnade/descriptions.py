@@ -32,7 +32,7 @@ from colonnade.functions_told import Named, made_with, settings_of, written_in
 from colonnade.models import Learner
 from colonnade.own_code import attributes_of, is_ours
 
-__all__ = ["content_of", "described", "device_told", "unsaved"]
+__all__ = ["content_of", "described", "device_told", "kept_by", "unsaved"]
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -379,6 +379,15 @@ _HOOKS_OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 def _hooks(owner: object, kinds: Iterable[str]) -> list[tuple[str, list[Any]]]:
     """Return the functions that torch calls beside a module, or with a parameter's derivative."""
     return [(kind, list(hooks.values())) for kind in kinds if (hooks := getattr(owner, kind, None))]
+
+
+def kept_by(called: object) -> str:
+    """Return what tells all that a loss, or whatever is called, keeps from one call to the next.
+
+    >>> kept_by(nn.functional.mse_loss).partition("{")[0]
+    '[torch.nn.functional.mse_loss'
+    """
+    return content_of([called, *bound_anew(called)])
 
 
 def unsaved(module: nn.Module) -> dict[str, str]:

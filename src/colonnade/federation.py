@@ -52,7 +52,7 @@ from colonnade.checks import (
     extreme_rows,
 )
 from colonnade.clocks import Clock
-from colonnade.descriptions import content_of, described, device_told
+from colonnade.descriptions import content_of, described, device_told, kept_by
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_driver
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
@@ -76,7 +76,6 @@ from colonnade.models import (
     tried,
 )
 from colonnade.notes import (
-    kept_by_loss,
     notes_of_loss,
     notes_of_mode,
     notes_of_optimiser,
@@ -637,7 +636,7 @@ class Federation:
         check_top_learns(holder.name, holder.top, len(rows), fused)
         output = output.float()  # as it will be in training
         own = copied_loss(holder.name, self.loss)
-        before = kept_by_loss(own)
+        before = kept_by(own)
         check_loss(holder.name, own, output, labels, rows)
         self._check_metrics(output)
         return notes_of_loss(holder.name, own, before)

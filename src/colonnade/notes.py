@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from colonnade.bound_anew import bound_anew
-from colonnade.descriptions import content_of, unsaved
+from colonnade.descriptions import content_of, kept_by, unsaved
 from colonnade.models import (
     OptimiserFactory,
     copied,
@@ -23,7 +22,6 @@ from colonnade.models import (
 from colonnade.organisations import Loss
 
 __all__ = [
-    "kept_by_loss",
     "notes_of_loss",
     "notes_of_mode",
     "notes_of_optimiser",
@@ -92,15 +90,6 @@ def notes_of_mode(whose: str, module: nn.Module) -> list[str]:
     ]
 
 
-def kept_by_loss(loss: Loss) -> str:
-    """Return what tells all that a loss keeps from one call to the next, wherever it keeps it.
-
-    >>> kept_by_loss(nn.functional.mse_loss).partition("{")[0]
-    '[torch.nn.functional.mse_loss'
-    """
-    return content_of([loss, *bound_anew(loss)])
-
-
 def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
     """Return that a loss is another one when it was computed, where it is.
 
@@ -112,7 +101,7 @@ def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
         The loss, computed once or more. What a function keeps cannot be copied, so no call of it
         is made for this alone.
     before
-        What ``kept_by_loss`` said of it before.
+        What ``kept_by`` said of it before.
 
     Examples
     --------
@@ -122,12 +111,12 @@ def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
     ...         self.calls += 1
     ...         return predictions.mean()
     >>> loss = Counts()
-    >>> before = kept_by_loss(loss)
+    >>> before = kept_by(loss)
     >>> mean = loss(torch.ones(2), torch.ones(2))
     >>> notes_of_loss("bank", loss, before)[0].partition(",")[0]
     "the loss of 'bank' changes as it is computed"
     """
-    if kept_by_loss(loss) == before:
+    if kept_by(loss) == before:
         return []
     return [
         f"the loss of {name!r} changes as it is computed, and no checkpoint has what it then is: a "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from colonnade.annotated import is_whole
 from colonnade.batches import pieces
 from colonnade.checks import check_features, embedding_width
 from colonnade.drivers import Assignment, Driver, Simulate, checked_driver
@@ -398,7 +398,7 @@ def _apart(key: str, others: Collection[str]) -> str:
 
 
 def _check_rows_per_message(rows: object) -> None:
-    if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 1:
+    if not is_whole(rows) or rows < 1:
         raise ConfigurationError(
             f"rows_per_message must be a whole number, 1 or more, not {rows!r}"
         )

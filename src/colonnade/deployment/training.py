@@ -98,10 +98,15 @@ class TrainingTogether:
         """What the organisation brings; its tables are read."""
         return own_part(self.job, self.site)
 
+    @property
+    def _terms(self) -> int | None:
+        """Of how many terms the organisation's bottom is, where it is a polynomial."""
+        party = self.part.party
+        return None if party is None else terms_of({self.name: party.bottom}).get(self.name)
+
     def brings(self) -> meeting.Brings:
         """See ``Engagement``."""
         part = self.part
-        terms = {} if part.party is None else terms_of({self.name: part.party.bottom})
         people = part.kept.digest
         return meeting.Brings(
             meeting.PROTOCOL,
@@ -110,7 +115,7 @@ class TrainingTogether:
             len(part.tables.ids),
             people,
             part.width,
-            terms.get(self.name),
+            self._terms,
         )
 
     def top(self, everybody: meeting.Everybody) -> meeting.Top:
@@ -158,9 +163,8 @@ class TrainingTogether:
         """
         part, job = self.part, self.job
         names = [*job.parties, *([job.label_holder.name] if job.label_holder.holds else [])]
-        own = {} if part.party is None else terms_of({self.name: part.party.bottom})
         widths = dict.fromkeys(names, part.width or 1)
-        terms = {name: terms for name in job.parties for terms in own.values()}
+        terms = {} if self._terms is None else dict.fromkeys(job.parties, self._terms)
         agreement = self._on(widths, terms, 1, None)
         if not (part.is_label_holder or self._shares_labels):
             agreement.warm_up()

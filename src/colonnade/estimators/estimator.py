@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from colonnade import defaults
+from colonnade.annotated import is_whole
 from colonnade.assembly import Blueprint, Layers, assemble
 from colonnade.channels import is_number
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
@@ -385,12 +386,12 @@ def _widths(name: str, given: Any) -> tuple[int, ...]:
     """Return the widths of layers; one number is that of one layer, as scikit-learn takes it."""
     if isinstance(given, np.ndarray) and given.ndim == 0:
         given = given.item()
-    if not isinstance(given, bool) and isinstance(given, Integral):
+    if is_whole(given):
         return (int(given),)
     widths = (
         (given,) if isinstance(given, str | bytes) or not isinstance(given, Iterable) else [*given]
     )
-    if not all(isinstance(width, Integral) and not isinstance(width, bool) for width in widths):
+    if not all(map(is_whole, widths)):
         raise ConfigurationError(
             f"{name} must be the widths of layers, such as (32, 16), not {given!r}"
         )

@@ -25,7 +25,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from colonnade.annotated import make_plain
+from colonnade.annotated import is_whole, make_plain
 from colonnade.errors import (
     ConfigurationError,
     LocalProtocolError,
@@ -87,7 +87,7 @@ class LagrangeCode:
     def __post_init__(self) -> None:
         make_plain(LagrangeCode, self)
         for name, value in (("segments", self.segments), ("masks", self.masks)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise ConfigurationError(f"{name} is {value!r}, but must be a whole number from 1")
         if self.needed > self.holders:
             raise ConfigurationError(

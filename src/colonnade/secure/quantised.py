@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.annotated import make_plain
+from colonnade.annotated import is_whole, make_plain
 from colonnade.errors import ConfigurationError, Diverged, OutOfRange
 from colonnade.secure.fields import FIELD, Field
 from colonnade.secure.keystream import Keystream
@@ -67,7 +67,7 @@ class Quantised:
     def __post_init__(self) -> None:
         make_plain(Quantised, self)
         for name, bits in (("data_bits", self.data_bits), ("weight_bits", self.weight_bits)):
-            if not isinstance(bits, int) or isinstance(bits, bool) or bits < 0:
+            if not is_whole(bits) or bits < 0:
                 raise ConfigurationError(f"{name} is {bits!r}, but a whole number from 0")
         if self.data_bits + self.weight_bits >= self.field.bits - 1:
             raise ConfigurationError(

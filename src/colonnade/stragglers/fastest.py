@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from colonnade.annotated import make_plain
+from colonnade.annotated import is_whole, make_plain
 from colonnade.effects import Expect
 from colonnade.errors import ConfigurationError
 from colonnade.stragglers.absent import Absent, Dropping
@@ -44,7 +44,7 @@ class Fastest(Dropping):
 
     def __post_init__(self) -> None:
         make_plain(Fastest, self)
-        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
+        if not is_whole(self.count) or self.count < 1:
             raise ConfigurationError(
                 f"count is {self.count!r}, but a round needs the embeddings of one party at "
                 "least: say a whole number from 1 on"

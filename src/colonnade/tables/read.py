@@ -125,15 +125,15 @@ def read_table(
             f"query and table are for databases, and {_told(source)} is a file; leave them out"
         )
     path = Path(source)
-    if is_called_like_a_table(path) and not is_text:
-        stored = StoredTable(path)
-        return stored.frame(
-            [id, *(n for n in stored.schema if n != id)] if id and not wanted else wanted
-        )
-    if not is_text:
+    if not is_called_like_a_table(path):
         raise DataError(
             f"{_told(source)} is not called like a table; expected .csv, .tsv, .csv.gz, "
             ".tsv.gz or .parquet, or the URL of a database"
+        )
+    if not is_text:
+        stored = StoredTable(path)
+        return stored.frame(
+            [id, *(n for n in stored.schema if n != id)] if id and not wanted else wanted
         )
     between = separator or separator_of(path.name)
     return read_delimited(path, between, id, wanted, missing, names, decimal, text)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from colonnade.annotated import make_plain
+from colonnade.annotated import is_whole, make_plain
 from colonnade.batches import BatchPlan
 from colonnade.disclosures import NOT_COVERED, Disclosure, source_of_secrets
 from colonnade.effects import Purpose
@@ -94,7 +94,7 @@ class Coded(Uplink):
         make_plain(Coded, self)
         for name in ("segments", "colluders"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise ConfigurationError(f"{name} is {value!r}, but must be a whole number from 1")
         field = Field(self.field_bits)
         data, weights = (0 if b is None else b for b in (self.data_bits, self.weight_bits))
