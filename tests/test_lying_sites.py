@@ -199,7 +199,7 @@ def test_what_was_told_before_is_weighed_by_the_round_that_a_run_goes_on_from(
         WhatCame, "begin", lambda came, *told: (begun.append(told), begin(came, *told))
     )
     _, job, sites = prepared(tmp_path, epochs=6, checkpoint_every=5)
-    assert play(job, sites, failing(Mesh(), "bank", 90)) != {}
+    assert play(job, sites, failing(Mesh(), "bank", 20)) != {}
     assert play(job, sites, Mesh()) == {}
     first, before = begun[-1]
     assert first >= 5
@@ -374,7 +374,7 @@ def test_a_site_that_says_too_little_came_to_it_is_told(tmp_path):
 def test_what_comes_after_a_resume_is_counted_with_what_came_before(tmp_path, monkeypatch):
     monkeypatch.setattr(player, "_TOLD", 4)  # so that it is told in several pieces
     _, job, sites = prepared(tmp_path, epochs=6, checkpoint_every=5)
-    assert play(job, sites, failing(Mesh(), "bank", 60)) != {}
+    assert play(job, sites, failing(Mesh(), "bank", 18)) != {}
     assert play(job, sites, Mesh()) == {}
     run = load_run(sites["insurer"].runs / "first")
     assert run.summary["messages_lost"] > 0

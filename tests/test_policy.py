@@ -490,7 +490,7 @@ def test_an_alignment_ends_before_more_leaves_than_may(tmp_path):
 
 def test_what_left_before_a_failure_counts(tmp_path):
     _, job, sites = prepared(tmp_path, epochs=6, checkpoint_every=1000)
-    assert play(job, sites, failing(Mesh(), "bank", 60))
+    assert play(job, sites, failing(Mesh(), "bank", 20))
     enough_for_one = "max_bytes: 12_300\nsimulations: true\n"
     failed = play(job, with_policy(sites, "bank", enough_for_one), Mesh())
     assert set(failed) == {"bank", "shop", "insurer", GATEKEEPER}

@@ -151,14 +151,15 @@ def prepared(tmp_path, method="svfl", parties=("bank", "shop"), model=None, **tr
 
 
 def failing(mesh, name, after):
-    """Let the machine of ``name`` fail when it has sent so many datagrams."""
-    usual, sent = mesh.post, iter(range(after))
+    """Let the machine of ``name`` fail when its role has sent so many messages."""
+    usual = mesh.post
 
     def post(own):
         carry = usual(own)
 
         def counted(peer, datagram):
-            if own == name and next(sent, None) is None:
+            player = mesh.ends[name]._transport._player if own == name else None
+            if player is not None and sum(player.sent.values()) >= after:
                 mesh.ends[name].end("its machine failed")
             else:
                 carry(peer, datagram)
