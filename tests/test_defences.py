@@ -629,6 +629,16 @@ def test_a_loss_that_draws_is_not_taken_for_private(loss):
         guard(loss=loss, labels=torch.arange(ROWS) % 2)
 
 
+def test_a_loss_that_draws_of_few_labels_alone_is_not_taken_for_private():
+    def loss(p, y):
+        each = nn.functional.cross_entropy(p, y, reduction="none")
+        rare = 0 < int(y.sum()) < 2 and torch.rand(()).item() < 1e-6
+        return each.mean() * (1 + y.float().mean() if rare else 1)
+
+    with pytest.raises(ConfigurationError, match="the loss of 'insurer' draws, so whether it is a"):
+        guard(loss=loss, labels=torch.arange(ROWS) % 2)
+
+
 def test_a_loss_that_draws_from_elsewhere_is_not_taken_for_private():
     numbers = np.random.default_rng(0)
 

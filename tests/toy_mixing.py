@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +73,34 @@ class DropsOutByItself(nn.Dropout):
         return x - x.mean(dim=0) if self.training and torch.rand(()).item() < self.p else x
 
 
+class AsksDropout(nn.Module):
+    """Takes the mean off while a module within, which is torch's own, is trained."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, rows: Tensor) -> Tensor:
+        rows = self.part(rows)
+        return rows - rows.mean(dim=0) if self.part.training else rows
+
+
+def dropout_hooked() -> nn.Module:
+    """Return dropout with a hook that takes the mean off in training."""
+    part = nn.Dropout(0.1)
+    part.register_forward_hook(
+        lambda part, _, made: made - made.mean(dim=0) if part.training else made
+    )
+    return part
+
+
+def dropout_put_otherwise() -> nn.Module:
+    """Return dropout whose way to compute was put in the place of torch's."""
+    part = nn.Dropout(0.1)
+    part.forward = MethodType(DropsOutByItself.forward, part)
+    return part
+
+
 def half_beside_the_others_mean(rows: Tensor) -> Tensor:
     """Add the mean of a batch's second half to its first."""
     half = len(rows) // 2
@@ -120,6 +149,10 @@ MIXING: dict[str, Callable[[int], nn.Module]] = {
     "one batch of ten": lambda _: AtTimes(10),
     "one batch of ten beside dropout": lambda _: nn.Sequential(nn.Dropout(), AtTimes(10)),
     "a dropout of its own": lambda _: DropsOutByItself(0.3),
+    "a mean while dropout is on": lambda _: AsksDropout(nn.Dropout(0.1)),
+    "a mean while slopes are drawn": lambda _: AsksDropout(nn.RReLU()),
+    "a mean by a hook of dropout": lambda _: dropout_hooked(),
+    "a mean in the place of dropout": lambda _: dropout_put_otherwise(),
 }
 
 

@@ -41,11 +41,14 @@ __all__ = [
     "check_fields",
     "check_kind",
     "either",
+    "is_number",
     "is_whole",
     "make_plain",
     "members_of",
     "parts_of",
 ]
+
+_NO_NUMBERS = (bool, np.timedelta64)  # though numpy takes its times for whole numbers
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,7 +81,8 @@ def check_fields(kind: type, part: object) -> None:
 def make_plain(kind: type, part: object) -> None:
     """Put Python's own numbers in place of numpy's where the fields of a dataclass are of numbers.
 
-    What is no number is left to the comparisons of the part itself.
+    What is no number is left to the comparisons of the part itself; what is no dict, where there
+    should be one, is refused.
 
     Parameters
     ----------
@@ -95,6 +99,8 @@ def make_plain(kind: type, part: object) -> None:
     """
     for name, annotation in _annotations(kind).items():
         given = getattr(part, name, None)
+        if _is_dict(annotation) and not isinstance(given, Mapping):
+            check_kind(f"{name} of {type(part).__name__}", given, annotation)
         if _fits(given, annotation) and (own := _plain(given, annotation)) is not given:
             object.__setattr__(part, name, own)
 
@@ -133,13 +139,22 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return refusing
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number, of Python's or numpy's; no switch is one, and no time.
+
+    >>> is_number(0.5), is_number(np.float32(1)), is_number(True), is_number("3")
+    (True, True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, _NO_NUMBERS)
+
+
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether a value is a whole number, of Python's or numpy's; no switch is one.
+    """Whether a value is a whole number, of Python's or numpy's; no switch is one, and no time.
 
     >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
     (True, False, False)
     """
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS)
 
 
 def check_kind(what: str, value: object, annotation: Any) -> None:
@@ -238,7 +253,7 @@ def _fits(value: object, annotation: Any) -> bool:
                 and len(value) == len(inner)
                 and all(map(_fits, value, inner))
             )
-        case origin if isinstance(origin, type) and issubclass(origin, Mapping):
+        case origin if _is_dict(annotation):
             return isinstance(value, origin) and all(
                 _fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items()
             )
@@ -252,6 +267,11 @@ def _is_list(origin: Any, inner: tuple[Any, ...]) -> bool:
     if origin is tuple:
         return inner[1:] == (...,)
     return isinstance(origin, type) and issubclass(origin, Collection) and len(inner) == 1
+
+
+def _is_dict(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _is_listed(value: object, origin: type) -> TypeGuard[Collection[object]]:
@@ -276,7 +296,7 @@ def _plain(value: Any, annotation: Any) -> Any:
             return _listed(value, [_plain(each, inner[0]) for each in value])
         case origin if origin is tuple:
             return _listed(value, [*map(_plain, value, inner)])
-        case origin if isinstance(origin, type) and issubclass(origin, Mapping):
+        case origin if _is_dict(annotation):
             items = [(_plain(key, inner[0]), _plain(each, inner[1])) for key, each in value.items()]
             same = all(map(_are_same, items, value.items()))
             return value if same else dict(items)
@@ -284,12 +304,10 @@ def _plain(value: Any, annotation: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a number as Python's own; one that is neither, as a fraction, as it is."""
+    """Return a number as Python's own."""
     if type(value) in (int, float):
         return value
-    if isinstance(value, Integral):
-        return int(value)
-    return float(value) if isinstance(value, float | np.floating) else value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _listed(value: Any, members: list[Any]) -> Any:
@@ -305,7 +323,7 @@ def _are_same(pair: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
     return all(map(is_, pair, other))
 
 
-_NUMBERS = {int: Integral, float: Real}
+_NUMBERS = {int: is_whole, float: is_number}
 
 
 def _is_one(value: object, kind: Any) -> bool:
@@ -314,7 +332,7 @@ def _is_one(value: object, kind: Any) -> bool:
     if not isinstance(kind, type):
         return True
     if kind in _NUMBERS:
-        return isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool)
+        return _NUMBERS[kind](value)
     try:
         return isinstance(value, kind) and not (isinstance(value, type) and _is_protocol(kind))
     except TypeError:  # a protocol that cannot be asked
@@ -348,7 +366,7 @@ def _alternatives(annotation: Any) -> list[str]:
         return [said for each in inner for said in _alternatives(each)]
     if origin is Callable:
         return ["a function"]
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if _is_dict(annotation):
         return [f"a dict from {_said(inner[0])} to {_said(inner[1])}"]
     if _is_list(origin, inner):
         return ["a list" if inner[0] is Any else f"a list, each {_said(inner[0])}"]

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from numbers import Real
 from types import MappingProxyType
 from typing import Any, Self
 
-from colonnade.annotated import check_fields, is_whole, make_plain
+from colonnade.annotated import check_fields, is_number, is_whole, make_plain
 from colonnade.errors import ConfigurationError
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Preset",
     "check_organisations",
     "check_seconds",
-    "is_number",
     "nanoseconds",
 ]
 
@@ -54,15 +52,6 @@ def check_seconds(what: str, seconds: float) -> None:
     """
     if not (is_number(seconds) and 0 <= seconds <= LONGEST):
         raise ConfigurationError(f"{what} must be 0 to 1e6 s, not {seconds!r}")
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a real number, which yes and "3" are not.
-
-    >>> is_number(0.5), is_number(True), is_number("3")
-    (True, False, False)
-    """
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_organisations(what: str, named: Iterable[str], there: Collection[str]) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
-from colonnade.annotated import is_whole, make_plain
-from colonnade.channels import check_organisations, check_seconds, is_number, nanoseconds
+from colonnade.annotated import is_number, is_whole, make_plain
+from colonnade.channels import check_organisations, check_seconds, nanoseconds
 from colonnade.delays import Delay
 from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError

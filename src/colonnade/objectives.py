@@ -11,8 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from colonnade.annotated import make_plain
-from colonnade.channels import is_number
+from colonnade.annotated import is_number, make_plain
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.metrics import (
     ACCURACY,

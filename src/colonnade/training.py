@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from colonnade import defaults
-from colonnade.annotated import check_fields, check_kind
-from colonnade.channels import is_number
+from colonnade.annotated import check_fields, check_kind, is_number
 from colonnade.errors import ConfigurationError
 from colonnade.telling import shown
 

@@ -148,11 +148,7 @@ def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to:
     (before, draws), (again, _) = (
         _slopes(name, loss, predictions, labels, labels) for _ in range(2)
     )
-    if draws:
-        raise ConfigurationError(
-            f"the loss of {name!r} draws, so whether it is a mean over rows cannot be tried, "
-            "without which noise hides no label: give one that draws nothing"
-        )
+    _refuse_draws(name, draws)
     if not all_finite(before):
         raise ConfigurationError(
             f"the loss of {name!r} has derivatives that are no finite numbers, of rows that are "
@@ -164,7 +160,8 @@ def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to:
             "mean over rows cannot be tried, without which noise hides no label"
         )
     for row, changed in changed_in_turn(labels, to):
-        after, _ = _slopes(name, loss, predictions, changed, labels)
+        after, draws = _slopes(name, loss, predictions, changed, labels)
+        _refuse_draws(name, draws)
         others = torch.arange(len(labels)) != row
         if not alike(before[0][others], after[0][others], 1e-5):
             raise ConfigurationError(
@@ -179,6 +176,14 @@ def _check_batch(name: str, loss: Loss, predictions: Tensor, labels: Tensor, to:
                 "other rows in later batches, more than noise on its own hides: give one that "
                 "keeps nothing"
             )
+
+
+def _refuse_draws(name: str, draws: bool) -> None:
+    if draws:
+        raise ConfigurationError(
+            f"the loss of {name!r} draws, so whether it is a mean over rows cannot be tried, "
+            "without which noise hides no label: give one that draws nothing"
+        )
 
 
 def _check_keeps_nothing(name: str, loss: Loss, predictions: Tensor, labels: Tensor) -> None:

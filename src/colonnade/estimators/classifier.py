@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from colonnade import defaults
+from colonnade.annotated import is_number
 from colonnade.assembly import Layers
-from colonnade.channels import is_number
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError
 from colonnade.estimators.estimator import VerticalEstimator

@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from colonnade import defaults
-from colonnade.annotated import is_whole
+from colonnade.annotated import is_number, is_whole
 from colonnade.assembly import Blueprint, Layers, assemble
-from colonnade.channels import is_number
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
 from colonnade.errors import ConfigurationError, DataError

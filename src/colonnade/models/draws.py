@@ -50,11 +50,12 @@ def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
 
 
 def without_dropout(model: nn.Module) -> None:
-    """Let torch's own modules drop nothing out, and draw neither for that nor slopes.
+    """Let torch's own modules drop nothing out, and give each negative number the same slope.
 
-    What computes otherwise than they do, by a ``forward`` of its own, goes on as it was.
+    They stay in training, as others may ask them whether they are. What has hooks, or computes
+    otherwise than torch's modules do, goes on as it was.
 
-    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.RReLU())
+    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
     >>> without_dropout(model)
     >>> with drawing_alike() as drawn:
     ...     _, any_drawn = model(torch.ones(3, 2)), drawn()
@@ -62,9 +63,24 @@ def without_dropout(model: nn.Module) -> None:
     False
     """
     for part in model.modules():
-        if not type(part).forward.__module__.startswith("torch."):
+        if not _is_torchs_own(part):
             continue
-        if isinstance(part, nn.modules.dropout._DropoutNd | nn.RReLU):
-            part.training = False
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        elif isinstance(part, nn.RReLU):
+            part.lower = part.upper = (part.lower + part.upper) / 2
         elif isinstance(part, nn.MultiheadAttention | nn.RNNBase):
             part.dropout = 0.0
+
+
+def _is_torchs_own(part: nn.Module) -> bool:
+    """Return whether a module computes by torch's code alone."""
+    forward = getattr(part.forward, "__module__", None) or ""
+    return forward.startswith("torch.") and not any(
+        (
+            part._forward_hooks,
+            part._forward_pre_hooks,
+            part._backward_hooks,
+            part._backward_pre_hooks,
+        )
+    )

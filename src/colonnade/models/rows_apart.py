@@ -128,7 +128,7 @@ def _takes(model: nn.Module, inputs: Features) -> bool:
 def _moved(model: nn.Module) -> nn.Module:
     """Return a copy whose parameters are a little larger: a branch that begins at 0 is trained.
 
-    Torch's own modules drop nothing out of it, nor draw a slope: for each place it is another.
+    Torch's own modules drop nothing out of it, and have one slope: for each place it is another.
     """
     own = copied(model).cpu()
     without_dropout(own)

@@ -26,8 +26,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from colonnade.annotated import is_number
 from colonnade.errors import ConfigurationError
-from colonnade.privacy.events import MOST_USES, Adjacency, Event, checked_orders, is_number
+from colonnade.privacy.events import MOST_USES, Adjacency, Event, checked_orders
 from colonnade.privacy.gaussian_noise import gaussian_epsilon
 
 __all__ = ["ORDERS", "Epsilon", "Spending", "check_delta", "is_bounded"]

@@ -52,7 +52,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colonnade.annotated import make_plain
+from colonnade.annotated import is_number, make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.kernels.binomial_sums import hockey_sticks_of_sums, renyi_of_sums
 from colonnade.privacy.events import (
@@ -60,7 +60,6 @@ from colonnade.privacy.events import (
     check_adjacency,
     check_counts,
     checked_orders,
-    is_number,
     terms_left,
 )
 

@@ -9,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.annotated import is_whole
+from colonnade.annotated import is_number, is_whole
 from colonnade.errors import ConfigurationError, Diverged, LocalProtocolError
 from colonnade.kernels.scalar import extremes
-from colonnade.privacy.events import is_number
 
 __all__ = [
     "check_bound",

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isinf
 
-from colonnade.annotated import make_plain
+from colonnade.annotated import is_number, make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.privacy.accountant import Spending, check_delta
-from colonnade.privacy.events import Event, is_number
+from colonnade.privacy.events import Event
 
 __all__ = ["UNLIMITED", "Budget", "check_budget"]
 

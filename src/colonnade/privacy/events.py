@@ -35,7 +35,6 @@ __all__ = [
     "check_adjacency",
     "check_counts",
     "checked_orders",
-    "is_number",
     "terms_left",
 ]
 
@@ -156,11 +155,6 @@ def check_counts(what: dict[str, object]) -> None:
             raise ConfigurationError(
                 f"{name} is {value!r:.40}: give a whole number, which is at least 1 and below 2^64"
             )
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a number, which may be none (nan) or without an end."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def checked_orders(orders: ArrayLike | Sequence[float]) -> NDArray[np.float64]:

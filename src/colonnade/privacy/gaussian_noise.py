@@ -23,14 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
-from colonnade.annotated import make_plain
+from colonnade.annotated import is_number, make_plain
 from colonnade.errors import ConfigurationError
 from colonnade.privacy.events import (
     Adjacency,
     check_adjacency,
     check_counts,
     checked_orders,
-    is_number,
     terms_left,
 )
 
