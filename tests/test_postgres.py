@@ -475,6 +475,33 @@ WRITING_FUNCTIONS = {
         ],
         ["lo_export(oid,text)"],
     ),
+    "of an aggregate": (
+        [
+            "create function s.adds(int, int) returns int language sql security definer as "
+            "'select $1'",
+            "revoke execute on function s.adds(int, int) from public",
+            "create aggregate s.saves(int) (sfunc = s.adds, stype = int)",
+        ],
+        ["s.saves(integer)"],
+    ),
+    "behind an operator": (
+        [
+            "create schema hidden",
+            "create function hidden.saves(int, int) returns int language sql security definer as "
+            "'select 1'",
+            "create operator s.#!# (function = hidden.saves, leftarg = int, rightarg = int)",
+        ],
+        ["hidden.saves(integer,integer)"],
+    ),
+    "behind a view": (
+        [
+            "create schema hidden",
+            "create function hidden.saves() returns int language sql security definer as "
+            "'select 1'",
+            "create view s.v as select hidden.saves()",
+        ],
+        ["hidden.saves()"],
+    ),
     "many": (
         [
             f"create function s.f{n}() returns int language sql security definer as 'select 1'"
@@ -504,6 +531,16 @@ HARMLESS_FUNCTIONS = {
         "create function s.saves() returns int language sql security definer as 'select 1'",
         "revoke usage on schema s from bob",
     ),
+    "an aggregate of the server's": (
+        "create aggregate s.product(float8) (sfunc = float8mul, stype = float8, initcond = '1')",
+    ),
+    "a range's": ("create type s.floats as range (subtype = float8)",),
+    "a procedure": (
+        "create procedure s.saves() language plpgsql security definer as 'begin end'",
+    ),
+    "one of an extension that asks another": (
+        "create function s.pg_file_unlink(text) returns bool language sql as 'select true'",
+    ),
     "of an extension": (
         "create function s.saves() returns int language sql security definer as 'select 1'",
         "alter extension plpgsql add function s.saves()",
@@ -523,7 +560,7 @@ def bob(crm: Server) -> Iterator[str]:
         extends = "select from pg_depend d join pg_proc p on p.oid = objid where deptype = 'e' and "
         if connection.execute(f"{extends} proname = 'saves'").fetchall():
             connection.execute("alter extension plpgsql drop function s.saves()")
-        connection.execute("drop schema s cascade")
+        connection.execute("drop schema if exists s, hidden cascade")
         for name in ("bob", "writer"):
             if connection.execute("select from pg_roles where rolname = %s", [name]).fetchall():
                 connection.execute(f"drop owned by {name}")

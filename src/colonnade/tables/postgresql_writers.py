@@ -4,12 +4,14 @@ Superusers may, and members of two roles that come with the server. So may whoev
 function that writes a file itself: one of the server's own that was granted to the account, as
 ``lo_export``, or one of somebody's in a language that is not trusted, as ``plpython3u``. And
 whoever may call a function that runs with the rights of its owner (``security definer``), as all
-may by default, where the owner may write files, by whatever of these.
+may by default, where the owner may write files, by whatever of these. An aggregate is what it is
+made of.
 
-What an account may do in other roles counts, since a select can put one on. Functions for triggers
-do not, since no select calls them; nor those of extensions, which are many and by others than who
-made the database, but for the few that are there to write files. A function in a schema that the
-account may not use is called by nothing but views and the like, which run what their owners wrote.
+What an account may do in other roles counts, since a select can put one on. A function in a schema
+that the account may not use counts where something else calls it: an operator, a view, a policy.
+Triggers' functions and procedures do not, since no select calls them; nor those of extensions,
+which are many and by others than who made the database, but for the few that are there to write
+files.
 """
 
 from __future__ import annotations
@@ -32,13 +34,22 @@ select exists (
         rolsuper or rolname in ('pg_write_server_files', 'pg_execute_server_program')))
 """
 
-# Objects from 16384 on were not made with the server. Owners who write are found by those who do.
+# Objects from 16384 on were not made with the server. What is of the language "internal" is the
+# server's code all the same, as the functions that make a range. Owners who write are found by
+# those who do.
 _FUNCTIONS = """
-with recursive risky as (
-    select p.oid as f, p.pronamespace as place, p.proowner as owner, named or not trusted as direct
-    from pg_proc p join pg_language l on l.oid = p.prolang, lateral (select
-        p.proname in ('lo_export', 'pg_file_write', 'pg_file_rename', 'pg_file_unlink') as named,
-        l.lanpltrusted or p.oid < 16384 as trusted,
+with recursive runs as (
+    select oid as f, oid as part from pg_proc where prokind in ('f', 'w')
+    union select a.aggfnoid, of from pg_aggregate a, unnest(array[aggtransfn, aggfinalfn,
+        aggcombinefn, aggserialfn, aggdeserialfn, aggmtransfn, aggminvtransfn, aggmfinalfn]::oid[]
+    ) as of where of <> 0
+), risky as (
+    select runs.f, called.pronamespace as place, p.proowner as owner, named or not trusted as direct
+    from runs join pg_proc called on called.oid = runs.f join pg_proc p on p.oid = runs.part
+    join pg_language l on l.oid = p.prolang, lateral (select
+        l.lanname = 'internal' and p.prosrc = 'be_lo_export' or l.lanname = 'c' and
+            p.proname in ('pg_file_write', 'pg_file_rename', 'pg_file_unlink') as named,
+        l.lanpltrusted or l.lanname = 'internal' or p.oid < 16384 as trusted,
         exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
             and d.refclassid = 'pg_extension'::regclass and d.deptype = 'e') as extends) as of
     where p.prorettype not in ('trigger'::regtype, 'event_trigger'::regtype)
@@ -51,12 +62,14 @@ with recursive risky as (
     from asked a join pg_roles m on pg_has_role(a.r, m.oid, 'member')
 ), may_call as (
     select distinct r, f, owner, direct from acts_as, risky
-    where has_function_privilege(m, f, 'execute') and has_schema_privilege(m, place, 'usage')
+    where has_function_privilege(m, f, 'execute') and (
+        has_schema_privilege(m, place, 'usage') or exists (select from pg_depend d
+            where d.refclassid = 'pg_proc'::regclass and d.refobjid = f))
 ), writers as (
     select r from acts_as where writes union select r from may_call where direct
     union select c.r from may_call c join writers w on w.r = c.owner
 )
-select f::regprocedure::text from may_call join pg_roles on oid = r
+select distinct f::regprocedure::text from may_call join pg_roles on oid = r
 where rolname = session_user and (direct or owner in (select r from writers)) order by 1
 """
 

@@ -161,14 +161,17 @@ def misplaced(place: str) -> bool:
 def login_in(text: str) -> tuple[str, ...]:
     """Return what may be passwords in a text without a scheme: what is between a user and an ``@``.
 
-    A file may have an ``@`` in its path, so ask of what is no file alone.
+    A file may have an ``@`` in its path, so ask of what is no file alone. A path from the root on
+    names no user.
 
     >>> login_in("ann/hunter2@db.example:1521/crm"), login_in("ann:hunt/er2@db.example")
     (('hunter2',), ('hunt', 'er2'))
-    >>> login_in("people@home.csv")
-    ()
+    >>> login_in("people@home.csv"), login_in("/home/ann@example.org/people.xlsx")
+    ((), ())
     """
     before, _, _ = _folded(text).rpartition("@")
+    if re.match("/[^/:]+(/[^/:]+)*$", before):
+        return ()
     return tuple(re.split("[:/]", before)[1:])
 
 
