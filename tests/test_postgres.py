@@ -535,9 +535,7 @@ HARMLESS_FUNCTIONS = {
         "create aggregate s.product(float8) (sfunc = float8mul, stype = float8, initcond = '1')",
     ),
     "a range's": ("create type s.floats as range (subtype = float8)",),
-    "a procedure": (
-        "create procedure s.saves() language plpgsql security definer as 'begin end'",
-    ),
+    "a procedure": ("create procedure s.saves() language plpgsql security definer as 'begin end'",),
     "one of an extension that asks another": (
         "create function s.pg_file_unlink(text) returns bool language sql as 'select true'",
     ),
