@@ -30,6 +30,7 @@ from colonnade.config.data import PartyTableConfig
 from colonnade.config.models import ObjectiveConfig
 from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.checking import checked
+from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
 from colonnade.deployment.kept_here import Kept
@@ -239,6 +240,50 @@ def test_nobody_in_a_job_is_called_as_the_engine_calls_its_server(tmp_path, name
         said["data"]["parties"][name] = said["data"]["parties"].pop("bank")
     with pytest.raises(ConfigurationError, match=f"no organisation in a job is called '{name}'"):
         job_of(parse_config(said), "first")
+
+
+def test_why_a_run_is_ended_is_known_before_it_is_attended_to(tmp_path, monkeypatch):
+    """A site may be at work then, and its process ended from outside before it is done."""
+    _, job, sites = prepared(tmp_path)
+    mesh, told, is_told = Mesh(), [], threading.Event()
+    agree = TrainingTogether.agree
+
+    def agreeing(engagement, everybody):
+        if engagement.name == "bank":
+            raise DataError("nothing can be read")
+        if engagement.name == "shop":
+            assert is_told.wait(60)
+        return agree(engagement, everybody)
+
+    def notice(sentence):
+        told.append(sentence)
+        is_told.set()
+
+    begin = Guest.__init__
+    monkeypatch.setattr(
+        Guest,
+        "__init__",
+        lambda guest, job, site, *given: begin(
+            guest, job, site, *given, *([notice] if site.organisation == "shop" else [])
+        ),
+    )
+    monkeypatch.setattr(TrainingTogether, "agree", agreeing)
+    assert "shop" in play(job, sites, mesh)
+    assert told == [
+        "the run is being ended: DataError: at 'bank': its data cannot be used (DataError); there "
+        "it is known why"
+    ]
+
+
+def test_what_is_in_the_place_of_a_runs_folder_is_told_to_all(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    sites["bank"].runs.mkdir(parents=True)
+    (sites["bank"].runs / "first").write_text("no folder")
+    failed = play(job, sites, Mesh())
+    assert set(failed) == {"bank", "shop", "insurer", GATEKEEPER}
+    for error in failed.values():
+        assert "first cannot be written: File exists; something else is in its place" in str(error)
+    assert str(tmp_path) not in str(failed["shop"])
 
 
 def test_a_training_does_not_go_on_with_checkpoints_of_another(tmp_path):

@@ -23,7 +23,7 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.config import parse_config
 from colonnade.deployment.folders import write_site
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import DataError, Unwritten
+from colonnade.errors import ConfigurationError, Unwritten
 from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
 from colonnade.export import export_part
 from colonnade.faults import misnamed_or_unwritten, unwritten
@@ -405,12 +405,15 @@ def test_a_folder_that_cannot_be_made_is_one_that_cannot_be_written(
 def test_what_is_in_the_way_of_a_folder_is_the_users(command):
     Path("out").write_text("mine", encoding="utf-8")
     code, err = command("run", "run.yaml", "--out", "out", "--quiet")
-    assert (code, err) == (2, "error: the folder out cannot be written: File exists")
+    why = "cannot be written: File exists; something else is in its place"
+    assert (code, err) == (2, f"error: the folder out {why}")
 
 
 def test_a_name_that_no_folder_may_have_is_told():
     with (
-        pytest.raises(DataError, match=r"^'a\\x00b' is no name of a folder: embedded null byte$"),
+        pytest.raises(
+            ConfigurationError, match=r"^'a\\x00b' is no name of a folder: embedded null byte$"
+        ),
         alone_in(Path("a\0b")),
     ):
         raise AssertionError

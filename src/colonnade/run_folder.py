@@ -393,9 +393,8 @@ class RunFolder:
         ------
         ConfigurationError
             If it holds a run already and ``resume`` is False, or what no run of Colonnade's wrote;
-            or if there is no checkpoint to go on from, and it holds results or another run.
-        DataError
-            If something else is in its place.
+            or if there is no checkpoint to go on from, and it holds results or another run; or if
+            something else is in its place.
         Unwritten
             If it cannot be made, or the configuration cannot be written into it.
         """
@@ -650,9 +649,7 @@ def alone_in(folder: Path, elsewhere: str = _ELSEWHERE) -> Iterator[None]:
     Raises
     ------
     ConfigurationError
-        If another run is at work in it.
-    DataError
-        If something else is in its place.
+        If another run is at work in it, or something else is in its place.
     Unwritten
         If it cannot be made.
 
@@ -668,7 +665,7 @@ def alone_in(folder: Path, elsewhere: str = _ELSEWHERE) -> Iterator[None]:
     except OSError as error:
         raise _unwritable(folder, error) from None
     except ValueError as error:  # a byte that no name may have
-        raise DataError(f"{str(folder)!r} is no name of a folder: {error}") from None
+        raise ConfigurationError(f"{str(folder)!r} is no name of a folder: {error}") from None
     try:
         yield
     finally:
@@ -677,10 +674,8 @@ def alone_in(folder: Path, elsewhere: str = _ELSEWHERE) -> Iterator[None]:
 
 def _unwritable(folder: Path, error: OSError) -> ColonnadeError:
     """Return why there is no folder: another place has to be named, or the disk is at fault."""
-    what = f"the folder {folder}"
-    if error.errno in _MISNAMED:
-        return DataError(f"{what} cannot be written: {error.strerror}")
-    return unwritten(what, error)
+    why = unwritten(f"the folder {folder}", error)
+    return ConfigurationError(str(why)) if error.errno in _MISNAMED else why
 
 
 def _lock(folder: Path, elsewhere: str) -> int | None:

@@ -39,7 +39,8 @@ SITE = Path("colonnade") / "site.yaml"  # in the folder `local` of a site
 _log = logging.getLogger(__name__)
 _TASK, _REASON = "attend", "reason"
 _ABORTED = (
-    "the job was aborted, by its operator or as a site's process is gone: the server's log says"
+    "the job was aborted, by its operator or as a process of it is gone, at a site or the server: "
+    "the server's log says"
 )
 _LOOK = 0.1  # seconds after which it is looked whether the job is to end
 

@@ -75,7 +75,7 @@ class Guest:
         self.kept = Kept(site.runs, job.run)
         self._label, self._notice = label, notice
         self._heard: queue.Queue[bytes | Exception] = queue.Queue()
-        self._transport = CourierTransport(post, self._heard.put, self._heard.put)
+        self._transport = CourierTransport(post, self._take, self._take)
         self._player: Player | None = None
         self._policy = NO_POLICY  # until it is read, where others can be told what is wrong
 
@@ -86,7 +86,7 @@ class Guest:
     def end(self, reason: str) -> None:
         """End by ``Aborted``, from any thread: whoever runs this has given the job up."""
         error = Aborted(reason)
-        self._heard.put(error)
+        self._take(error)
         if self._player is not None:
             self._player.fail(error)
         self._transport.abandon()
@@ -283,6 +283,16 @@ class Guest:
 
     # Words to and from the gatekeeper
 
+    def _take(self, heard: bytes | Exception) -> None:
+        """Take what the gatekeeper tells, and why the run ends, while no role is played.
+
+        Of an end whoever runs the site reads at once: much may have to be done before it is heard,
+        and the site may be given less time than that.
+        """
+        self._heard.put(heard)
+        if self._player is None and (reason := _end_in(heard)) is not None:
+            self._notice(f"the run is being ended: {reason}")
+
     def _say(self, message: meeting.FromSite) -> None:
         self._transport.say(meeting.encode(message))
 
@@ -299,6 +309,17 @@ def _told_in(heard: bytes | Exception) -> meeting.FromServer:
     if isinstance(message, control.Abort):
         raise Aborted(plain(message.reason[:_MOST_TOLD]))
     return message
+
+
+def _end_in(heard: bytes | Exception) -> Aborted | None:
+    """Return how the job ends if that is what the gatekeeper tells."""
+    try:
+        _told_in(heard)
+    except Aborted as end:
+        return end
+    except Exception:  # which is told when it is heard
+        return None
+    return None
 
 
 def _due(kind: type[_Kind], message: meeting.FromServer) -> _Kind:
