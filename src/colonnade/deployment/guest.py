@@ -29,6 +29,7 @@ from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
 from colonnade.drivers.couriered import CourierTransport
+from colonnade.drivers.course import Course
 from colonnade.drivers.driver import Discarded, Part, threads
 from colonnade.drivers.keeping import Keeper, seconds_of
 from colonnade.drivers.player import Player, Task, Transport
@@ -244,15 +245,15 @@ class Guest:
         """
         everybody = self.job.everybody
         ledger, discarded = Ledger(sent), list[Discarded]()
-        decisions: dict[str, control.Decisions] = {name: [] for name in everybody}
+        courses = {name: Course() for name in everybody}
         while isinstance(told := _told_in(self._heard.get()), meeting.Came):
             ledger.extend(entry for entry in told.entries if entry.sender != self.name)
             discarded += told.discarded
             if told.decided is not None:
                 name, some = told.decided
-                decisions.setdefault(name, []).extend(some)
+                courses.setdefault(name, Course()).extend(some)
         end = _due(meeting.End, told)
-        if not set(end.parts) == set(decisions) == set(everybody):
+        if not set(end.parts) == set(courses) == set(everybody):
             raise RemoteProtocolError("the server told what came of others than those of the job")
         parts = {}
         for name in everybody:
@@ -267,7 +268,7 @@ class Guest:
                 raise RemoteProtocolError(
                     f"the server told of {name!r} what makes no sense: {first_line(error)}"
                 ) from None
-            parts[name] = Part(round, True, kept, decisions[name], None)
+            parts[name] = Part(round, True, kept, courses[name], None)
         for _, sender, sequence in discarded:
             if sender == self.name:
                 ledger.discard(sender, sequence)

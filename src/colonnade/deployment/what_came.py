@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-import msgspec
-
 from colonnade.deployment import meeting
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
+from colonnade.drivers.course import Course
 from colonnade.drivers.driver import Discarded
 from colonnade.drivers.player import batched
 from colonnade.errors import RemoteProtocolError
@@ -31,8 +30,6 @@ _LOST = 2**28  # bytes that a site may tell of what it sent in vain
 _ENVELOPE = 128  # bytes; a message has fewer besides its body
 _WHILE_IT_PLAYS = (control.Reached, control.Recorded, control.Saved, control.Played)
 _KEPT = (control.Recorded, control.Saved, control.Played, control.Left)
-
-_decisions = msgspec.msgpack.Decoder(control.Decisions).decode
 
 
 class WhatCame:
@@ -52,7 +49,7 @@ class WhatCame:
         self.left: dict[str, control.Left] = {}
         self._ledger = Ledger()
         self._discarded: list[Discarded] = []
-        self._decided: dict[str, list[bytes]] = {name: [] for name in self.names}
+        self._courses = {name: Course() for name in self.names}
         self._reached = dict.fromkeys(self.names, 0)
         self._told = dict.fromkeys(self.names, 0)  # bytes
         self._newest = dict.fromkeys(self.names, -1)  # the number of the last message told
@@ -129,10 +126,9 @@ class WhatCame:
             yield meeting.Came(entries)
         for discarded in batched(sorted(self._discarded), _TOGETHER):
             yield meeting.Came(discarded=discarded)
-        for role, pieces in self._decided.items():
-            for piece in pieces:
-                for some in batched(_decisions(piece), _TOGETHER):
-                    yield meeting.Came(decided=(role, some))
+        for role, course in self._courses.items():
+            for some in batched(course, _TOGETHER):
+                yield meeting.Came(decided=(role, some))
 
     def _enter(self, name: str, entries: list[Entry], before: bool = False) -> None:
         for entry in entries:
@@ -158,8 +154,8 @@ class WhatCame:
             self._ledger.extend(entries)
 
     def _decide(self, name: str, decisions: control.Decisions) -> None:
-        if self.recorded and decisions:
-            self._decided[name].append(msgspec.msgpack.encode(decisions))
+        if self.recorded:
+            self._courses[name].extend(decisions)
 
     def _discard(self, receiver: str, messages: list[tuple[str, int]]) -> None:
         for sender, _ in messages:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from colonnade.checkpoints import decode_state
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
+from colonnade.drivers.course import Course
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import Assignment, Discarded, Part, RunRecord, lost_before
 from colonnade.drivers.elsewhere import Elsewhere
@@ -61,7 +62,7 @@ class Books:
         self._ledger.extend(lost_before(assignment, self.roles, self._accounts))
         self._saved: dict[str, control.Saved] = {}
         self._played: dict[str, control.Played] = {}
-        self._decisions: dict[str, control.Decisions] = {name: [] for name in self.roles}
+        self._courses = {name: Course() for name in self.roles}
         self._discarded: list[Discarded] = []
         self._players_cpu: dict[str, float] = {}
         self._socket_bytes: dict[tuple[str, str], int] = {}
@@ -94,7 +95,7 @@ class Books:
         """Enter what the player of ``name`` tells."""
         match message:
             case control.Recorded(entries, decisions):
-                self._decisions[name] += decisions
+                self._courses[name].extend(decisions)
                 self._ledger.extend(entries)
                 if self._assignment.store is None:  # then no run goes back to before this
                     self._ledger.settle()
@@ -105,7 +106,7 @@ class Books:
                 self._discard(name, message.discarded)
             case control.Played():
                 self._played[name] = message
-                self._decisions[name] += message.decisions
+                self._courses[name].extend(message.decisions)
                 self._ledger.extend(message.entries)
             case control.Left(received, discarded, cpu_seconds):
                 self._players_cpu[name] = cpu_seconds
@@ -134,7 +135,7 @@ class Books:
                 role.load_state_dict(decode_state(self._played[name].state))
         seconds_wall, seconds_cpu = self._seconds()
         record = RunRecord.assembled(
-            {name: _part(self._played[name], self._decisions[name]) for name in self.roles},
+            {name: _part(self._played[name], self._courses[name]) for name in self.roles},
             self._ledger,
             self._discarded,
             seconds_virtual=None,
@@ -165,10 +166,10 @@ class Books:
         return self._wall + time.perf_counter(), cpu
 
 
-def _part(played: control.Played, decisions: control.Decisions) -> Part:
+def _part(played: control.Played, course: Course) -> Part:
     notes = None
     if played.notes is not None:
         incarnation, records = played.notes
         notes = Notes(incarnation, tuple(records))
     account = Account.from_json(played.account)
-    return Part(played.round, played.finished, account, decisions, notes)
+    return Part(played.round, played.finished, account, course, notes)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from colonnade.drivers.course import Decision
 from colonnade.ledger import Entry
 from colonnade.tallies import Tally
 from colonnade.wire import Message
@@ -37,7 +38,6 @@ __all__ = [
     "from_player",
 ]
 
-Decision = bool | tuple[tuple[str, int], ...]
 Decisions = list[Decision]
 _Clock = Annotated[int, msgspec.Meta(ge=-(2**61), le=2**61)]  # what is added to it is in 64 bits
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]

@@ -22,6 +22,7 @@ from colonnade.channels import Network
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.departures import lost_since
 from colonnade.drivers.account import Account, Activity, Values
+from colonnade.drivers.course import Decision
 from colonnade.effects import Arrivals, Effect, Notes, Role, Send, Work
 from colonnade.errors import ColonnadeError, ConfigurationError, Diverged, OutOfRange, RoleFailed
 from colonnade.flows import Limits
@@ -51,7 +52,7 @@ __all__ = [
     "threads",
 ]
 
-Decisions = Sequence[bool | tuple[tuple[str, int], ...]]
+Decisions = Sequence[Decision]
 Discarded = tuple[str, str, int]  # receiver, sender, sequence
 
 

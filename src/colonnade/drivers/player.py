@@ -22,6 +22,7 @@ from colonnade.checkpoints import decode_state
 from colonnade.departures import Departures
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
+from colonnade.drivers.course import Decision
 from colonnade.drivers.cut import saved_state
 from colonnade.drivers.driver import Outbox, agreements, asked, identities, perform
 from colonnade.drivers.elsewhere import Elsewhere
@@ -438,7 +439,7 @@ class Player:
             self.task.sent.extend(entries)
         return entries
 
-    def _decided(self, decision: control.Decision) -> None:
+    def _decided(self, decision: Decision) -> None:
         if self.task.traced:
             self.decisions.append(decision)
 

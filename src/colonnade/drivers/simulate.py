@@ -31,6 +31,7 @@ from colonnade.costs import CostModel, Measured, uses_measured
 from colonnade.departures import Departures
 from colonnade.descriptions import content_of
 from colonnade.drivers.account import Account
+from colonnade.drivers.course import Course
 from colonnade.drivers.cut import Cut, saved_state
 from colonnade.drivers.driver import (
     Assignment,
@@ -173,7 +174,7 @@ class _Actor:
         self.departures = departures
         self.notes = journal.notes()  # as the role begins
         self.coroutine: Coroutine[Effect[Any], Any, None] = role.run()
-        self.trace: list[bool | tuple[tuple[str, int], ...]] = []
+        self.course = Course()
         self.boundary = -1  # the last one passed
         if account.trained is None:
             account.trained = role.round - 1
@@ -193,7 +194,7 @@ class _Actor:
         self.unread: dict[tuple[str, int], tuple[Message, int, int]] = {}
 
     def part(self) -> Part:
-        return Part(self.role.round, self.finished, self.account, self.trace, self.notes)
+        return Part(self.role.round, self.finished, self.account, self.course, self.notes)
 
     def snapshot(self) -> dict[str, Any]:
         self.account.sequence = self.outbox.sequence
@@ -412,7 +413,7 @@ class _Simulation:
                 and actor.mailbox.satisfied(effect.expect, now, now)
             ):
                 answer = True  # which nothing else that happens at this time could change
-                actor.trace.append(answer)
+                actor.course.append(answer)
             elif isinstance(effect, (Receive, Ready)):
                 actor.mailbox.check(effect.expect, actor.name)
                 # Others may still act at this time: answer when all have.
@@ -456,7 +457,7 @@ class _Simulation:
         work, unless = attempt.work, attempt.unless
         actor.mailbox.check(unless, actor.name)
         if actor.mailbox.satisfied(unless, now, now):
-            actor.trace.append(False)
+            actor.course.append(False)
             return False
         measured = uses_measured(self.costs) and work.purpose not in self.untimed
         done = perform(work, actor.name, self.assignment.seed) if measured else None
@@ -471,7 +472,7 @@ class _Simulation:
         work = attempting.attempt.work
         answer, cpu = attempting.done or perform(work, actor.name, self.assignment.seed)
         actor.account.spend(work.purpose, work.kind, actor.account.clock - attempting.began, cpu)
-        actor.trace.append(True)
+        actor.course.append(True)
         return answer
 
     def _call_off(self, actor: _Actor, attempting: _Attempting, now: int) -> None:
@@ -484,7 +485,7 @@ class _Simulation:
             self.called_off.clear()
         work, cpu = attempting.attempt.work, attempting.done[1] if attempting.done else 0
         actor.account.spend(work.purpose, work.kind, now - attempting.began, cpu)
-        actor.trace.append(False)
+        actor.course.append(False)
         self._step(actor, now)
 
     def _cost(self, actor: _Actor, work: Work[Any], measured: int) -> int:
@@ -611,7 +612,7 @@ class _Simulation:
         expect, since = waiting.expect, actor.account.clock
         satisfied = actor.mailbox.satisfied(expect, since, now)
         if isinstance(waiting, Ready):
-            actor.trace.append(satisfied)
+            actor.course.append(satisfied)
             self._resume(actor, satisfied, now)
         elif satisfied:
             self._resume(actor, self._take(actor, waiting, waited=now - since), now)
@@ -632,7 +633,7 @@ class _Simulation:
         for message in arrivals.messages:
             self._forget(actor, message)
         actor.account.spend(receive.expect.purpose, receive.waiting, waited)
-        actor.trace.append(identities(arrivals))
+        actor.course.append(identities(arrivals))
 
     def _forget(self, actor: _Actor, message: Message) -> None:
         """Note that a message was taken or discarded, so that no checkpoint need hold it."""
