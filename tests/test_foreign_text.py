@@ -483,7 +483,7 @@ def a_run(**files):
     summary = {"method": "svfl", "metric": "accuracy", "rounds": 1}
     content = {
         "config.yaml": "training: {epochs: 1}\n",
-        "history.csv": "round,epoch\n1,1.0\n",
+        "history.csv": "round,epoch,bytes_up,bytes_down\n1,1.0,100,0\n",
         "ledger.csv": LEDGER + ROW,
         "summary.json": json.dumps(summary),
     }

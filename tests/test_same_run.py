@@ -49,6 +49,7 @@ from colonnade.models import Mean
 from colonnade.objectives import Classification, Regression
 from colonnade.organisations import LabelHolder, Party
 from colonnade.packages_told import packages_of
+from colonnade.reports import write_comparison
 from colonnade.reports.tables import step_columns
 from colonnade.run_folder import load_parts, load_run
 from colonnade.stragglers import Wait
@@ -1350,6 +1351,11 @@ FORGED = {
     "parties": {"bank": 1},
     "privacy": [],
     "held_back": {"bank": "much"},
+    "seconds_training": {},
+    "clock": {"network": "modelled"},
+    "bytes_framed": -1,
+    "privacy_loss": {"epsilon": 3.0},
+    "people": {"left_out": 3},
 }
 
 
@@ -1371,6 +1377,23 @@ def test_a_history_of_another_kind_is_refused_before_anything_is_made_of_it(fini
     history.drop("epoch").write_csv(folder / "history.csv")
     with pytest.raises(DataError, match=r"history\.csv is damaged.*no column epoch"):
         load_run(folder)
+
+
+def test_reports_of_others_that_are_nobodys_are_refused_before_anything_is_made_of_them(
+    finished, tmp_path
+):
+    folder = written_as(finished, tmp_path / "run", **OLDER)
+    (folder / "others_history.csv").write_text("round,epoch,local_steps\n1,0.5,3\n")
+    with pytest.raises(DataError, match=r"others_history\.csv is damaged.*no column organisation"):
+        load_run(folder)
+
+
+def test_a_run_that_was_interrupted_before_it_was_evaluated_is_read(tmp_path):
+    run = train(tmp_path, stop_before=1)
+    again = load_run(tmp_path)
+    assert again.summary == run.summary
+    assert not len(again.history)
+    write_comparison({"run": again}, tmp_path / "comparison.html")
 
 
 def test_a_metric_with_a_quotation_mark_is_read_by_its_name(tmp_path):

@@ -144,8 +144,16 @@ def _repeated(ended: Mapping[str, Any], again: Mapping[str, Any]) -> str:
         return "the run was interrupted; it was trained to its end for the audit"
     metric, before, now = again["metric"], ended["final"], again["final"]
     if before == now:
-        return f"training was repeated for the audit, and ended as the run did: {metric} {now:.4g}"
+        return (
+            f"training was repeated for the audit, and ended as the run did: {metric} {_told(now)}"
+        )
     return (
-        f"training was repeated for the audit, and ended at {metric} {now:.6g} where the run had "
-        f"{before:.6g}: private noise or time decides anew, or data, versions or machine are others"
+        f"training was repeated for the audit, and ended at {metric} {_told(now, 6)} where the run "
+        f"had {_told(before, 6)}: private noise or time decides anew, or data, versions or machine "
+        "are others"
     )
+
+
+def _told(value: float | None, digits: int = 4) -> str:
+    """Return a metric with so many digits; a word where nobody evaluated, or it was no number."""
+    return "unknown" if value is None else f"{value:.{digits}g}"

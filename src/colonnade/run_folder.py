@@ -44,7 +44,7 @@ from colonnade.outputs import (
 )
 from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
-from colonnade.summaries_read import check_history, check_summary
+from colonnade.summaries_read import check_history, check_others_history, check_summary
 from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
@@ -117,6 +117,7 @@ def load_run(path: str | Path) -> Run:
         if (folder / OTHERS).is_file() if digests is None else OTHERS in digests:
             name = OTHERS
             others = _read_csv(folder / name)
+            check_others_history(others)
         name = "summary.json"
         check_summary(summary)
     except _UNREADABLE as error:
@@ -304,7 +305,8 @@ def _read_csv(file: Path) -> pl.DataFrame:
     frame = pl.read_csv(file.read_bytes(), infer_schema_length=None)  # for paths see write_csv
     # Of a quote within a name polars keeps both that a file has for it.
     frame.columns = [name.replace('""', '"') for name in frame.columns]
-    return frame
+    empty = [name for name in frame.columns if frame[name].null_count() == len(frame)]
+    return frame.with_columns(pl.col(empty).cast(pl.Float64))  # which polars takes for texts
 
 
 def _digest_of(file: Path) -> str:

@@ -173,7 +173,7 @@ class Run:
         if found.privacy_loss is None or self.predictor is None:
             return found
         whole = self.predictor.cost(self.predicted.times)
-        self.predicted.tell(found.privacy_loss, whole, self.summary["privacy_loss"])
+        self.predicted.tell(found.privacy_loss, whole, self.summary.get("privacy_loss"))
         return replace(found, privacy_loss_of_all=whole)
 
     def export(self, folder: str | Path, *, programs: bool = False) -> None:

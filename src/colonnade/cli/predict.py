@@ -85,7 +85,7 @@ def predict(
         say(out, f"The run was interrupted before round {trained.run.summary['rounds']}.")
     say(out, f"{len(found.scores):,} rows are predicted in {path}; it took {sent / 1e6:.3g} MB.")
     spent = trained.run.predicted.sentence(
-        found.privacy_loss, found.privacy_loss_of_all, trained.run.summary["privacy_loss"]
+        found.privacy_loss, found.privacy_loss_of_all, trained.run.summary.get("privacy_loss")
     )
     if spent is not None:
         say(out, spent)

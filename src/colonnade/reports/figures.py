@@ -251,7 +251,7 @@ def _epsilon_by_round(run: Run) -> Figure | None:
         if not loss or column not in run.history.columns:
             continue
         _line(plot, name, run.history, "round", column, index)
-        if loss["budget"] is not None:
+        if loss["budget"] is not None and len(run.history):
             rounds = run.history["round"].to_list()
             held = pl.DataFrame({"round": [rounds[0], rounds[-1]], "budget": [loss["budget"]] * 2})
             _line(plot, f"budget of {name}", held, "round", "budget", index + 1)
@@ -353,7 +353,7 @@ def _at_least(plot: go.Figure, values: Sequence[float], span: float) -> None:
 def _mark_best(plot: go.Figure, run: Run) -> None:
     round, best = run.summary.get("best_round"), run.summary["best"]
     at = run.history.filter(pl.col("round") == round) if round is not None else run.history[:0]
-    if len(at):
+    if len(at) and best is not None:
         plot.add_trace(
             go.Scatter(
                 x=[at["epoch"][0]],
@@ -416,7 +416,7 @@ def _against_epsilon(runs: Mapping[str, Run], order: Sequence[str]) -> Figure | 
         base * 10**power
         for power in range(floor(log10(low)) - 1, ceil(log10(high)) + 1)
         for base in (1, 2, 5)
-        if low / 2 <= base * 10**power <= 1.5 * high
+        if low <= 2 * base * 10**power <= 3 * high
     ]
     if len(ticks) > 6:
         ticks = [tick for tick in ticks if log10(tick) == round(log10(tick))]

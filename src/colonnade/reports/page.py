@@ -319,7 +319,7 @@ def _besides(summary: Mapping[str, Any]) -> list[_Fact]:
     if summary.get("bytes_setup"):
         facts.append(_Fact("sent before", human_bytes(summary["bytes_setup"]), "to set up"))
     if count := summary.get("messages_lost"):
-        size = human_bytes(summary["bytes_lost"])
+        size = human_bytes(summary.get("bytes_lost", 0))
         facts.append(_Fact("lost to a crash", size, f"in {count:,} messages, sent again"))
     return facts
 
@@ -357,7 +357,7 @@ def _discarded(summary: Mapping[str, Any]) -> list[_Fact]:
     count = summary.get("messages_discarded", 0)
     if not count:
         return []
-    size = human_bytes(summary["bytes_discarded"])
+    size = human_bytes(summary.get("bytes_discarded", 0))
     return [_Fact("too late", size, f"in {count:,} messages, discarded")]
 
 
@@ -411,7 +411,7 @@ _LOCAL_REPORTS = {
 def _local_steps(run: Run) -> Sheet | None:
     """Return each organisation's local steps, where any reported that it took some."""
     reports = local_reports(run.history, run.others_history)
-    if not any(told["local_steps"] for told in reports.values()):
+    if not any(told.get("local_steps") for told in reports.values()):
         return None
     columns = list(dict.fromkeys(column for told in reports.values() for column in told))
     rows = [
@@ -420,7 +420,7 @@ def _local_steps(run: Run) -> Sheet | None:
     ]
     taken = run.summary.get("local_updates", {})
     notes = []
-    if any(told["local_steps"] < taken.get(name, 0) for name, told in reports.items()):
+    if any(told.get("local_steps", 0) < taken.get(name, 0) for name, told in reports.items()):
         notes.append("Until the last evaluation.")
     if "local_bubbles" in columns:
         notes.append("Bubbles: times that all remembered batches had to rest.")

@@ -57,7 +57,7 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
         _draw_group(axes[2 * number : 2 * number + 2], metric, group, list(runs))
     if len(runs) > 1:
         _draw_legend(figure, list(runs))
-    figure.suptitle("\n".join([title, *data_notes(runs)]), fontsize=12)
+    figure.suptitle(_text("\n".join([title, *data_notes(runs)])), fontsize=12)
     with explained(path), replacing(path) as partial:
         figure.savefig(partial, format="png", metadata={"Comment": SIGNATURE})
 
@@ -82,7 +82,7 @@ def _draw_group(axes: Any, metric: str, runs: Mapping[str, Run], order: Sequence
                 ax.plot(history[x], history[y], marker=".", color=shade, linestyle=_style(index))
         ax.set_xlabel(label)
         nats = y == "train_loss" and all(map(is_classifier, runs.values()))
-        ax.set_ylabel(quantity(y) + (" (nats)" if nats else ""))
+        ax.set_ylabel(_text(quantity(y)) + (" (nats)" if nats else ""))
         ax.grid(visible=True, color=GRID, linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
     spread = [bytes_sent(r.summary) for r in runs.values()]
@@ -95,7 +95,7 @@ def _draw_legend(figure: Any, names: Sequence[str]) -> None:
     """Name all runs below the curves, where names hide none of these and none is cut."""
     from matplotlib.lines import Line2D  # only where one draws; see ``canvas``
 
-    texts = ["\n".join(broken(name, 60)) for name in names]
+    texts = [_text("\n".join(broken(name, 60))) for name in names]
     handles = [
         Line2D([], [], marker=".", color=colour(index), linestyle=_style(index), label=text)
         for index, text in enumerate(texts)
@@ -103,6 +103,11 @@ def _draw_legend(figure: Any, names: Sequence[str]) -> None:
     widest = max(len(line) for text in texts for line in text.splitlines())
     columns = max(1, min(len(names), 120 // (widest + 8)))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _text(text: str) -> str:
+    """Return a text for matplotlib, which would read what is between dollars as a formula."""
+    return text.replace("$", r"\$")
 
 
 def _style(index: int) -> _Style:

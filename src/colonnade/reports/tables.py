@@ -95,7 +95,7 @@ def epsilon_table(runs: Mapping[str, Run]) -> Table | None:
     for heading in columns:
         table.add_column(heading, justify="right")
     for name, cells in zip(runs, zip(*columns.values(), strict=True), strict=True):
-        table.add_row(name, *cells)
+        table.add_row(escape(name), *cells)
     table.caption = escape("\n".join(epsilon_notes(runs)))
     table.caption_justify = "left"
     return table
@@ -127,7 +127,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
     peers = any(map(bytes_between, summaries.values()))
     more = ["between parties"] if peers else []
     rounds = rounds_column(runs)
-    for heading in (_metric(first), *rounds, "sent up", "down", *more, *share, "time"):
+    for heading in (escape(_metric(first)), *rounds, "sent up", "down", *more, *share, "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     baseline = bytes_sent(first)
     for number, (name, s) in enumerate(summaries.items()):
@@ -135,7 +135,7 @@ def comparison_table(runs: Mapping[str, Run]) -> Table:
         share = [f"{sent / baseline:.1%}" if baseline else "—"] if len(runs) > 1 else []
         star = "*" if s["seconds_virtual"] is None else " "
         table.add_row(
-            name,
+            escape(name),
             "—" if s["best"] is None else f"{s['best']:.4f}",
             *(cells[number] for cells in rounds.values()),
             human_bytes(s["bytes_up"]),
@@ -212,7 +212,7 @@ def reaching_table(runs: Mapping[str, Run], target: float | None = None) -> Tabl
     for heading in (*reached, *taken):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, cells in zip(runs, zip(*reached.values(), *taken.values(), strict=True), strict=True):
-        table.add_row(name, *cells)
+        table.add_row(escape(name), *cells)
     notes = [] if chosen is None else [chosen.told]
     if any("*" in cell for cells in reached.values() for cell in cells):
         notes.append(_REAL)
@@ -282,7 +282,7 @@ def _besides(name: str, summary: Mapping[str, Any]) -> str:
     if summary.get("bytes_setup"):
         told.append(f"{human_bytes(summary['bytes_setup'])} sent to set up")
     if count := summary.get("messages_lost"):
-        size = human_bytes(summary["bytes_lost"])
+        size = human_bytes(summary.get("bytes_lost", 0))
         told.append(f"{size} lost to a crash and sent again, in {count:,} messages")
     return f"{name}: besides, {' and '.join(told)}" if told else ""
 
