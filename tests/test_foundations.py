@@ -860,3 +860,25 @@ def test_who_sends_what_nobody_awaits_is_named_before_memory_is_full():
         mailbox.close(sequence) if sequence % 2 else mailbox.take(Expect("x", sequence, ("a",)))
     with pytest.raises(RemoteProtocolError, match=r"of 2,000 bytes that nobody has taken"):
         boxed(message("a", 0)._replace(body=bytes(2000)), limits=few)
+
+
+def test_who_repeats_what_comes_too_late_is_named_before_memory_is_full():
+    few = Limits(messages=3, of_a_round=2)
+    mailbox = boxed(message("a", 0), limits=few)
+    mailbox.close(5)
+    for sequence in range(1, 3 + 2 * 5):
+        assert not mailbox.put(message("a", sequence), 0)
+        assert not mailbox.put(message("b", sequence), 0)
+    with pytest.raises(
+        RemoteProtocolError, match=r"^'a' has sent 'hub' 14 messages too late, more"
+    ):
+        mailbox.put(message("a", 13), 0)
+    mailbox = boxed(limits=few)
+    for round in range(3):  # what came in time, and was never taken
+        for number in range(3):
+            mailbox.put(message("a", 3 * round + number, round=round), 0)
+        mailbox.close(round + 1)
+    for number in range(3):
+        mailbox.put(message("a", 9 + number, round=3), 0)
+    with pytest.raises(RemoteProtocolError, match=r"12 messages too late, .* of 4 rounds "):
+        mailbox.close(4)

@@ -33,7 +33,7 @@ from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.failures import failed as told_of
 from colonnade.drivers.framed import FramedSocket, Frames, connected_pair, control_line
 from colonnade.drivers.handed import Handed
-from colonnade.effects import Boundary, Expect, Receive, Send
+from colonnade.effects import Boundary, Close, Expect, Receive, Send
 from colonnade.errors import ConfigurationError, Deadlock, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.wire import Purpose, encode_header
@@ -123,6 +123,25 @@ def test_a_flood_that_nobody_awaits_ends_the_run(driver):
 
     with pytest.raises(RemoteProtocolError, match="'a' has sent 'b' 65 messages of 6,500 bytes"):
         driver.run(pair(floods), Assignment(limits=Limits(messages=64)))
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_a_flood_of_what_is_too_late_ends_the_run(driver):
+    async def floods(role):
+        await Receive(Expect("y", 2, ("b",)))
+        for _ in range(200):
+            await Send("b", "x", 1, bytes(100))
+        await Receive(Expect("y", 3, ("b",)))
+
+    async def has_closed(role):
+        await Close(2)
+        await Send("a", "y", 2, b"")
+        await Receive(Expect("x", 3, ("a",)))
+
+    told = "'a' has sent 'b' 97 messages too late, more than there can be of 2 rounds by what was"
+    both = [Scripted("a", floods, ["b"]), Scripted("b", has_closed, ["a"])]
+    with pytest.raises(RemoteProtocolError, match=told):
+        driver.run(both, Assignment(limits=Limits(messages=64)))
 
 
 @pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)

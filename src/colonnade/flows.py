@@ -18,6 +18,7 @@ from colonnade.wire import MAX_BODY_BYTES, Message, Purpose
 __all__ = ["Bundle", "FixedSize", "Flow", "Format", "Limits", "UpTo", "largest_body"]
 
 _ROUNDS = 64  # by which one organisation may be ahead of another, at the very most
+_OF_A_ROUND = 16  # messages of one sender besides those that follow each other
 
 
 class Format(Protocol):
@@ -202,6 +203,8 @@ class Limits:
         The largest body.
     messages, bytes
         How many messages of one sender may wait to be taken, and of how many bytes.
+    of_a_round
+        How many of one sender may be too late for each round that is over, besides ``messages``.
     flows
         (sender, receiver, kind, purpose) of all that may come; None where that is not known.
 
@@ -214,6 +217,7 @@ class Limits:
     body: int = MAX_BODY_BYTES
     messages: int = 2**16
     bytes: int = 2**31
+    of_a_round: int = _OF_A_ROUND
     flows: frozenset[tuple[str, str, str, Purpose]] | None = None
 
     @classmethod
@@ -228,6 +232,7 @@ class Limits:
             body,
             max(cls.messages, 4 * pieces),
             max(2**28, (_ROUNDS + 4 * pieces) * body),
+            _OF_A_ROUND + 4 * pieces,
             frozenset((f.sender, to, f.kind, f.purpose) for f in flows for to in f.receivers),
         )
 
@@ -252,6 +257,18 @@ class Limits:
                 f"{message.sender!r} has sent {message.receiver!r} {messages:,} messages of "
                 f"{bytes:,} bytes that nobody has taken, more than there can be by what was "
                 f"agreed; the last is {_what(message)}"
+            )
+
+    def check_late(self, message: Message, late: int, closed: int) -> None:
+        """Raise ``RemoteProtocolError`` unless a message may be too late, as one of so many.
+
+        ``late`` counts those of its sender with it, ``closed`` the rounds that are over.
+        """
+        if late > self.messages + self.of_a_round * closed:
+            raise RemoteProtocolError(
+                f"{message.sender!r} has sent {message.receiver!r} {late:,} messages too late, "
+                f"more than there can be of {closed:,} rounds by what was agreed; the last is "
+                f"{_what(message)}"
             )
 
 

@@ -42,6 +42,7 @@ class Mailbox:
         self._by_round: dict[int, dict[_Shelf, int]] = {}
         self._made = 0
         self._unread: dict[str, list[int]] = {}  # messages and bytes, by sender
+        self._late: dict[str, int] = {}  # messages, by sender
         self._awaited: tuple[Expect, int] | None = None
 
     def put(self, message: Message, now: int) -> bool:
@@ -54,6 +55,7 @@ class Mailbox:
         """
         self._limits.admit(message)
         if is_closed(message, self.closed):
+            self._count_late(message)
             return False
         unread = self._unread.setdefault(message.sender, [0, 0])
         unread[0] += 1
@@ -71,7 +73,13 @@ class Mailbox:
         return True
 
     def close(self, before: int) -> list[Message]:
-        """Close all rounds before ``before``; remove and return the messages of those."""
+        """Close all rounds before ``before``; remove and return the messages of those.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If so many of one sender are too late as cannot be.
+        """
         if before <= self.closed:
             return []
         # Nothing is here of the rounds closed earlier; look at whichever are fewer.
@@ -86,6 +94,7 @@ class Mailbox:
         messages = [message for key in keys for message, _ in self._shelves.pop(key)]
         for message in messages:
             self._read(message)
+            self._count_late(message)
         return messages
 
     def check(self, expect: Expect, name: str) -> None:
@@ -207,6 +216,10 @@ class Mailbox:
         unread = self._unread[message.sender]
         unread[0] -= 1
         unread[1] -= len(message.body)
+
+    def _count_late(self, message: Message) -> None:
+        late = self._late[message.sender] = self._late.get(message.sender, 0) + 1
+        self._limits.check_late(message, late, self.closed)
 
     def _remove(self, message: Message) -> None:
         self._read(message)
