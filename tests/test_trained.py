@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import html
 import json
@@ -356,6 +357,18 @@ def test_a_damaged_count_of_predictions_is_told(tmp_path, what, where):
     for use in (counted(tmp_path).times, partial(counted(tmp_path).add, 2)):
         with pytest.raises(DataError, match="which counts what predictions disclosed, is damaged"):
             use()
+
+
+def test_a_count_of_predictions_that_nobody_may_read_is_not_told_as_damaged(tmp_path, monkeypatch):
+    (tmp_path / "parts" / "label_holder").mkdir(parents=True)
+    counted(tmp_path).add(2)
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(DataError, match=r"disclosed, cannot be read: Permission denied$"):
+        counted(tmp_path).times()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have names")

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from colonnade import __version__
 from colonnade.checkpoints import decode_state, encode_state
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
-from colonnade.faults import explained, of_the_disk
+from colonnade.faults import explained, of_the_disk, unread_or_damaged
 from colonnade.models import Features, copied, put_state, versions_of
 from colonnade.outputs import (
     CONFIGURATION,
@@ -258,6 +258,8 @@ def read_mean(file: Path, organisation: str, training: str | None = None) -> Ten
             raise ValueError("it has a value that is no finite number")
     except FileNotFoundError:
         raise DataError(f"there is no {file} with the mean of {organisation!r}") from None
+    except OSError as error:
+        raise unread_or_damaged(file, error) from None
     except _DAMAGED as error:
         raise DataError(
             f"{file} is not the mean that {organisation!r} wrote: {first_line(error)}"
@@ -344,7 +346,7 @@ def load_part(folder: str | Path) -> Part:
     except FileNotFoundError:
         raise DataError(f"there is no {path}: it is no exported part") from None
     except (*_DAMAGED, safetensors.SafetensorError, CheckpointError) as error:
-        raise DataError(f"{path} is damaged: {first_line(error)}") from None
+        raise unread_or_damaged(path, error) from None
     return Part(organisation, details, tensors, versions)
 
 

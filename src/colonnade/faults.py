@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from colonnade.errors import ColonnadeError, ConfigurationError, Unwritten
+from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Unwritten
 from colonnade.telling import first_line
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "of_the_disk",
     "refused",
     "unread",
+    "unread_or_damaged",
     "unwritten",
 ]
 
@@ -72,15 +73,18 @@ def _told(error: OSError) -> tuple[int, str]:
 
 
 def misnamed_or_unwritten(what: object, error: OSError) -> ColonnadeError:
-    """Return why a file is not there that a user has named: no file can be, or the disk refuses.
+    """Return why nothing is where a user has named: nothing can be, or the disk refuses.
 
     >>> misnamed_or_unwritten("no/such.csv", OSError(errno.ENOENT, "No such file or directory"))
     ConfigurationError('no/such.csv cannot be written: No such file or directory')
-    """
+    >>> misnamed_or_unwritten("the folder out", OSError(errno.EEXIST, "File exists"))
+    ConfigurationError('the folder out cannot be written: File exists; something else is in its place')
+    """  # noqa: E501 - a message is one line
     number, said = _told(error)
-    if number in _MISNAMED:
+    if number == errno.ENOENT:  # what was never there was not moved
         return ConfigurationError(f"{what} cannot be written: {said}")
-    return unwritten(what, error)
+    why = unwritten(what, error)
+    return ConfigurationError(str(why)) if number in _MISNAMED else why
 
 
 def of_the_disk(why: str, error: Exception) -> Unwritten | None:
@@ -144,16 +148,44 @@ def unread(what: object, error: OSError) -> Unwritten:
     return Unwritten(f"{what} cannot be read: {error.strerror or error}")
 
 
-def refused(error: OSError) -> Unwritten:
+def unread_or_damaged(what: object, error: Exception, remark: str = "") -> DataError:
+    """Return the error of a file that should say something: nobody may read it, or it is damaged.
+
+    Parameters
+    ----------
+    what
+        The file.
+    error
+        What came of reading it.
+    remark
+        What stands behind "is damaged".
+
+    Examples
+    --------
+    >>> print(unread_or_damaged("run/history.csv", PermissionError(errno.EACCES, "Not permitted")))
+    run/history.csv cannot be read: Not permitted
+    >>> print(unread_or_damaged("run/history.csv", ValueError("it has no rounds")))
+    run/history.csv is damaged: it has no rounds
+    """
+    number, said = _told(error) if isinstance(error, OSError) else (0, "")
+    if number:  # what is packed and cut off has none
+        return DataError(f"{what} cannot be read: {said}")
+    return DataError(f"{what} is damaged{remark}: {first_line(error)}")
+
+
+def refused(error: OSError) -> ColonnadeError:
     """Return the error that says what the system refused, where nobody knows more than it told.
 
     >>> print(refused(OSError(errno.EIO, "Input/output error", "people.csv")))
     people.csv cannot be read or written: Input/output error
+    >>> refused(OSError(errno.ENAMETOOLONG, "File name too long", "people"))  # which somebody gave
+    ConfigurationError('people cannot be read or written: File name too long')
     """
     why = error.strerror or error
     if error.filename is None:
         return Unwritten(f"the system refuses to read or write: {why}")
-    return Unwritten(f"{error.filename} cannot be read or written: {why}")
+    kind = ConfigurationError if error.errno == errno.ENAMETOOLONG else Unwritten
+    return kind(f"{error.filename} cannot be read or written: {why}")
 
 
 @contextmanager

@@ -21,10 +21,9 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from colonnade.errors import DataError
-from colonnade.faults import explained
+from colonnade.faults import explained, unread_or_damaged
 from colonnade.locks import locked, unlock
 from colonnade.outputs import SIGNATURE, replacing
-from colonnade.telling import first_line
 
 __all__ = ["PREDICTED", "UNKNOWN", "PredictionCount", "Times"]
 
@@ -131,9 +130,8 @@ def _times_in(file: Path) -> Times | None:
             raise ValueError("it is not what was written")
         return _times(told)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(
-            f"{file}, which counts what predictions disclosed, is damaged: {first_line(error)}"
-        ) from None
+        what = f"{file}, which counts what predictions disclosed,"
+        raise unread_or_damaged(what, error) from None
 
 
 def _times(told: Mapping[str, Any]) -> Times:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from errno import EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from colonnade.errors import (
     Unwritten,
 )
 from colonnade.export import MEAN_FILE, PART_FILE, PARTS, Part, load_part, read_mean
-from colonnade.faults import explained, unwritten
+from colonnade.faults import explained, misnamed_or_unwritten, unread_or_damaged
 from colonnade.layout import check_names
 from colonnade.ledger import Ledger
 from colonnade.locks import locked, unlock
@@ -45,7 +44,6 @@ from colonnade.outputs import (
 from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
 from colonnade.summaries_read import check_history, check_others_history, check_summary
-from colonnade.telling import first_line
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
 __all__ = ["RunFolder", "alone_in", "check_has_parts", "load_means", "load_parts", "load_run"]
@@ -61,7 +59,6 @@ _WRITTEN = (
     *("checkpoint", "journal", "departures", SURROGATES),
 )
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
-_MISNAMED = {EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR}  # no folder can be there
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
 _ELSEWHERE = "choose another folder"
 _DYING = 1.0  # seconds that a process which was killed may take until it has let go
@@ -87,7 +84,7 @@ def load_run(path: str | Path) -> Run:
         of a version whose runs this one cannot read.
     """
     folder = Path(path)
-    missing = [name for name in FILES if not (folder / name).is_file()]
+    missing = [name for name in FILES if not _is_there(folder / name)]
     if missing:
         raise DataError(
             f"{folder} holds no run that can be read: {', '.join(missing)} "
@@ -121,8 +118,16 @@ def load_run(path: str | Path) -> Run:
         name = "summary.json"
         check_summary(summary)
     except _UNREADABLE as error:
-        raise DataError(f"{folder / name} is damaged{older}: {first_line(error)}") from error
+        raise unread_or_damaged(folder / name, error, older) from error
     return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
+
+
+def _is_there(file: Path) -> bool:
+    """Return whether it is a file; ``DataError`` where nobody may see, or none is called so."""
+    try:
+        return file.is_file()
+    except OSError as error:
+        raise unread_or_damaged(file, error) from None
 
 
 def check_has_parts(path: str | Path) -> None:
@@ -191,8 +196,8 @@ def load_means(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
     --------
     >>> load_means("runs/credit", ["bank"])
     Traceback (most recent call last):
-    colonnade.errors.DataError: runs/credit/summary.json is damaged: [Errno 2] No such file or directory: 'runs/credit/summary.json'
-    """  # noqa: E501 - a message is one line
+    colonnade.errors.DataError: runs/credit/summary.json cannot be read: No such file or directory
+    """
     folder = Path(path)
     sealed = _sealed_parts(_summary_in(folder)[1])
     means = {}
@@ -231,8 +236,7 @@ def _summary_in(folder: Path) -> tuple[dict[str, Any], dict[str, str] | None]:
         older = "" if sealed.keys() & _SEAL else _older_than_digests(sealed)
         return _unsealed(sealed)
     except _UNREADABLE as error:
-        what = first_line(error)
-        raise DataError(f"{folder / 'summary.json'} is damaged{older}: {what}") from error
+        raise unread_or_damaged(folder / "summary.json", error, older) from error
 
 
 def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str] | None]:
@@ -427,7 +431,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise misnamed_or_unwritten(f"the folder {self.path}", error) from None
         with explained(self.path / "config.yaml"):
             self._write("config.yaml", text)
 
@@ -448,7 +452,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, UnicodeError) as error:
-            raise DataError(f"{file} is damaged: {error}") from None
+            raise unread_or_damaged(file, error) from None
 
     def keep_training(self, which: str) -> None:
         """Write down which training the run here is of.
@@ -470,14 +474,14 @@ class RunFolder:
             If there is no run, or its configuration cannot be read.
         """
         file = self.path / "config.yaml"
-        if not file.is_file():
+        if not _is_there(file):
             raise DataError(f"{self.path} holds no run: config.yaml is not there")
         try:
             config = read_yaml(file.read_text(encoding="utf-8"), _WRITTEN_OUT)
             if not isinstance(config, dict):
                 raise ValueError("it holds no keys and values")
         except _UNREADABLE as error:
-            raise DataError(f"{file} is damaged: {first_line(error)}") from error
+            raise unread_or_damaged(file, error) from error
         return config
 
     def store(
@@ -665,19 +669,13 @@ def alone_in(folder: Path, elsewhere: str = _ELSEWHERE) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock(folder, elsewhere)
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise misnamed_or_unwritten(f"the folder {folder}", error) from None
     except ValueError as error:  # a byte that no name may have
         raise ConfigurationError(f"{str(folder)!r} is no name of a folder: {error}") from None
     try:
         yield
     finally:
         _unlock(lock)
-
-
-def _unwritable(folder: Path, error: OSError) -> ColonnadeError:
-    """Return why there is no folder: another place has to be named, or the disk is at fault."""
-    why = unwritten(f"the folder {folder}", error)
-    return ConfigurationError(str(why)) if error.errno in _MISNAMED else why
 
 
 def _lock(folder: Path, elsewhere: str) -> int | None:
