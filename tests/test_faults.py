@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import re
 import resource
@@ -23,9 +24,9 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.config import parse_config
 from colonnade.deployment.folders import write_site
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import ConfigurationError, Unwritten
+from colonnade.errors import ConfigurationError, DataError, Unwritten
 from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
-from colonnade.export import export_part
+from colonnade.export import export_part, load_part
 from colonnade.faults import misnamed_or_unwritten, unwritten
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
@@ -409,6 +410,115 @@ def test_what_is_in_the_way_of_a_folder_is_the_users(command):
     assert (code, err) == (2, f"error: the folder out {why}")
 
 
+TOO_LONG = "x" * 300
+
+
+@pytest.fixture
+def trained(command, tmp_path):
+    """Return the command, beside a run of tables of which no id may be read any more."""
+    tables(tmp_path)
+    Path("run.yaml").write_text(yaml.safe_dump(configuration(tmp_path)), encoding="utf-8")
+    assert command("run", "run.yaml", "--quiet") == (0, "")
+    Path("notes").write_text("mine", encoding="utf-8")
+    Path("loop").symlink_to("loop")
+    return command
+
+
+def check_refused(command, arguments, why):
+    """Assert that it exits with 2 and this sentence, and neither makes nor changes a file."""
+    before = contents(Path())
+    assert command(*arguments) == (2, f"error: {why}")
+    assert contents(Path()) == before
+
+
+WRITING = {
+    "align": ("align", "run.yaml", "--out"),
+    "audit": ("audit", "runs/run", "--out"),
+    "compare": ("compare", "runs/run", "--out"),
+    "demo": ("demo", "--out"),
+    "deploy": ("deploy", "run.yaml", "--to"),
+    "export": ("export", "runs/run", "--to"),
+    "partners": ("compare", "--partners", "run.yaml", "--out"),
+    "reproduce": ("reproduce", "lean-mnist", "--quick", "--out"),
+    "run": ("run", "run.yaml", "--out"),
+}
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    """Let whoever has begun with what is to be written fail."""
+
+    def work(*_, **__):
+        raise AssertionError("it has begun")
+
+    for place in (
+        *("config.aligning.carry_out", "federation.Federation.train", "partners.partner_values"),
+        *("demo.run_demo", "experiments.reproduce", "audit_subjects.subjects"),
+        *("deployment.job.job_of", "config.run.RunConfig.train"),
+    ):
+        monkeypatch.setattr(f"colonnade.{place}", work)
+
+
+@pytest.mark.parametrize("command_of", WRITING)
+def test_where_no_folder_can_be_is_told_before_any_work(trained, command_of, monkeypatch, no_work):
+    given = WRITING[command_of]
+    in_the_way = "cannot be written: File exists; something else is in its place"
+    too_long = "cannot be written: File name too long"
+    for place in ("notes", "notes/inner", "loop", "loop/inner"):
+        check_refused(trained, (*given, place), f"the folder {place} {in_the_way}")
+    for place in (TOO_LONG, f"new/{TOO_LONG}"):
+        check_refused(trained, (*given, place), f"the folder {place} {too_long}")
+
+
+@pytest.mark.parametrize("command_of", WRITING)
+def test_that_nobody_may_write_there_is_told_before_any_work(
+    trained, command_of, monkeypatch, no_work
+):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    code, err = trained(*WRITING[command_of], "new")
+    assert code == 3
+    assert err == (
+        "error: the folder new cannot be written: Permission denied; have it made writable"
+    )
+
+
+@pytest.mark.parametrize("length", [300, 250])
+def test_a_name_that_no_file_may_have_is_told_before_it_is_written(trained, length):
+    name = "x" * length  # while it is written it is longer
+    for place in (name, f"new/{name}"):
+        for given in (("predict", "runs/run", "--rows", "test", "--out"), ("schema",)):
+            why = f"{place} cannot be written: File name too long"
+            check_refused(trained, (*given, place), why)
+
+
+@pytest.mark.parametrize(
+    "given", [("predict",), ("export", "--to", "new"), ("serve",), ("compare",)]
+)
+def test_a_name_that_no_run_may_have_is_told_as_one(trained, given):
+    why = f"{TOO_LONG}/config.yaml cannot be read: File name too long"
+    check_refused(trained, (given[0], TOO_LONG, *given[1:]), why)
+
+
+@pytest.mark.parametrize("given", [("audit",), ("prepare-kit",), ("datasets", "--data")])
+def test_whatever_else_has_a_name_that_nothing_may_have_is_the_users(trained, given):
+    code, err = trained(*given, TOO_LONG)
+    assert code == 2
+    assert err.endswith("cannot be read or written: File name too long")
+
+
+def test_a_token_that_no_file_can_hold_is_told(trained):
+    for place, why in (
+        ("notes/token", "File exists; something else is in its place"),
+        ("/proc/token", "No such file or directory"),
+        (TOO_LONG, "File name too long"),
+    ):
+        given = ("serve", "runs/run", "--absent", "drop", "--port", "0", "--token", place)
+        check_refused(trained, given, f"{place} cannot be written: {why}")
+
+
 def test_a_name_that_no_folder_may_have_is_told():
     with (
         pytest.raises(
@@ -430,6 +540,35 @@ def test_what_was_being_read_is_not_told_as_written(command, monkeypatch):
         "colonnade.config.load_config", lambda *_: (_ for _ in ()).throw(OSError("gone"))
     )
     assert command("plan", "run.yaml") == (3, "error: the system refuses to read or write: gone")
+
+
+UNREADABLE = [
+    *("config.yaml", "history.csv", "ledger.csv", "summary.json"),
+    *("parts/bank/part.json", "parts/bank/bottom.safetensors", "parts/bank/mean.json"),
+]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_nobody_may_read_is_not_told_as_damaged(trained, monkeypatch, name):
+    predict = ("predict", "runs/run", "--rows", "test", "--json")
+    assert trained(*predict)[0] == 0
+    opened, refused = io.open, str(Path("runs/run", name))
+
+    def refuse(path, *arguments, **settings):
+        if str(path) == refused:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), refused)
+        return opened(path, *arguments, **settings)
+
+    monkeypatch.setattr("io.open", refuse)
+    code, err = trained(*predict)
+    assert code == 2
+    assert re.fullmatch(rf"error: {refused}\b.* cannot be read: Permission denied", err)
+
+
+def test_a_file_in_the_place_of_a_part_is_not_told_as_a_damaged_one(tmp_path):
+    (tmp_path / "run.yaml").touch()
+    with pytest.raises(DataError, match=r"run\.yaml/part\.json cannot be read: Not a directory$"):
+        load_part(tmp_path / "run.yaml")
 
 
 def test_what_cannot_be_looked_at_is_not_told_as_lost(tmp_path, monkeypatch):

@@ -9,16 +9,19 @@ format has for it. A format that has none, CSV, is known by its first line.
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 from colonnade import __version__
 from colonnade.errors import ConfigurationError
+from colonnade.faults import misnamed_or_unwritten
 
 __all__ = [
     "ALIGNMENT",
@@ -36,6 +39,7 @@ __all__ = [
     "Kind",
     "check_output",
     "check_outputs",
+    "check_place",
     "csv_of",
     "is_ours",
     "replacing",
@@ -110,6 +114,44 @@ def is_ours(path: Path, kind: Kind) -> bool:
     return not head or kind(head, tail)
 
 
+def check_place(folder: Path) -> None:
+    """Raise an error where a folder is to be written into and cannot be; nothing is left there.
+
+    Where it is not there yet, the nearest above it is asked.
+
+    Raises
+    ------
+    ConfigurationError
+        If something else is in its place, or no folder can be called so.
+    Unwritten
+        If nobody may write there, or there is no room.
+
+    Examples
+    --------
+    >>> Path("bank.csv").touch()
+    >>> check_place(Path("bank.csv/parts"))
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the folder bank.csv/parts cannot be written: File exists; something else is in its place
+    """  # noqa: E501 - a message is one line
+    try:
+        with tempfile.TemporaryFile(dir=_nearest(folder)):
+            pass
+    except OSError as error:
+        raise misnamed_or_unwritten(f"the folder {folder}", error) from None
+
+
+def _nearest(folder: Path) -> Path:
+    """Return the folder, or the first above it that is there; raise what making it would."""
+    if folder.is_dir():
+        return folder
+    nearest = _nearest(folder.parent)
+    with suppress(FileNotFoundError):
+        (nearest / folder.name).lstat()  # also of a name that is too long for any
+        if nearest == folder.parent:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    return nearest
+
+
 def check_output(path: Path, kind: Kind) -> None:
     """Raise ``ConfigurationError`` where a file would be written over that is not Colonnade's.
 
@@ -123,8 +165,12 @@ def check_output(path: Path, kind: Kind) -> None:
     Raises
     ------
     ConfigurationError
-        If there is something else.
+        If there is something else, or no file can be there.
+    Unwritten
+        If nobody may write there, or there is no room.
     """
+    check_place(path.parent)
+    _check_name(path)
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name a file in it")
     if not path.exists():
@@ -147,8 +193,18 @@ def check_output(path: Path, kind: Kind) -> None:
     )
 
 
+def _check_name(path: Path) -> None:
+    """Raise ``ConfigurationError`` where no file can be called so, or so while it is written."""
+    try:
+        (_nearest(path.parent) / f"{path.name}{_WRITING}1").lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise misnamed_or_unwritten(path, error) from None
+
+
 def check_outputs(folder: Path, kinds: Mapping[str, Kind]) -> None:
-    """Raise ``ConfigurationError`` where one of these files in a folder may not be written.
+    """Raise what ``check_output`` does where one of these files in a folder cannot be written.
 
     To be asked before the work whose results they will hold.
     """

@@ -16,6 +16,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.export import check_no_runs_parts, export_part, form_of, write_mean
 from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.ledger import Ledger
+from colonnade.outputs import check_place
 from colonnade.prediction import ROWS_TOGETHER, Prediction, Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
@@ -192,13 +193,14 @@ class Run:
         Raises
         ------
         ConfigurationError
-            If the run has no models, or a run keeps its own parts there.
+            If the run has no models, no folder can be there, or a run keeps its own parts there.
         DataError
             If torch cannot export a bottom.
         Unwritten
             If the folder cannot be written.
         """
         for own in (".", *self.models):  # a folder of an organisation may be a link
+            check_place(Path(folder) / own)
             check_no_runs_parts(Path(folder) / own)
         self.write_parts(Path(folder), programs=programs)
 

@@ -26,6 +26,7 @@ from colonnade.cli.options import (
 )
 from colonnade.cli.told import say_warnings, show_runs
 from colonnade.errors import ConfigurationError
+from colonnade.outputs import check_place
 from colonnade.progress import Show, counted, err, out, say
 
 __all__ = ["deploy"]
@@ -112,6 +113,8 @@ def deploy(
             )
         if sources:
             raise ConfigurationError("with --to each site says itself who is new: site.yaml, new:")
+        for folder in (to, to / "sites"):
+            check_place(folder)
         job = job_of(parsed, name_of_run, "train", place_of_holder)
         for task in get_args(Task):
             each = job_of(parsed, name_of_run, task, place_of_holder, left)

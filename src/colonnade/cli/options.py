@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -148,7 +149,7 @@ def show_of(quiet: bool, as_json: bool) -> Show:
 
 def named_runs(paths: list[Path]) -> dict[str, Path]:
     """Name each run by as much of the end of its path as tells it from the others."""
-    resolved = [path.resolve() for path in paths]
+    resolved = [Path(realpath(path)) for path in paths]  # which knows links that go round
     if len(set(resolved)) < len(resolved):
         raise ConfigurationError("a run is named twice")
     names: list[str] = []

@@ -10,6 +10,7 @@ import typer
 
 from colonnade.cli.options import Config, Data, Json, Quiet, Set, parsed_config, show_of, to_place
 from colonnade.cli.told import INTERRUPTED, say_warnings, show_runs
+from colonnade.outputs import check_place
 from colonnade.progress import Show, err, out, say, watched
 
 __all__ = ["run"]
@@ -34,6 +35,7 @@ def run(
     from colonnade.run_folder import RunFolder
 
     folder = out_ or Path("runs") / config.stem
+    check_place(folder)
     if resume:
         RunFolder(folder).store({}).check_format()
     parsed = parsed_config(config, set_, data)

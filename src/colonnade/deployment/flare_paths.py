@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from os.path import realpath
 from pathlib import Path
 
 from colonnade.errors import ConfigurationError
@@ -33,8 +34,8 @@ def check_folder(path: Path) -> None:
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: '/srv/my kit' has white space, ...
     """
-    for each in (path.absolute(), path.resolve()):
-        _check_word(str(each))
+    for each in (str(path.absolute()), realpath(path)):  # which knows links that go round
+        _check_word(each)
 
 
 def check_program(path: Path) -> None:

@@ -19,6 +19,7 @@ from colonnade.outputs import (
     CONFIGURATION,
     SIGNATURE,
     check_outputs,
+    check_place,
     is_ours,
     replacing,
     replacing_folder,
@@ -68,10 +69,11 @@ def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> Non
     Raises
     ------
     ConfigurationError
-        If something else is in the folder.
+        If something else is in the folder, or no folder can be there.
     Unwritten
         If it cannot be written.
     """
+    check_place(folder)
     if folder.exists() and not _is_written(folder / _JOB):
         raise ConfigurationError(f"{folder} is there, and holds no job; choose another folder")
     meta = {

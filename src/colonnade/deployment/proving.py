@@ -29,6 +29,7 @@ from colonnade.errors import ConfigurationError, DataError, RoleFailed
 from colonnade.export import MEAN_FILE, PARTS
 from colonnade.fallbacks import NOBODY, Fallbacks, Lost
 from colonnade.faults import explained
+from colonnade.outputs import check_place
 from colonnade.run_folder import alone_in
 from colonnade.serving import ServeConfig
 from colonnade.tables.there import is_file
@@ -129,6 +130,7 @@ def prove(
         raise ConfigurationError(
             f"a federation needs NVIDIA FLARE ({error}); install colonnade[flare]"
         ) from None
+    check_place(place.folder)
     check_folder(place.folder)
     check_program(Path(sys.executable))
     job = job_of(config, run, "train", label_holder_at)

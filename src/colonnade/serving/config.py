@@ -12,7 +12,7 @@ from pydantic import Field
 
 from colonnade.config.sections import Section
 from colonnade.errors import ConfigurationError
-from colonnade.faults import explained
+from colonnade.faults import misnamed_or_unwritten
 from colonnade.outputs import replacing
 from colonnade.tables.there import is_file
 
@@ -67,14 +67,16 @@ class ServeConfig(Section):
         Raises
         ------
         ConfigurationError
-            If the file says nothing of use, or others can read it.
+            If the file says nothing of use, others can read it, or none can be there.
         Unwritten
             If none can be written.
         """
-        with explained(self.token):
-            if not os.path.lexists(self.token):
+        if not os.path.lexists(self.token):
+            try:
                 self.token.parent.mkdir(parents=True, exist_ok=True)
                 _write_secret(self.token, secrets.token_urlsafe(32))
+            except OSError as error:
+                raise misnamed_or_unwritten(self.token, error) from None
         text = _read_secret(self.token, "the token").strip()
         if not (_SHORTEST <= len(text) <= _LONGEST) or not _is_a_word(text):
             raise ConfigurationError(
