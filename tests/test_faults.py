@@ -10,7 +10,9 @@ import re
 import resource
 import shutil
 import sys
+import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -254,6 +256,39 @@ def test_a_folder_that_torch_has_no_room_in_is_no_fault_of_a_bottom(tmp_path, mo
     monkeypatch.setattr(torch.export, "export", refuse)
     with pytest.raises(Unwritten, match=r"the bottom of 'bank': no temporary folder .* TMPDIR$"):
         export_part(tmp_path, "bank", {"bottom": nn.Linear(2, 3)}, {}, torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_parts_that_cannot_be_written_leave_a_finished_run_as_it_was(tmp_path, monkeypatch, number):
+    first, second = ({"data": {"folder": name}} for name in ("here", "there"))
+    train = partial(federation().train, training=TRAINING, out=tmp_path, report=False)
+    train(config=first)
+    before = contents(tmp_path)
+    whole = tempfile.TemporaryFile
+
+    def refuse(*_, dir):
+        if dir.name in ("parts", "bank"):
+            raise OSError(number, os.strerror(number))
+        return whole(dir=dir)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryFile", refuse)
+        with pytest.raises(Unwritten, match=r"parts cannot be written: .*; have it made writable"):
+            train(config=second, resume=True)
+    assert contents(tmp_path) == before
+    assert load_run(tmp_path).config == first
+    train(config=second, resume=True)
+    assert load_run(tmp_path).config == second
+
+
+def test_a_part_that_is_somebodys_own_leaves_a_finished_run_as_it_was(tmp_path):
+    train = partial(federation().train, training=TRAINING, out=tmp_path, report=False)
+    train(config={"data": "here"})
+    (tmp_path / "parts" / "bank" / "part.json").write_text("mine", encoding="utf-8")
+    before = contents(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"part\.json is there already and was not writ"):
+        train(config={"data": "there"}, resume=True)
+    assert contents(tmp_path) == before
 
 
 # The command

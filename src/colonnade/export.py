@@ -13,7 +13,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,9 @@ from colonnade.outputs import (
     PROGRAM,
     SIGNATURE,
     TENSORS,
+    Kind,
     check_outputs,
+    check_place,
     is_ours,
     replacing,
 )
@@ -49,6 +51,7 @@ __all__ = [
     "Part",
     "blank",
     "check_no_runs_parts",
+    "check_parts",
     "export_part",
     "form_of",
     "load_part",
@@ -69,6 +72,7 @@ _LARGEST_MEAN = 2**26  # bytes
 _LARGEST_PART_FILE = 2**30  # bytes; all categories of all columns may be in it
 _FORMAT = 2  # 1 had no digests
 _PROGRAM = "bottom.pt2"
+_MODULES = ("bottom", "top")
 
 
 @dataclass(frozen=True)
@@ -180,8 +184,7 @@ def export_part(
     Unwritten
         If the folder cannot be written.
     """
-    tensors = {f"{name}.safetensors": TENSORS for name in modules}
-    check_outputs(folder, {PART_FILE: PART, _PROGRAM: PROGRAM} | tensors)
+    check_outputs(folder, {PART_FILE: PART, _PROGRAM: PROGRAM} | _files_of(modules))
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         digests, encoded = {}, {}
@@ -200,6 +203,31 @@ def export_part(
         program = _program(organisation, modules["bottom"], example)
         with explained(folder):
             _write(folder / _PROGRAM, program)
+
+
+def check_parts(folder: Path) -> None:
+    """Raise what ``export_part`` would, of what is already in a run's folder of parts.
+
+    Parameters
+    ----------
+    folder
+        The folder; it may not be there yet.
+
+    Raises
+    ------
+    ConfigurationError
+        If Colonnade did not write a file that would be replaced, or nobody may read it.
+    Unwritten
+        If one of the folders cannot be written.
+    """
+    check_place(folder)
+    for own in folder.glob("*"):
+        if own.is_dir():
+            check_outputs(own, {PART_FILE: PART} | _files_of(_MODULES))
+
+
+def _files_of(modules: Iterable[str]) -> dict[str, Kind]:
+    return {f"{name}.safetensors": TENSORS for name in modules}
 
 
 def write_mean(folder: Path, organisation: str, mean: Tensor, training: str | None = None) -> None:
@@ -337,7 +365,7 @@ def load_part(folder: str | Path) -> Part:
         versions = {name: dict(its) for name, its in written.get("versions", {}).items()}
         tensors = {}
         for name in written["parts"]:
-            if name not in ("bottom", "top"):
+            if name not in _MODULES:
                 raise DataError(f"{path} names a part {name!r}; there are bottom and top")
             path = folder / f"{name}.safetensors"
             data = _read_tensors(path, None if is_older else written["parts"][name])

@@ -26,7 +26,15 @@ from colonnade.errors import (
     DataError,
     Unwritten,
 )
-from colonnade.export import MEAN_FILE, PART_FILE, PARTS, Part, load_part, read_mean
+from colonnade.export import (
+    MEAN_FILE,
+    PART_FILE,
+    PARTS,
+    Part,
+    check_parts,
+    load_part,
+    read_mean,
+)
 from colonnade.faults import explained, misnamed_or_unwritten, unread_or_damaged
 from colonnade.layout import check_names
 from colonnade.ledger import Ledger
@@ -402,7 +410,7 @@ class RunFolder:
             or if there is no checkpoint to go on from, and it holds results or another run; or if
             something else is in its place.
         Unwritten
-            If it cannot be made, or the configuration cannot be written into it.
+            If it cannot be made, or the configuration or parts cannot be written into it.
         """
         there = [name for name in _WRITTEN if (self.path / name).exists()]
         # A configuration or a checkpoint says that the folder is a run's, and so all that is in it.
@@ -424,6 +432,7 @@ class RunFolder:
         if there and not known:
             self._check_unbegun(is_said)
         check_outputs(self.path, PICTURES)
+        check_parts(self.parts)
         if there:
             self._remove_unfinished()
         if is_said:
