@@ -433,6 +433,8 @@ def test_there_are_as_many_classes_as_the_top_model_has_outputs(tmp_path: Path) 
         ("bank", {"secrets": "x"}, r"secrets of 'bank' is Secrets.* or None, not 'x'"),
         ("bank", {"transformer": 3}, "the transformer of 'bank' is a fitted one, with .* not 3"),
         ("bank", {"device": 10**30}, "the models of 'bank' cannot compute on '10000"),
+        ("bank", {"device": "meta"}, "the models of 'bank' cannot compute on 'meta': .* no data"),
+        ("holder", {"device": "hpu"}, "the models of 'insurer' cannot compute on 'hpu': No module"),
         ("holder", {"secrets": 1}, "secrets of 'insurer' is"),
         ("holder", {"transformer": "x"}, "the transformer of 'insurer' is a fitted one"),
         ("holder", {"learned": "x"}, "learned of 'insurer' is a dict"),

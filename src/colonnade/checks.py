@@ -206,14 +206,14 @@ def _check_finite(what: str, name: str, values: Tensor) -> None:
             )
 
 
-_NO_DEVICE = (RuntimeError, AssertionError, TypeError, ValueError)
+_NO_DEVICE = (RuntimeError, AssertionError, TypeError, ValueError, ImportError)
 """What torch raises of a device, for which it has no one error."""
 
 
 def check_device(name: str, device: str | torch.device) -> None:
     """Raise ``ConfigurationError`` unless torch can compute on the device here."""
     try:
-        torch.empty(0, device=torch.device(device))
+        torch.zeros(1, device=torch.device(device)).cpu()  # of which "meta" keeps no numbers
     except _NO_DEVICE as error:
         raise ConfigurationError(
             f"the models of {name!r} cannot compute on {str(device)!r}: {first_line(error)}"
