@@ -34,6 +34,7 @@ from hypothesis import strategies as st
 
 from colonnade.config import load_trained, parse_config
 from colonnade.config.parse import parse_section
+from colonnade.deployment import proving
 from colonnade.errors import (
     BudgetExhausted,
     ConfigurationError,
@@ -748,8 +749,10 @@ def test_a_run_lets_so_many_wait_and_tells_them_when_it_is_over(trained, monkeyp
     assert not ending.is_alive()
 
 
-def test_the_command_answers_until_it_is_interrupted(trained):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_answers_until_it_is_asked_to_end_and_ends_well(trained, number):
     folder = trained.run.folder
+    before = {path.name for path in folder.iterdir()}
     command = (sys.executable, "-c", "from colonnade.cli import main; main()")
     process = subprocess.Popen(
         [*command, "serve", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True
@@ -762,11 +765,27 @@ def test_the_command_answers_until_it_is_interrupted(trained):
         shown = {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}
         reply = httpx.post(f"{url}/predict", json={"ids": ["0000"]}, headers=shown, timeout=60)
         assert reply.json()["predictions"][0]["predicted"] in ("yes", "no")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(timeout=60) == 0
+        assert {path.name for path in folder.iterdir()} == before | {"token"}
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("asks", [KeyboardInterrupt, SystemExit])
+def test_a_federation_that_serves_ends_well_when_it_is_asked_to_and_not_before(asks, monkeypatch):
+    told = []
+
+    def ask(_=None):
+        raise asks
+
+    monkeypatch.setattr(proving, "_is_healthy", lambda url: True)
+    proving._serve(ServeConfig(), lambda: ask() if told else False, told.append)
+    assert "until this is interrupted" in told[0]
+    monkeypatch.setattr(proving, "_is_healthy", ask)
+    with pytest.raises(asks):
+        proving._serve(ServeConfig(), lambda: False, told.append)
 
 
 def _lines(stream):

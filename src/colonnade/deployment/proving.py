@@ -236,16 +236,17 @@ def _removed(folder: Path, keep: bool) -> Iterator[None]:
 def _serve(
     service: ServeConfig, has_ended: Callable[[], bool], told: Callable[[str], None]
 ) -> None:
-    """Wait until predictions are served, say so, and wait until somebody interrupts."""
+    """Wait until predictions are served, say so, and wait until it is asked to end."""
     url = f"http://{service.host}:{service.port}"
-    with suppress(KeyboardInterrupt):
-        while not has_ended() and not _is_healthy(url):
-            time.sleep(_LOOK)
-        if not has_ended():
-            told(
-                f"predictions are served at {url}/predict to whom shows the token in "
-                f"{service.token}, until this is interrupted"
-            )
+    while not has_ended() and not _is_healthy(url):
+        time.sleep(_LOOK)
+    if has_ended():
+        return
+    with suppress(KeyboardInterrupt, SystemExit):  # the latter as by SIGTERM
+        told(
+            f"predictions are served at {url}/predict to whom shows the token in "
+            f"{service.token}, until this is interrupted"
+        )
         while not has_ended():
             time.sleep(_LOOK)
 
