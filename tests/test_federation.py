@@ -434,7 +434,7 @@ def test_there_are_as_many_classes_as_the_top_model_has_outputs(tmp_path: Path) 
         ("bank", {"transformer": 3}, "the transformer of 'bank' is a fitted one, with .* not 3"),
         ("bank", {"device": 10**30}, "the models of 'bank' cannot compute on '10000"),
         ("bank", {"device": "meta"}, "the models of 'bank' cannot compute on 'meta': .* no data"),
-        ("holder", {"device": "hpu"}, "the models of 'insurer' cannot compute on 'hpu': No module"),
+        ("holder", {"device": "hpu"}, "the models of 'insurer' cannot compute on 'hpu': "),
         ("holder", {"secrets": 1}, "secrets of 'insurer' is"),
         ("holder", {"transformer": "x"}, "the transformer of 'insurer' is a fitted one"),
         ("holder", {"learned": "x"}, "learned of 'insurer' is a dict"),
@@ -719,7 +719,9 @@ def test_a_file_is_no_folder(tmp_path: Path, inside: bool, resume: bool) -> None
     file = tmp_path / "file"
     file.write_text("mine", encoding="utf-8")
     out = file / "run" if inside else file
-    with pytest.raises(DataError, match=f"the folder {re.escape(str(out))} cannot be written: "):
+    with pytest.raises(
+        ConfigurationError, match=f"the folder {re.escape(str(out))} cannot be written: "
+    ):
         federation().train(training=TRAINING, out=out, resume=resume)
     assert file.read_text(encoding="utf-8") == "mine"
 
