@@ -42,6 +42,7 @@ from colonnade.outputs import (
     replacing,
     unfinished,
 )
+from colonnade.paths import as_path
 from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
 from colonnade.summaries_read import check_history, check_others_history, check_summary
@@ -82,11 +83,13 @@ def load_run(path: str | Path) -> Run:
 
     Raises
     ------
+    ConfigurationError
+        If this is no path.
     DataError
         If there is no finished or interrupted run in the folder, a file of it is damaged, or it is
         of a version whose runs this one cannot read.
     """
-    folder = Path(path)
+    folder = as_path("a run is read from the path of its folder", path)
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise DataError(

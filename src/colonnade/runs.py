@@ -16,6 +16,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.export import check_no_runs_parts, export_part, form_of, write_mean
 from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.ledger import Ledger
+from colonnade.paths import as_path
 from colonnade.prediction import ROWS_TOGETHER, Prediction, Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
@@ -192,15 +193,16 @@ class Run:
         Raises
         ------
         ConfigurationError
-            If the run has no models, or a run keeps its own parts there.
+            If the run has no models, this is no path, or a run keeps its own parts there.
         DataError
             If torch cannot export a bottom.
         Unwritten
             If the folder cannot be written.
         """
+        path = as_path("parts are exported into the path of a folder", folder)
         for own in (".", *self.models):  # a folder of an organisation may be a link
-            check_no_runs_parts(Path(folder) / own)
-        self.write_parts(Path(folder), programs=programs)
+            check_no_runs_parts(path / own)
+        self.write_parts(path, programs=programs)
 
     def write_parts(self, folder: Path, *, programs: bool = False) -> None:
         """Write what ``export`` does, also where the run keeps its own."""
