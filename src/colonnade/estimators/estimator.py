@@ -191,7 +191,12 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         write_page(self.run_, page)
         return page
 
-    def partner_values(self, X: Any, y: Any, seeds: Sequence[int] = (0,)) -> PartnerValues:  # noqa: N803
+    def partner_values(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        seeds: int | Iterable[int] = (0,),
+    ) -> PartnerValues:
         """Train with everybody and without each party in turn, to see what its columns add.
 
         The metric is that of the validation rows, at the epoch that was best for each.
@@ -201,7 +206,13 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         X, y
             As for ``fit``.
         seeds
-            Random states to train from; three or more give a usable standard error.
+            Random states to train from, or how many: 3 is (0, 1, 2). Three or more give a usable
+            standard error.
+
+        Raises
+        ------
+        ConfigurationError
+            If a seed is none, or there are not two parties besides the label holder.
         """
         data, holder = self._prepared(X, y)
 
