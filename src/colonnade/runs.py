@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 from torch import nn
 
+from colonnade.annotated import check_kind
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError
 from colonnade.export import check_no_runs_parts, export_part, form_of, write_mean
@@ -73,7 +74,13 @@ class Run:
         """Return all reports that have a value in a column, the label holder's and the others'.
 
         Empty where nobody reported it.
+
+        Raises
+        ------
+        ConfigurationError
+            If this is no name of a column.
         """
+        check_kind("column", column, str)
         frames = [self.history, self.others_history]
         known = [frame.drop_nulls(column) for frame in frames if column in frame.columns]
         if not known:
@@ -88,6 +95,11 @@ class Run:
         Reached or None
             Rounds, epochs, seconds and bytes until then; None if it never was. Where
             less of the metric is better, as good is as small.
+
+        Raises
+        ------
+        ConfigurationError
+            If the target is no finite number.
         """
         return reached(self.summary, self.history, target)
 
