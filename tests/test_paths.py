@@ -13,7 +13,7 @@ from colonnade.alignment import read_alignment
 from colonnade.config import load_config
 from colonnade.datasets import mnist, openml, write_synthetic_clicks
 from colonnade.datasets.idx import read_idx
-from colonnade.errors import ConfigurationError
+from colonnade.errors import ConfigurationError, DataError
 from colonnade.ledger import Ledger
 from colonnade.reports import draw_charts, draw_run
 from colonnade.runs import Run
@@ -62,6 +62,11 @@ def test_what_is_no_path_is_refused_and_no_cell_of_a_table_is_told(take, said, g
     with pytest.raises(ConfigurationError, match=f"^{said}.*, not [^,]*$") as caught:
         take(given)
     assert "424242" not in str(caught.value)
+
+
+def test_in_what_the_system_takes_for_no_name_is_no_run():
+    with pytest.raises(DataError, match=r"^x{200} \.\.\. holds no run that can be read"):
+        cn.load_run("x" * 5000)
 
 
 def test_a_text_is_a_path():

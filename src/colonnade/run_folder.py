@@ -46,7 +46,8 @@ from colonnade.paths import as_path
 from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
 from colonnade.summaries_read import check_history, check_others_history, check_summary
-from colonnade.telling import first_line
+from colonnade.tables.there import is_file
+from colonnade.telling import first_line, short
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
 __all__ = ["RunFolder", "alone_in", "check_has_parts", "load_means", "load_parts", "load_run"]
@@ -90,10 +91,10 @@ def load_run(path: str | Path) -> Run:
         of a version whose runs this one cannot read.
     """
     folder = as_path("a run is read from the path of its folder", path)
-    missing = [name for name in FILES if not (folder / name).is_file()]
+    missing = [name for name in FILES if not is_file(folder / name)]
     if missing:
         raise DataError(
-            f"{folder} holds no run that can be read: {', '.join(missing)} "
+            f"{short(str(folder))} holds no run that can be read: {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not there"
         )
     summary, digests = _summary_in(folder)
