@@ -41,7 +41,8 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
-    "errors streams wire effects kernels models defaults telling faults locks yaml_text annotated",
+    "errors streams wire effects kernels models defaults telling faults locks paths yaml_text "
+    "annotated",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger tallies clocks checkpoints journals departures channels costs delays "
@@ -71,6 +72,7 @@ FILES = {
     "colonnade.journals": "what was committed is on disk before what follows it leaves",
     "colonnade.locks": "two processes must not write what others of this list write",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
+    "colonnade.paths": "makes a path of a text, and opens none",
     "colonnade.surrogates.disk": "surrogates that outgrow memory",
     "colonnade.surrogates.lock": "two processes must not write one table",
     "colonnade.surrogates.marks": "what a killed process finds again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
 
 import numpy as np
@@ -402,6 +403,49 @@ def test_partners_need_each_other():
         partner_values(lambda partner, seed: None, ["bank"])
     with pytest.raises(ConfigurationError, match="a seed"):
         partner_values(lambda partner, seed: None, ["bank", "shop"], [])
+
+
+def untrained(partner, seed):
+    raise AssertionError("something was trained")
+
+
+@pytest.mark.parametrize("seeds", [("0",), (1.5,), (None,), (True,), "ab", {"a": 1}, None, 2.0])
+def test_seeds_that_are_no_whole_numbers_are_refused_before_anything_is_trained(seeds):
+    asked = f"seeds is a whole number or a list, each a whole number, not {re.escape(repr(seeds))}"
+    with pytest.raises(ConfigurationError, match=asked):
+        partner_values(untrained, ["bank", "shop"], seeds)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        (iter([0, "1"]), r"each a whole number, not \[0, '1'\]"),
+        ((0, 2**70), r"the seed must be a whole number from -2\^63 to 2\^63 - 1, not 118"),
+        (0, "need a seed to train from"),
+        (-1, "need a seed to train from"),
+        (np.arange(0), "need a seed to train from"),
+    ],
+)
+def test_the_last_seed_is_looked_at_before_anything_is_trained(seeds, message):
+    with pytest.raises(ConfigurationError, match=message):
+        partner_values(untrained, ["bank", "shop"], seeds)
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [3, np.int64(3), np.arange(3), range(3), iter([0, 1, 2]), {0, 1, 2}, pl.Series([0, 1, 2])],
+)
+def test_seeds_are_those_that_are_given_or_the_first_so_many(fitted, seeds):
+    trained = []
+
+    def train(partner, seed):
+        trained.append((partner, seed))
+        return fitted.run_
+
+    found = partner_values(train, ["bank", "shop"], seeds)
+    assert trained == [(name, seed) for seed in range(3) for name in ("bank", "shop", None)]
+    assert all(type(seed) is int for _, seed in trained)
+    assert [len(value.gains) for value in found.values] == [3, 3]
 
 
 def test_an_exported_part_works_alone(fitted, tables, tmp_path):

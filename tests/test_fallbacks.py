@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -59,7 +60,9 @@ def test_nobody_that_left_changes_no_fusion():
     ("without", "message"),
     [
         ({"hotel": "zeros"}, "nothing can stand for 'hotel': the parties are bank, shop"),
-        ({"bank": "median"}, "what stands for 'bank' is zeros or mean, not 'median'"),
+        ({"bank": np.zeros(32)}, "what stands for 'bank' is 'zeros' or 'mean', not array"),
+        ({"bank": ["zeros"]}, "what stands for 'bank' is 'zeros' or 'mean', not "),
+        ({"bank": "median"}, "what stands for 'bank' is 'zeros' or 'mean', not 'median'"),
         ({"bank": "zeros", "shop": "mean"}, "every party has left"),
     ],
 )

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from colonnade.drivers import Simulate
 from colonnade.errors import ConfigurationError, DataError
-from colonnade.export import load_part
 from colonnade.federation import Federation
 from colonnade.ledger import Ledger
 from colonnade.organisations import LabelHolder, Party
@@ -133,11 +132,6 @@ def test_arguments_of_another_kind_are_told_before_a_prediction_begins(run, argu
     with pytest.raises(ConfigurationError, match=words):
         run.predict(features(), **arguments)
     assert len(run.predict(features(), rows_per_message=np.int64(3)).scores) == 4
-
-
-def test_a_part_is_read_from_a_path():
-    with pytest.raises(ConfigurationError, match="the folder of a part must be a path, not None"):
-        load_part(None)
 
 
 def test_a_form_that_a_model_takes_is_taken(run):

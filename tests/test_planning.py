@@ -383,3 +383,16 @@ def test_a_plan_refuses_what_training_would():
     wide = Method("wide", uplink=Plain(LearnedEntropy(Scalar(5))))
     with pytest.raises(ConfigurationError, match="up to 1024 columns"):
         plan(federation, wide, Training(batch_size=20), Simulate(costs=Modelled(otherwise=0.0)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"federation": 3}, "federation is Federation, not 3"),
+        ({"federation": Federation}, r"federation is a value, not a class: write Federation\("),
+        ({"driver": "simulate"}, "driver is 'simulate', but a driver is a value"),
+    ],
+)
+def test_what_is_planned_is_a_federation_under_a_driver(arguments, message):
+    with pytest.raises(ConfigurationError, match=message):
+        plan(**{"federation": problem()} | arguments)

@@ -430,6 +430,24 @@ def test_a_target_is_reached_where_the_metric_is_first_as_good() -> None:
     assert timeless.reached(0.75).seconds is None  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    "target", ["x", None, True, math.nan, math.inf, pytest.param(10**400, id="e")]
+)
+def test_a_target_is_a_value_of_the_metric(target, tmp_path):
+    run = past([0.6, 0.8])
+    with pytest.raises(ConfigurationError, match="target is a "):
+        run.reached(target)
+    if target is not None:  # by default there is none
+        with pytest.raises(ConfigurationError, match="target is a "):
+            write_comparison({"a": run, "b": run}, tmp_path / "page.html", target=target)
+
+
+@pytest.mark.parametrize("column", [3, None, ["train_loss"]])
+def test_what_was_reported_is_asked_for_by_a_name(column):
+    with pytest.raises(ConfigurationError, match="column is a text, not "):
+        past([0.6]).reported(column)
+
+
 def told(table):
     """Return the cells of a table by row and heading."""
     heads = [str(column.header) for column in table.columns]

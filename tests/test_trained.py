@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import os
+import re
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,7 @@ from colonnade.training import Training
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 ROWS = 150
+FRAME = pl.DataFrame({"id": ["person 1"], "income": [424242.5], "job": ["cook"]})
 
 
 @pytest.fixture(autouse=True)
@@ -208,6 +210,27 @@ def test_tables_that_cannot_be_are_told(sources, message):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (
+            {"bank": FRAME},
+            "the source of 'bank' is a file or the URL .* tables .*, not a DataFrame",
+        ),
+        ({"bank": None}, "the source of 'bank' is a file .*run.predict takes tables.*, not None"),
+        ({"bank": ["new-bank.csv"]}, "the source of 'bank' is a file .*, not a list"),
+        (FRAME, "sources is a dict from parties to files .*run.predict takes.*, not a DataFrame"),
+        (["new-bank.csv"], "sources is a dict from parties to files or URLs.*, not a list"),
+        ([], "sources is a dict .*, not a list"),
+    ],
+)
+def test_tables_in_the_place_of_files_are_refused_and_not_quoted(sources, message):
+    trained(RUNS["classes"])
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load_trained("run").predict_tables(sources)
+    assert "424242" not in str(caught.value)
+
+
 def test_data_without_tables_have_rows_of_their_own_alone():
     trained(RUNS["rows that are streamed"])
     again = load_trained("run")
@@ -220,6 +243,16 @@ def test_rows_that_there_are_not_cannot_be_predicted():
     trained({"data": TABLES | {"split": {"validation": 0.0}}})
     with pytest.raises(ConfigurationError, match="this run has no validation rows"):
         load_trained("run").predict_rows("validation")
+
+
+@pytest.mark.parametrize("rows", ["valid", "Test", "labels", "ids", None, ["test"], 3])
+def test_rows_are_named_in_one_of_three_ways_before_tables_are_read(rows):
+    trained(RUNS["classes"])
+    again = load_trained("run")
+    Path("bank.csv").unlink()
+    asked = f"rows is 'train', 'validation' or 'test', not {re.escape(repr(rows))}"
+    with pytest.raises(ConfigurationError, match=asked):
+        again.predict_rows(rows)
 
 
 def test_a_run_whose_models_are_code_says_so():

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from os import PathLike
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -16,6 +15,7 @@ from colonnade.annotated import make_plain
 from colonnade.channels import LONGEST, check_seconds
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
+from colonnade.paths import as_path
 from colonnade.streams import StreamKey
 
 __all__ = ["Constant", "Delay", "Exponential", "FromTrace"]
@@ -109,9 +109,8 @@ class FromTrace(Delay):
     _columns: dict[str, tuple[float, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | PathLike) or "\0" in str(self.path):
-            raise ConfigurationError(f"a trace of delays has the path of a file, not {self.path!r}")
-        object.__setattr__(self, "path", Path(self.path))
+        path = as_path("a trace of delays has the path of a file", self.path)
+        object.__setattr__(self, "path", path)
         columns = _read(self.path)
         digest = hashlib.blake2b(repr(sorted(columns.items())).encode(), digest_size=16)
         object.__setattr__(self, "_columns", columns)

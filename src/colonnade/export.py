@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +41,7 @@ from colonnade.outputs import (
     is_ours,
     replacing,
 )
+from colonnade.paths import as_path
 from colonnade.telling import first_line, short
 
 __all__ = [
@@ -349,9 +349,7 @@ def load_part(folder: str | Path) -> Part:
     DataError
         If a file is missing or damaged, or was written by a later version.
     """
-    if not isinstance(folder, str | os.PathLike):
-        raise ConfigurationError(f"the folder of a part must be a path, not {folder!r}")
-    folder = Path(folder)
+    folder = as_path("a part is read from the path of its folder", folder)
     path = folder / PART_FILE
     try:
         written = json.loads(_read(path, _LARGEST_PART_FILE))

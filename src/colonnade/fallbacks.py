@@ -13,16 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.annotated import check_kind
 from colonnade.errors import ConfigurationError, Diverged
 from colonnade.links import Rows
 from colonnade.metrics import Metric
 from colonnade.models import Additive, Features, Fusion, take
+from colonnade.telling import shown
 from colonnade.uplinks.contract import Embedder
 
 __all__ = [
@@ -55,22 +57,19 @@ def check_fallbacks(without: Mapping[str, str], parties: Sequence[str]) -> None:
     >>> check_fallbacks({"shop": "zeros"}, ["bank", "shop"])
     >>> check_fallbacks({"shop": "ones"}, ["bank", "shop"])
     Traceback (most recent call last):
-    colonnade.errors.ConfigurationError: what stands for 'shop' is zeros or mean, not 'ones'
+    colonnade.errors.ConfigurationError: what stands for 'shop' is 'zeros' or 'mean', not 'ones'
     """
     if not isinstance(without, Mapping):
         raise ConfigurationError(
             "without must be a dict of the parties that have left and what stands for each, such "
-            f"as {{'shop': 'zeros'}}, not {without!r}"
+            f"as {{'shop': 'zeros'}}, not {shown(without)}"
         )
     for name, kind in without.items():
         if name not in parties:
             raise ConfigurationError(
                 f"nothing can stand for {name!r}: the parties are {', '.join(parties)}"
             )
-        if kind not in get_args(Fallback):
-            raise ConfigurationError(
-                f"what stands for {name!r} is {' or '.join(get_args(Fallback))}, not {kind!r}"
-            )
+        check_kind(f"what stands for {name!r}", kind, Fallback)
     if parties and set(without) == set(parties):
         raise ConfigurationError(
             "every party has left: with nobody to ask, a model of the label holder's columns alone "

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +81,7 @@ from colonnade.notes import (
     notes_of_unsaved,
 )
 from colonnade.organisations import LabelHolder, Party, check_everybody, copied_loss
+from colonnade.paths import as_path
 from colonnade.prediction import Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reports import draw_run, write_page
@@ -270,9 +270,8 @@ class Federation:
             for learner in learners_of(role).values():
                 check_saved(name, learner)
         description = self._describe(method, training, roles)
-        if out == "" or (out is not None and not isinstance(out, str | PathLike)):
-            raise ConfigurationError(f"out is the path of a folder, not {out!r}")
-        folder = None if out is None else RunFolder(Path(out))
+        place = None if out is None else as_path("out is the path of a folder", out)
+        folder = None if place is None else RunFolder(place)
         with ExitStack() as kept:
             store = checkpoint = None
             if folder is not None:

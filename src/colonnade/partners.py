@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import statistics
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from colonnade.annotated import check_kind
 from colonnade.errors import ConfigurationError, PrivacyWarning
 from colonnade.runs import Run
 from colonnade.sent import bytes_sent
+from colonnade.training import check_seed
 
 __all__ = ["PartnerValue", "PartnerValues", "partner_values", "score"]
 
@@ -101,7 +103,9 @@ class PartnerValues:
 
 
 def partner_values(
-    train: Callable[[str | None, int], Run], partners: Sequence[str], seeds: Sequence[int] = (0,)
+    train: Callable[[str | None, int], Run],
+    partners: Sequence[str],
+    seeds: int | Iterable[int] = (0,),
 ) -> PartnerValues:
     """Train with everybody and without each partner in turn.
 
@@ -112,12 +116,13 @@ def partner_values(
     partners
         Who is left out in turn.
     seeds
-        Each is trained from; three or more give a usable standard error.
+        Each is trained from, or the first so many from 0 on; three or more give a usable standard
+        error.
 
     Raises
     ------
     ConfigurationError
-        If there are not two partners or more, or no seed.
+        If there are not two partners or more, or no seed, or one that ``Training`` would not take.
 
     Warns
     -----
@@ -126,8 +131,7 @@ def partner_values(
     """
     if len(partners) < 2:
         raise ConfigurationError("with a single party there is nothing to train without it")
-    if not seeds:
-        raise ConfigurationError("partner values need a seed to train from")
+    seeds = _checked(seeds)
     runs = {
         (partner, seed): train(partner, seed) for seed in seeds for partner in (*partners, None)
     }  # first those of fewer, which may be refused before anything was trained
@@ -160,6 +164,21 @@ def partner_values(
     shown = {"everybody": runs[None, seeds[0]]}
     shown |= {f"without {partner}": runs[partner, seeds[0]] for partner in partners}
     return PartnerValues(values, shown)
+
+
+def _checked(seeds: int | Iterable[int]) -> Sequence[int]:
+    """Return the seeds to train from, each looked at before the first training."""
+    given = [*seeds] if isinstance(seeds, Iterator | Set) else seeds
+    check_kind("seeds", given, int | Collection[int])
+    found = [*map(_seed, given)] if isinstance(given, Iterable) else range(given)
+    if not found:
+        raise ConfigurationError("partner values need a seed to train from")
+    return found
+
+
+def _seed(given: int) -> int:
+    check_seed(given)
+    return int(given)
 
 
 def score(run: Run) -> float:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-__all__ = ["Reached", "reached"]
+from colonnade.annotated import check_kind
+from colonnade.errors import ConfigurationError
+from colonnade.telling import shown
+
+__all__ = ["Reached", "check_value", "reached"]
+
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -43,11 +50,18 @@ def reached(summary: Mapping[str, Any], history: pl.DataFrame, target: float) ->
     """Return what it cost until the deciding metric was as good as a target; None if it never was.
 
     Where less is better, as good is as small.
+
+    Raises
+    ------
+    ConfigurationError
+        If the target is no finite number.
     """
+    check_value(target)
     metric = str(summary["metric"])
     if metric not in history.columns:
         return None
     score = pl.col(metric).cast(pl.Float64)
+    target = float(target)
     good = score >= target if summary["greater_is_better"] else score <= target
     # Polars takes what is not a number for the greatest of all.
     places = history.filter(score.is_finite() & good)
@@ -62,3 +76,17 @@ def reached(summary: Mapping[str, Any], history: pl.DataFrame, target: float) ->
         bytes_down=row["bytes_down"],
         bytes_between=row.get("bytes_between", 0),
     )
+
+
+def check_value(target: float) -> None:
+    """Raise ``ConfigurationError`` unless a target is a value that a metric may have.
+
+    Examples
+    --------
+    >>> check_value(float("nan"))
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: target is a value of the metric, not nan
+    """
+    check_kind("target", target, float)
+    if not -_LARGEST <= target <= _LARGEST:
+        raise ConfigurationError(f"target is a value of the metric, not {shown(target)}")

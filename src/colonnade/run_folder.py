@@ -49,9 +49,11 @@ from colonnade.outputs import (
     replacing,
     unfinished,
 )
+from colonnade.paths import as_path
 from colonnade.predictions_counted import PREDICTED, PredictionCount
 from colonnade.runs import Run
 from colonnade.summaries_read import check_history, check_others_history, check_summary
+from colonnade.telling import short
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
 __all__ = ["RunFolder", "alone_in", "check_has_parts", "load_means", "load_parts", "load_run"]
@@ -87,15 +89,17 @@ def load_run(path: str | Path) -> Run:
 
     Raises
     ------
+    ConfigurationError
+        If this is no path.
     DataError
         If there is no finished or interrupted run in the folder, a file of it is damaged, or it is
         of a version whose runs this one cannot read.
     """
-    folder = Path(path)
+    folder = as_path("a run is read from the path of its folder", path)
     missing = [name for name in FILES if not _is_there(folder / name)]
     if missing:
         raise DataError(
-            f"{folder} holds no run that can be read: {', '.join(missing)} "
+            f"{short(str(folder))} holds no run that can be read: {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not there"
         )
     summary, digests = _summary_in(folder)
@@ -135,7 +139,7 @@ def _is_there(file: Path) -> bool:
     try:
         return file.is_file()
     except OSError as error:
-        raise unread_or_damaged(file, error) from None
+        raise unread_or_damaged(short(str(file)), error) from None
 
 
 def check_has_parts(path: str | Path) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import polars as pl
 from torch import nn
 
+from colonnade.annotated import check_kind
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError
 from colonnade.export import check_no_runs_parts, export_part, form_of, write_mean
 from colonnade.fallbacks import NOBODY, Fallbacks
 from colonnade.ledger import Ledger
 from colonnade.outputs import check_place
+from colonnade.paths import as_path
 from colonnade.prediction import ROWS_TOGETHER, Prediction, Predictor
 from colonnade.predictions_told import Predicted
 from colonnade.reaching import Reached, reached
@@ -73,7 +75,13 @@ class Run:
         """Return all reports that have a value in a column, the label holder's and the others'.
 
         Empty where nobody reported it.
+
+        Raises
+        ------
+        ConfigurationError
+            If this is no name of a column.
         """
+        check_kind("column", column, str)
         frames = [self.history, self.others_history]
         known = [frame.drop_nulls(column) for frame in frames if column in frame.columns]
         if not known:
@@ -88,6 +96,11 @@ class Run:
         Reached or None
             Rounds, epochs, seconds and bytes until then; None if it never was. Where
             less of the metric is better, as good is as small.
+
+        Raises
+        ------
+        ConfigurationError
+            If the target is no finite number.
         """
         return reached(self.summary, self.history, target)
 
@@ -193,16 +206,18 @@ class Run:
         Raises
         ------
         ConfigurationError
-            If the run has no models, no folder can be there, or a run keeps its own parts there.
+            If the run has no models, this is no path, no folder can be there, or a run keeps
+            its own parts there.
         DataError
             If torch cannot export a bottom.
         Unwritten
             If the folder cannot be written.
         """
+        path = as_path("parts are exported into the path of a folder", folder)
         for own in (".", *self.models):  # a folder of an organisation may be a link
-            check_place(Path(folder) / own)
-            check_no_runs_parts(Path(folder) / own)
-        self.write_parts(Path(folder), programs=programs)
+            check_place(path / own)
+            check_no_runs_parts(path / own)
+        self.write_parts(path, programs=programs)
 
     def write_parts(self, folder: Path, *, programs: bool = False) -> None:
         """Write what ``export`` does, also where the run keeps its own."""

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["first_line", "named", "plain", "short", "shown"]
+__all__ = ["first_line", "named", "plain", "short", "shown", "sort_of"]
 
 _LONGEST = 200
 _ACTING = ("Cc", "Cf", "Cs")
@@ -92,3 +92,14 @@ def shown(value: Any) -> str:
     except BaseException:  # whatever a class of somebody else does
         text = f"a {type(value).__name__}"
     return short(text)
+
+
+def sort_of(value: Any) -> str:
+    """Return what a value is, for messages where it may hold somebody's data.
+
+    >>> sort_of(3), sort_of(None), sort_of({"age": [41, 37]})
+    ('3', 'None', 'a dict')
+    """
+    if value is None or isinstance(value, str | int | float):
+        return shown(value)
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

@@ -12,7 +12,14 @@ from colonnade.annotated import check_fields, check_kind, is_number
 from colonnade.errors import ConfigurationError
 from colonnade.telling import shown
 
-__all__ = ["MOST_THREADS", "EarlyStopping", "Training", "Watcher", "checked_training"]
+__all__ = [
+    "MOST_THREADS",
+    "EarlyStopping",
+    "Training",
+    "Watcher",
+    "check_seed",
+    "checked_training",
+]
 
 MOST_THREADS = 1024
 """Of a torch operation: so many that a system refuses them end the process without a word."""
@@ -125,10 +132,7 @@ class Training:
             value = getattr(self, name)
             if value not in ("auto", None):  # where it may be
                 _check_count(name, value)
-        if not -_BEYOND <= self.seed < _BEYOND:
-            raise ConfigurationError(
-                f"the seed must be a whole number from -2^63 to 2^63 - 1, not {shown(self.seed)}"
-            )
+        check_seed(self.seed)
 
     def batch_size_for(self, rows: int) -> int:
         """Return how many of so many training rows make a batch."""
@@ -166,6 +170,22 @@ def checked_training(value: object) -> Training:
     """
     check_kind("training", value, Training | None)
     return value if isinstance(value, Training) else Training()
+
+
+def check_seed(seed: int) -> None:
+    """Raise ``ConfigurationError`` unless streams of random numbers can have this seed.
+
+    Examples
+    --------
+    >>> check_seed(2**63)
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the seed must be a whole number from -2^63 to 2^63 - 1, \
+not 9223372036854775808
+    """
+    if not -_BEYOND <= seed < _BEYOND:
+        raise ConfigurationError(
+            f"the seed must be a whole number from -2^63 to 2^63 - 1, not {shown(seed)}"
+        )
 
 
 @dataclass(frozen=True)

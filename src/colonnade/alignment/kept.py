@@ -22,6 +22,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.layout import check_names
 from colonnade.outputs import ALIGNMENT, SIGNATURE, check_outputs, replacing
+from colonnade.paths import as_path
 
 __all__ = ["Kept", "alignment_file", "check_folder", "read_alignment", "write_alignment"]
 
@@ -148,15 +149,17 @@ def _digest_of_rest(file: _File) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def read_alignment(folder: Path) -> dict[str, Kept]:
+def read_alignment(folder: str | Path) -> dict[str, Kept]:
     """Return what each organisation has kept whose file is in a folder, by its name.
 
     Raises
     ------
+    ConfigurationError
+        If this is no path.
     DataError
         If there is none, one cannot be read or is damaged, or they are of different alignments.
     """
-    found = {}
+    folder, found = as_path("an alignment is read from the path of its folder", folder), {}
     try:
         paths = sorted(path for path in folder.glob("*.json") if path.is_file())
         for path in paths:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from colonnade.agreement import Agreement
-from colonnade.annotated import make_plain
+from colonnade.annotated import check_kind, make_plain
 from colonnade.audits.completion import complete
 from colonnade.audits.finding import Finding
 from colonnade.audits.labels import Told, infer_labels
@@ -195,7 +195,7 @@ def audit(
     Raises
     ------
     ConfigurationError
-        If the method does not fit the federation.
+        If this is no federation, or the method does not fit it.
 
     Examples
     --------
@@ -205,6 +205,7 @@ def audit(
         for finding in found.findings:
             print(finding.attack, finding.by, finding.success, "against", finding.chance)
     """
+    check_kind("federation", federation, Federation)
     method, scope = method or svfl(), scope or Scope()
     training = checked_training(training).for_rows(len(federation.train_rows))
     federation.check(method)

@@ -43,6 +43,7 @@ from colonnade.datasets import (
 )
 from colonnade.datasets.pixels import check_normalise
 from colonnade.errors import ConfigurationError
+from colonnade.paths import place_of
 from colonnade.tables import (
     HashSplit,
     IdForm,
@@ -56,15 +57,18 @@ from colonnade.tables.read import is_text_file
 from colonnade.tables.table import as_table
 from colonnade.tables.there import is_file
 from colonnade.tables.together import LABELS, likely_id
+from colonnade.telling import sort_of
 
 if TYPE_CHECKING:
     from colonnade.tables import TableTransformer
 
-__all__ = ["DataConfig", "Loaded", "as_data_section", "holds_a_source"]
+__all__ = ["DataConfig", "Loaded", "as_data_section", "check_sources", "holds_a_source"]
 
 _IMAGES = {"mnist5k": mnist5k, "mnist": mnist, "fashion_mnist": fashion_mnist}
 
 _Finite = Annotated[Number, pydantic.AllowInfNan(False)]
+
+_NO_TABLES = "(run.predict takes tables themselves)"
 
 _SQLITE = "sqlite:///"  # before the path of a file
 
@@ -532,8 +536,8 @@ class TablesConfig(DataSection):
         Raises
         ------
         ConfigurationError
-            If there is no such party, a URL has a password in it, or a database is named for a
-            party whose table was a file.
+            If there is no such party, what is named is no file or URL, or is a URL with a password,
+            or a database is named for a party whose table was a file.
         DataError
             If a table cannot be read.
         """
@@ -544,7 +548,8 @@ class TablesConfig(DataSection):
                 raise ConfigurationError(
                     f"there is no party {name!r}; there are {', '.join(parties)}"
                 )
-            new = parties[name].at(str(source))
+            said = f"the source of {name!r} is a file or the URL of a database {_NO_TABLES}"
+            new = parties[name].at(place_of(said, source))
             if "://" in new.source and new.table is None and new.query is None:
                 raise ConfigurationError(
                     f"the new rows of {name!r} are in a database, but the run's configuration "
@@ -658,6 +663,23 @@ class OpenmlConfig(DataSection):
             split=self.split.build(),
             transformers={name: section.build() for name, section in self.features.items()},
             task=self.task,
+        )
+
+
+def check_sources(sources: object) -> None:
+    """Raise ``ConfigurationError`` unless sources are named by party; each is looked at later.
+
+    Examples
+    --------
+    >>> check_sources(["bank.csv", "shop.csv"])
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: sources is a dict from parties to files or URLs of \
+databases (run.predict takes tables themselves), not a list
+    """
+    if not isinstance(sources, Mapping):
+        raise ConfigurationError(
+            f"sources is a dict from parties to files or URLs of databases {_NO_TABLES}, not "
+            f"{sort_of(sources)}"
         )
 
 

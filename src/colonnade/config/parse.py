@@ -18,6 +18,7 @@ from colonnade.config.registry import GROUPS, Group, Part, find
 from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen, Section, near
 from colonnade.errors import ConfigurationError
+from colonnade.paths import as_path
 from colonnade.telling import plain, short, shown
 from colonnade.yaml_text import MOST_CHARACTERS, MOST_LEVELS, MOST_VALUES, NOT_YAML, read_yaml
 
@@ -212,14 +213,15 @@ def _within(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield f"{path}.{key}" if path else str(key), each
 
 
-def load_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
+def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConfig:
     """Read a YAML file, apply overrides such as ``training.epochs=3``, and validate.
 
     Raises
     ------
     ConfigurationError
-        If the file is missing, is not YAML, or does not validate.
+        If this is no path, or the file is missing, is not YAML, or does not validate.
     """
+    path = as_path("a configuration is read from the path of a file", path)
     data = read_file(path)
     data = {} if data is None else data
     if isinstance(data, dict):

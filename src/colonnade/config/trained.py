@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from colonnade.annotated import check_kind
 from colonnade.assembly import VerticalData
-from colonnade.config.data import TablesConfig
+from colonnade.config.data import TablesConfig, check_sources
 from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
@@ -107,7 +108,8 @@ class Trained:
         Raises
         ------
         ConfigurationError
-            If the run was not trained on tables, or somebody named is no party of it.
+            If the run was not trained on tables, somebody named is no party of it, or a source is
+            no file or URL.
         DataError
             If a table cannot be read, or its rows not be predicted.
         """
@@ -131,10 +133,12 @@ class Trained:
                 f"this run was trained on {data.name}, not on tables: predict some of its own rows "
                 "(--rows test), or features of yours by load_trained(folder).run.predict(features)"
             )
+        sources = {} if sources is None else sources
+        check_sources(sources)
         assert self.run.predictor is not None
         transformers = self.run.predictor.transformers
         check_fallbacks(without, [name for name in data.parties if self._owner(name) == name])
-        if returned := sorted(set(sources or {}) & set(without)):
+        if returned := sorted(set(sources) & set(without)):
             raise ConfigurationError(f"{returned[0]!r} has left, and has a table of new rows")
         if lacking := [name for name in data.parties if self._owner(name) not in transformers]:
             raise DataError(
@@ -142,7 +146,7 @@ class Trained:
                 "this run was trained on tables: it was changed"
             )
         text = {party: transformers[self._owner(party)].text_columns for party in data.parties}
-        tables = keyed_tables(data.tables_of_new_rows(sources or {}, text, [*without]), data.id)
+        tables = keyed_tables(data.tables_of_new_rows(sources, text, [*without]), data.id)
         ids, features, notes = features_of_new_rows(
             tables,
             {party: transformers[self._owner(party)] for party in tables},
@@ -187,6 +191,7 @@ class Trained:
         DataError
             If the data cannot be read.
         """
+        check_kind("rows", rows, Rows)
         data = self.config.data.load()
         numbers: NDArray[np.int64] = getattr(data, rows)
         if not len(numbers):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from colonnade.errors import DataError
+from colonnade.paths import as_path
 
 __all__ = ["click_files", "data_folder", "made_up", "named", "plain_or_packed"]
 
@@ -25,6 +26,8 @@ def data_folder(name: str, folder: str | Path | None, holds: str = "its files") 
 
     Raises
     ------
+    ConfigurationError
+        If this is no path.
     DataError
         If no folder was named, or it is not there.
 
@@ -35,13 +38,13 @@ def data_folder(name: str, folder: str | Path | None, holds: str = "its files") 
     ...
     colonnade.errors.DataError: nowhere: there is no such folder to read MNIST from
     """
-    found = folder if folder is not None else os.environ.get("COLONNADE_DATA")
-    if not found:
+    found = os.environ.get("COLONNADE_DATA") or None if folder is None else folder
+    if found is None:
         raise DataError(
             f"{name} is read from a folder, and none was given: name the one that holds "
             f"{holds} with --data or in the environment variable COLONNADE_DATA"
         )
-    path = Path(found)
+    path = as_path(f"{name} is read from the path of a folder", found)
     if not path.is_dir():
         raise DataError(f"{path}: there is no such folder to read {name} from")
     return path

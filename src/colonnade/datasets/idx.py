@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.paths import as_path
 
 __all__ = ["TYPES", "read_idx"]
 
@@ -48,6 +49,8 @@ def read_idx(path: str | Path) -> NDArray[Any]:
 
     Raises
     ------
+    ConfigurationError
+        If this is no path.
     DataError
         If the file cannot be read, is not idx, is shorter or longer than its header says, holds
         no value, or fails gzip's checksum. The message names the file.
@@ -61,7 +64,7 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     ...     read_idx(path)
     array([5, 0, 4], dtype=uint8)
     """
-    path = Path(path)
+    path = as_path("an idx file is read from its path", path)
     compressed = path.suffix == ".gz"
     try:
         size = path.stat().st_size

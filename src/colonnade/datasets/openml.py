@@ -23,6 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.paths import as_path
 from colonnade.tables import Splitting, VerticalTables, as_frame, vertical_tables
 from colonnade.tables.labels import Task
 from colonnade.tables.names import check_named_once, check_present, listed
@@ -30,6 +31,7 @@ from colonnade.telling import first_line
 
 __all__ = ["openml", "openml_cache", "openml_table"]
 
+_SAID = "OpenML's data are kept in the path of a folder"
 _CACHE = "openml"  # what scikit-learn calls the folder in its data folder
 
 
@@ -167,15 +169,16 @@ def openml_cache(folder: str | Path | None = None) -> Path | None:
     folder
         As for ``openml_table``; scikit-learn's own is not looked at.
     """
-    place = folder if folder is not None else os.environ.get("COLONNADE_DATA")
-    return Path(place) if place and (Path(place) / _CACHE).is_dir() else None
+    place = os.environ.get("COLONNADE_DATA") or None if folder is None else folder
+    path = None if place is None else as_path(_SAID, place)
+    return None if path is None or not (path / _CACHE).is_dir() else path
 
 
 def _fetched(name: str, version: int | None, target: str | None, folder: str | Path | None) -> Any:
     """Return scikit-learn's bunch of arrays; of pandas' objects where there is free text."""
     from sklearn.datasets import fetch_openml  # only here: who does not ask should not wait
 
-    home = Path(folder) if folder is not None else openml_cache()
+    home = openml_cache() if folder is None else as_path(_SAID, folder)
     which = repr(name) + (f", version {version}" if version is not None else "")
     settings = {
         "name": name,

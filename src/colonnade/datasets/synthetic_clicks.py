@@ -45,6 +45,7 @@ from colonnade.kernels.clicks import (
     write_clicks,
 )
 from colonnade.outputs import replacing
+from colonnade.paths import as_path
 from colonnade.streamed import StreamedRows
 from colonnade.streamed.form import Form
 from colonnade.streamed.rows import Told, cache_folder, rows_in
@@ -346,7 +347,7 @@ def write_synthetic_clicks(
     Raises
     ------
     ConfigurationError
-        If the name does not fit, or the file is there.
+        If this is no path, the name does not fit, or the file is there.
     Unwritten
         If the disk does not take it.
 
@@ -356,7 +357,8 @@ def write_synthetic_clicks(
     >>> Path("synthetic.csv").read_text()[:20]
     'id,click,hour,C1,ban'
     """
-    path, made = Path(path), SyntheticClicks(rows, seed, like)
+    path = as_path("clicks are written to the path of a file", path)
+    made = SyntheticClicks(rows, seed, like)
     _check_name(path, made)
     try:
         with replacing(path) as partial:

@@ -35,6 +35,7 @@ from colonnade.metrics import Metric, checked_metrics
 from colonnade.models import Concat, Features, OptimiserFactory, SchedulerFactory
 from colonnade.objectives import Objective
 from colonnade.partners import PartnerValues, partner_values
+from colonnade.paths import as_path
 from colonnade.prediction import Prediction
 from colonnade.progress import watched
 from colonnade.reports import write_page
@@ -183,14 +184,19 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         Raises
         ------
         ConfigurationError
-            If there is a file that Colonnade did not write.
+            If this is no path, or there is a file that Colonnade did not write.
         """
         check_is_fitted(self)
-        path = Path(path)
-        write_page(self.run_, path)
-        return path
+        page = as_path("a report is written to the path of a file", path)
+        write_page(self.run_, page)
+        return page
 
-    def partner_values(self, X: Any, y: Any, seeds: Sequence[int] = (0,)) -> PartnerValues:  # noqa: N803
+    def partner_values(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        seeds: int | Iterable[int] = (0,),
+    ) -> PartnerValues:
         """Train with everybody and without each party in turn, to see what its columns add.
 
         The metric is that of the validation rows, at the epoch that was best for each.
@@ -200,7 +206,13 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         X, y
             As for ``fit``.
         seeds
-            Random states to train from; three or more give a usable standard error.
+            Random states to train from, or how many: 3 is (0, 1, 2). Three or more give a usable
+            standard error.
+
+        Raises
+        ------
+        ConfigurationError
+            If a seed is none, or there are not two parties besides the label holder.
         """
         data, holder = self._prepared(X, y)
 

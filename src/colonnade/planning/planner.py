@@ -21,10 +21,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
+from colonnade.annotated import check_kind
 from colonnade.channels import Network
 from colonnade.costs import CostModel, Measured, is_steady, uses_measured
 from colonnade.disclosures import promise_warnings
-from colonnade.drivers import Driver, Simulate
+from colonnade.drivers import Driver, Simulate, checked_driver
 from colonnade.federation import Federation
 from colonnade.flows import Flow
 from colonnade.method import Method, checked_method
@@ -207,7 +208,7 @@ def plan(
     Raises
     ------
     ConfigurationError
-        If the method does not fit the federation.
+        If this is no federation, or the method does not fit it.
 
     Examples
     --------
@@ -223,8 +224,10 @@ def plan(
     >>> costs.bytes_up, costs.exact
     (4800, True)
     """
+    check_kind("federation", federation, Federation)
     method = svfl() if method is None else checked_method(method)
     training = checked_training(training).for_rows(len(federation.train_rows))
+    driver = None if driver is None else checked_driver(driver)
     federation.check(method)
     agreement = federation.agreement(method, training)
     for party in federation.parties:  # hollow models would take any row

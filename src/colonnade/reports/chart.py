@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from colonnade.faults import explained
 from colonnade.outputs import PICTURE, SIGNATURE, check_output, replacing
+from colonnade.paths import as_path
 from colonnade.reports.canvas import canvas
 from colonnade.reports.figures import Figure, empty_plot, plot_text
 from colonnade.reports.palette import GRID, colour
@@ -112,7 +113,7 @@ def _band(plot: go.Figure, curve: Curve, shade: str) -> None:
     )
 
 
-def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
+def draw_charts(charts: Sequence[Chart], path: str | Path, title: str = "") -> None:
     """Draw charts into one PNG file, two in a row.
 
     Raises
@@ -120,6 +121,7 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str = "") -> None:
     ConfigurationError
         If there is a file that Colonnade did not write.
     """
+    path = as_path("a picture is drawn to the path of a file", path)
     check_output(path, PICTURE)
     columns = min(2, len(charts))
     rows = math.ceil(len(charts) / columns)

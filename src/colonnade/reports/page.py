@@ -23,6 +23,7 @@ from colonnade import __version__
 from colonnade.faults import explained
 from colonnade.local_reports import local_columns, local_reports
 from colonnade.outputs import PAGE, SIGNATURE, check_output, replacing
+from colonnade.paths import as_path
 from colonnade.reports.epsilons import epsilon_columns, epsilon_facts, epsilon_notes, human_epsilon
 from colonnade.reports.figures import Figure, comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
@@ -57,7 +58,7 @@ class _Fact(NamedTuple):
     note: str = ""
 
 
-def write_page(run: Run, path: Path) -> None:
+def write_page(run: Run, path: str | Path) -> None:
     """Write the page of one run.
 
     Parameters
@@ -99,7 +100,7 @@ def write_page(run: Run, path: Path) -> None:
 
 
 def write_comparison(
-    runs: Mapping[str, Run], path: Path, title: str = "", target: float | None = None
+    runs: Mapping[str, Run], path: str | Path, title: str = "", target: float | None = None
 ) -> None:
     """Write the page of several runs side by side.
 
@@ -162,7 +163,7 @@ def write_comparison(
 
 
 def write_sheets(
-    path: Path,
+    path: str | Path,
     title: str,
     lead: str,
     sheets: Sequence[Sheet],
@@ -201,13 +202,14 @@ def write_sheets(
 
 
 def _write(
-    path: Path,
+    path: str | Path,
     *,
     figures: Sequence[Figure],
     units: str = _UNITS,
     job: bool = False,
     **content: Any,
 ) -> None:
+    path = as_path("a report is written to the path of a file", path)
     check_output(path, PAGE)
     drawn = [
         {

@@ -10,6 +10,7 @@ import polars as pl
 
 from colonnade.faults import explained
 from colonnade.outputs import PICTURE, SIGNATURE, check_output, replacing
+from colonnade.paths import as_path
 from colonnade.reports.canvas import canvas
 from colonnade.reports.groups import by_metric, data_notes, is_classifier
 from colonnade.reports.palette import GRID, colour, turn
@@ -22,13 +23,13 @@ __all__ = ["draw_comparison", "draw_run"]
 _Style = Literal["solid", "dashed", "dotted", "dashdot"]
 
 
-def draw_run(run: Run, path: Path) -> None:
+def draw_run(run: Run, path: str | Path) -> None:
     """Draw the metric of a run against epochs, bytes and time, and its loss."""
     name = str(run.summary["method"])
     draw_comparison({name: run}, path, title=f"{name}, {len(run.summary['parties'])} parties")
 
 
-def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> None:
+def draw_comparison(runs: Mapping[str, Run], path: str | Path, title: str = "") -> None:
     """Draw the metric of several runs against epochs, bytes sent and time, and their losses.
 
     Parameters
@@ -47,6 +48,7 @@ def draw_comparison(runs: Mapping[str, Run], path: Path, title: str = "") -> Non
     Unwritten
         If the file cannot be written.
     """
+    path = as_path("a picture is drawn to the path of a file", path)
     check_output(path, PICTURE)
     groups = by_metric(runs)
     figure = canvas(11, 7 * len(groups))

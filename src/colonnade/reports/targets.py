@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from colonnade.errors import ConfigurationError
+from colonnade.reaching import check_value
 from colonnade.reports.groups import by_metric
 from colonnade.reports.words import is_score, words
 from colonnade.runs import Run
@@ -47,14 +48,17 @@ def target_of(runs: Mapping[str, Run], asked: float | None = None) -> Target | N
 
 
 def check_target(runs: Mapping[str, Run], asked: float | None) -> None:
-    """Refuse a target of runs that are judged by several metrics.
+    """Refuse a target that no metric has, or of runs that are judged by several.
 
     Raises
     ------
     ConfigurationError
-        If it would be one of several metrics.
+        If it is no finite number, or would be one of several metrics.
     """
-    if asked is not None and len(metrics := by_metric(runs)) > 1:
+    if asked is None:
+        return
+    check_value(asked)
+    if len(metrics := by_metric(runs)) > 1:
         raise ConfigurationError(
             f"a target is a value of one metric, but these runs are judged by "
             f"{' and '.join(map(words, metrics))}; compare those of one metric"

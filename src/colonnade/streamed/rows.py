@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.paths import as_path
 from colonnade.streamed.columns import Columns
 from colonnade.streamed.form import Form
 from colonnade.streamed.sources import Source
@@ -155,7 +156,9 @@ def streamed_rows(
     >>> visits.features["bank"]["categorical"].shape
     torch.Size([200, 1])
     """
-    paths = [Path(files)] if isinstance(files, str | Path) else [Path(file) for file in files]
+    several = isinstance(files, Iterable) and not isinstance(files, str)
+    given: Any = files if several else [files]
+    paths = [as_path("rows are read from the paths of files", file) for file in given]
     if not paths:
         raise ConfigurationError("files are empty; name at least one")
     form = Form(dict(parties), label, classes, missing)
@@ -264,8 +267,9 @@ def cache_folder(stem: str, made_of: Any, form: Form, store: str | Path | None) 
 
 def _place(store: str | Path) -> Path:
     """Return the folder that was named, past any links, if another can be put in its place."""
+    path = as_path("store is the path of a folder", store)
     try:
-        folder = Path(store).resolve()
+        folder = path.resolve()
         kept = folder.exists() and (folder.is_mount() or folder == Path.cwd())
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error

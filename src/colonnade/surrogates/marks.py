@@ -2,7 +2,8 @@
 
 A mark is written beside its place, flushed, and renamed, so it is whole or not there. Its name has
 its generation, by which marks are ordered, and a token that no other mark has: one that was begun
-anew, or on another machine, is never taken for it.
+anew, or on another machine, is never taken for it. Its digest is of its name as well, so that one
+under another's name is noticed; those of older versions have one of what is in them alone.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def write_mark(folder: Path, state: Mapping[str, Any], slots: Slots) -> None:
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(opened, "wb") as out:
         out.write(slots.data)
-        out.write(_digest(slots.data))
+        out.write(_digest(slots.data, path.name))
         out.flush()
         os.fsync(out.fileno())
     draft.rename(path)
@@ -83,15 +84,15 @@ def read_slots(path: Path) -> Slots:
     """
     data = path.read_bytes() if path.is_file() else b""  # a pipe would be waited for
     body, digest = memoryview(data)[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-    if _digest(body) != digest:
+    if digest not in (_digest(body, path.name), _digest(body, "")):
         raise CheckpointError(
             f"{path} is damaged: of the surrogate table, only marks of other checkpoints are whole"
         )
     return np.frombuffer(body, np.int32).copy()
 
 
-def _digest(data: memoryview) -> bytes:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+def _digest(data: memoryview, name: str) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, key=name.encode()).digest()
 
 
 def _place(folder: Path, state: Mapping[str, Any]) -> Path:

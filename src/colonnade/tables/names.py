@@ -58,14 +58,16 @@ def check_present(where: str, wanted: Iterable[str], names: Sequence[str]) -> No
 def meant(name: str, names: Sequence[str], otherwise: str = "there are") -> str:
     """Return which of some names was probably meant, else the first of them.
 
-    >>> meant("Age", ["age", "sex"]), meant("town", ["age", "sex"])
-    ("did you mean 'age'?", "there are 'age', 'sex'")
+    >>> meant("Age", ["age", "sex"]), meant("town", ["age", "sex"]), meant("town", [])
+    ("did you mean 'age'?", "there are 'age', 'sex'", 'there are none')
     """
     by_lower = {other.lower(): other for other in names}
     found = difflib.get_close_matches(str(name).lower(), by_lower, n=3, cutoff=0.6)
     near = [by_lower[match] for match in found]
     return (
-        f"did you mean {' or '.join(map(shown, near))}?" if near else f"{otherwise} {listed(names)}"
+        f"did you mean {' or '.join(map(shown, near))}?"
+        if near
+        else f"{otherwise} {listed(names) or 'none'}"
     )
 
 

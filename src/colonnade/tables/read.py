@@ -19,6 +19,7 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.paths import place_of
 from colonnade.tables.database import read_database
 from colonnade.tables.delimited import read_delimited, separator_of
 from colonnade.tables.names import check_named_once
@@ -103,19 +104,16 @@ def read_table(
     │ 9   ┆ null │
     └─────┴──────┘
     """
-    if not isinstance(source, str | Path) or not str(source):
-        raise ConfigurationError(
-            f"a table is read from a file or the URL of a database, not {source!r}"
-        )
+    where = place_of("a table is read from a file or the URL of a database", source)
     wanted = _wanted(id, columns)
     is_text = is_text_file(source)
     if not is_text and (missing or names or separator or decimal or text):
         raise ConfigurationError(
             "missing, names, separator, decimal and text are for text files; leave them out"
         )
-    if "://" in str(source):
-        return read_database(str(source), id=id, columns=wanted, query=query, table=table)
-    if settings_in(str(source)):
+    if "://" in where:
+        return read_database(where, id=id, columns=wanted, query=query, table=table)
+    if settings_in(where):
         raise ConfigurationError(
             "a database is named by its URL, such as postgresql://ann@db.example/crm, not by "
             "settings one after the other; write its user, password, host and name in that form"

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from colonnade.errors import DataError
+from colonnade.paths import as_path
 from colonnade.tables.columns import only, values_of
 from colonnade.tables.names import check_named_once, check_path, check_present
 from colonnade.tables.table import Batch
@@ -51,7 +52,7 @@ class StoredTable:
     def __init__(
         self, path: str | Path, columns: Sequence[str] | None = None, *, empty: bool = False
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path("a stored table is read from the path of a file", path)
         check_path(str(self.path))
         check_is_file(self.path)
         self._stamp = self._current_stamp()
