@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from types import MethodType
 
 import torch
@@ -85,6 +86,25 @@ class AsksDropout(nn.Module):
         return rows - rows.mean(dim=0) if self.part.training else rows
 
 
+class AsksShare(nn.Module):
+    """Takes the mean off in training, if there is a share that a module of torch's drops out."""
+
+    def __init__(self, part: nn.Module, ask: Callable[[nn.Module], bool]) -> None:
+        super().__init__()
+        self.part, self.ask = part, ask
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows - rows.mean(dim=0) if self.training and self.ask(self.part) else rows
+
+
+class WrapsDropout(nn.Dropout):
+    """Takes the mean off, and says that it is torch's own."""
+
+    @wraps(nn.Dropout.forward)
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(dim=0) if self.training and self.p else x
+
+
 def dropout_hooked() -> nn.Module:
     """Return dropout with a hook that takes the mean off in training."""
     part = nn.Dropout(0.1)
@@ -151,6 +171,15 @@ MIXING: dict[str, Callable[[int], nn.Module]] = {
     "a dropout of its own": lambda _: DropsOutByItself(0.3),
     "a mean while dropout is on": lambda _: AsksDropout(nn.Dropout(0.1)),
     "a mean while slopes are drawn": lambda _: AsksDropout(nn.RReLU()),
+    "a mean if a share is dropped out": lambda _: AsksShare(nn.Dropout(0.1), lambda it: it.p > 0),
+    "a mean if slopes may differ": lambda _: AsksShare(nn.RReLU(), lambda it: it.lower < it.upper),
+    "a mean if an LSTM drops out": lambda width: AsksShare(
+        nn.LSTM(width, width, 2, dropout=0.1), lambda it: it.dropout > 0
+    ),
+    "a mean if attention drops out": lambda width: AsksShare(
+        nn.MultiheadAttention(width, 1, dropout=0.1), lambda it: it.dropout > 0
+    ),
+    "a mean that passes for dropout": lambda _: WrapsDropout(0.1),
     "a mean by a hook of dropout": lambda _: dropout_hooked(),
     "a mean in the place of dropout": lambda _: dropout_put_otherwise(),
 }

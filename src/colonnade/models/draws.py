@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import MethodType
+from typing import Any
 
 import torch
 from torch import nn
@@ -52,35 +54,47 @@ def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
 def without_dropout(model: nn.Module) -> None:
     """Let torch's own modules drop nothing out, and give each negative number the same slope.
 
-    They stay in training, as others may ask them whether they are. What has hooks, or computes
-    otherwise than torch's modules do, goes on as it was.
+    They are as they were but while they compute, so who asks whether they are trained, or for the
+    share that they drop out, hears what is so in training. What computes otherwise than torch's
+    modules do goes on as it was.
 
-    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
+    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
     >>> without_dropout(model)
     >>> with drawing_alike() as drawn:
     ...     _, any_drawn = model(torch.ones(3, 2)), drawn()
-    >>> any_drawn
-    False
+    >>> any_drawn, model[1].p, model[1].training
+    (False, 0.5, True)
     """
     for part in model.modules():
-        if not _is_torchs_own(part):
-            continue
-        if isinstance(part, nn.modules.dropout._DropoutNd):
-            part.p = 0.0
-        elif isinstance(part, nn.RReLU):
-            part.lower = part.upper = (part.lower + part.upper) / 2
-        elif isinstance(part, nn.MultiheadAttention | nn.RNNBase):
-            part.dropout = 0.0
+        settings = _still(part)
+        if settings.keys() <= vars(part).keys() and settings and _computes_as_torch(part):
+            part.forward = MethodType(_computed_still, part)
 
 
-def _is_torchs_own(part: nn.Module) -> bool:
-    """Return whether a module computes by torch's code alone."""
-    forward = getattr(part.forward, "__module__", None) or ""
-    return forward.startswith("torch.") and not any(
-        (
-            part._forward_hooks,
-            part._forward_pre_hooks,
-            part._backward_hooks,
-            part._backward_pre_hooks,
-        )
-    )
+def _still(part: nn.Module) -> dict[str, float]:
+    """Return by which settings a module of torch's draws nothing, or nothing that counts."""
+    match part:
+        case nn.modules.dropout._DropoutNd():
+            return {"p": 0.0}
+        case nn.RReLU():
+            slope = (part.lower + part.upper) / 2
+            return {"lower": slope, "upper": slope}
+        case nn.MultiheadAttention() | nn.RNNBase():
+            return {"dropout": 0.0}
+    return {}
+
+
+def _computes_as_torch(part: nn.Module) -> bool:
+    """Return whether the code is torch's by which a module computes."""
+    whose = next(each for each in type(part).__mro__ if "forward" in vars(each))
+    return whose.__module__.startswith("torch.") and "forward" not in vars(part)
+
+
+def _computed_still(part: nn.Module, *given: Any, **named: Any) -> Any:
+    settings = _still(part)
+    usual = {name: getattr(part, name) for name in settings}
+    vars(part).update(settings)
+    try:
+        return type(part).forward(part, *given, **named)
+    finally:
+        vars(part).update(usual)
