@@ -502,6 +502,20 @@ WRITING_FUNCTIONS = {
         ],
         ["hidden.saves()"],
     ),
+    "that a range is compared by": (
+        [
+            "create type s.pair as (v int)",
+            "create function s.less(s.pair, s.pair) returns bool language sql as 'select true'",
+            "create operator s.<## (function = s.less, leftarg = s.pair, rightarg = s.pair)",
+            "create function s.saves(s.pair, s.pair) returns int language plpgsql security definer "
+            "as 'begin return 0; end'",
+            "revoke execute on function s.saves(s.pair, s.pair) from public",
+            "create operator class s.pairs default for type s.pair using btree as "
+            "operator 1 s.<## (s.pair, s.pair), function 1 s.saves(s.pair, s.pair)",
+            "create type s.span as range (subtype = s.pair, subtype_opclass = s.pairs)",
+        ],
+        ["s.saves(s.pair,s.pair)"],
+    ),
     "many": (
         [
             f"create function s.f{n}() returns int language sql security definer as 'select 1'"

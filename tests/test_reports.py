@@ -360,6 +360,13 @@ def test_an_accuracy_and_an_auc_are_not_put_into_one_column(run):
 # Several runs
 
 
+def test_runs_that_reached_nothing_are_compared(run, tmp_path):
+    """As F1 of a rare class, which no model of them ever predicts."""
+    nothing = replace(run, summary=run.summary | {"best": 0.0})
+    write_comparison({"one": nothing, "other": nothing}, tmp_path / "both.html")
+    assert "Quality against bytes" in read(tmp_path / "both.html").text
+
+
 def test_the_comparison_has_each_runs_numbers(run, tmp_path):
     exact = problem().train(svfl(), TRAINING, SIMULATE, out=tmp_path / "exact")
     write_comparison({"exact": exact, "4 bits": run}, tmp_path / "both.html", "Bits")

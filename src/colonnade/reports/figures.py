@@ -345,8 +345,9 @@ def _make_room(plot: go.Figure) -> None:
 def _at_least(plot: go.Figure, values: Sequence[float], span: float) -> None:
     """Show so much of the axis that chance does not look like a difference."""
     low, high = min(values), max(values)
-    if high - low < span * max(abs(high), 1e-9):
-        middle, half = (low + high) / 2, 0.6 * span * max(abs(high), 1e-9)
+    size = abs(high) or 1.0
+    if high - low < span * size:
+        middle, half = (low + high) / 2, 0.6 * span * size
         plot.update_yaxes(range=[middle - half, middle + half])
 
 
@@ -447,7 +448,7 @@ def _point(plot: go.Figure, name: str, x: float, y: float, index: int, hover: st
 
 def _room_for_points(plot: go.Figure) -> None:
     _make_room(plot)
-    _at_least(plot, [trace.y[0] for trace in plot.data if trace.y[0]], 0.02)
+    _at_least(plot, [trace.y[0] for trace in plot.data if trace.y[0] is not None], 0.02)
 
 
 # Bars

@@ -8,7 +8,8 @@ may by default, where the owner may write files, by whatever of these. An aggreg
 made of.
 
 What an account may do in other roles counts, since a select can put one on. A function in a schema
-that the account may not use counts where something else calls it: an operator, a view, a policy.
+that the account may not use counts where something else calls it: an operator, a view, a policy;
+and one that types and indices are made with, of which nobody is asked whether they may call it.
 Triggers' functions and procedures do not, since no select calls them; nor those of extensions,
 which are many and by others than who made the database, but for the few that are there to write
 files.
@@ -65,6 +66,8 @@ with recursive runs as (
     where has_function_privilege(m, f, 'execute') and (
         has_schema_privilege(m, place, 'usage') or exists (select from pg_depend d
             where d.refclassid = 'pg_proc'::regclass and d.refobjid = f))
+        or exists (select from pg_depend d where d.classid in ('pg_type'::regclass,
+            'pg_amproc'::regclass) and d.refclassid = 'pg_proc'::regclass and d.refobjid = f)
 ), writers as (
     select r from acts_as where writes union select r from may_call where direct
     union select c.r from may_call c join writers w on w.r = c.owner
