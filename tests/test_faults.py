@@ -99,7 +99,7 @@ def at(round, do):
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize(
     ("round", "safe"),
-    [(1, "No checkpoint had been written: .* begins anew"), (5, "checkpoint before round 4 is")],
+    [(1, "There is no checkpoint: .* begins anew"), (5, "checkpoint before round 4 is")],
 )
 def test_no_room_for_a_checkpoint(tmp_path, whole, driver, round, safe):
     out = tmp_path / "run"
@@ -179,7 +179,7 @@ def test_no_room_for_the_ledger(tmp_path, whole, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "write_csv", full)
-        with pytest.raises(Unwritten, match=rf"^{out} cannot be written: No space left .*; make r"):
+        with pytest.raises(Unwritten, match=rf"^{out}/ledger.csv cannot be written: No space left .*; m"):
             federation().train(training=TRAINING, out=out, report=False)
     assert not (out / "ledger.csv").exists()
     again = federation().train(training=TRAINING, out=out, resume=True, report=False)
@@ -324,7 +324,7 @@ def test_a_full_disk_ends_the_command_with_3_and_it_goes_on(command, monkeypatch
         patch.setattr(Ledger, "write_csv", full)
         code, err = command("run", "run.yaml", "--out", "out", "--quiet")
     assert code == 3
-    assert err.startswith("error: out cannot be written: No space left on device; make room. The")
+    assert err.startswith("error: out/ledger.csv cannot be written: No space left on device; mak")
     assert "Traceback" not in err
     assert command("run", "run.yaml", "--out", "out", "--quiet", "--resume") == (0, "")
     with small_files() as limit:

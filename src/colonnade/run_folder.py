@@ -445,8 +445,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise misnamed_or_unwritten(f"the folder {self.path}", error) from None
-        with explained(self.path / "config.yaml"):
-            self._write("config.yaml", text)
+        self._write("config.yaml", text)
 
     @property
     def training(self) -> str | None:
@@ -475,8 +474,7 @@ class RunFolder:
         Unwritten
             If it cannot be written.
         """
-        with explained(self.path / TRAINING):
-            self._write(TRAINING, f"{which}\n")
+        self._write(TRAINING, f"{which}\n")
 
     def configuration(self) -> dict[str, Any]:
         """Return what ``config.yaml`` says of the run.
@@ -544,8 +542,7 @@ class RunFolder:
             self._write("history.csv", run.history.write_csv())
             if len(run.others_history):
                 self._write(OTHERS, run.others_history.write_csv())
-            with replacing(self.path / "ledger.csv") as partial:
-                run.ledger.write_csv(partial)
+            self.keep(run.ledger)
             summary = _sealed(run, self.path)
             self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
@@ -582,14 +579,11 @@ class RunFolder:
                 f"{self._again}, and it goes on from there"
             )
         if there:
-            return (
-                f"No checkpoint had been written: when that is mended, {self._again}, and it "
-                "begins anew"
-            )
+            return f"There is no checkpoint: when that is mended, {self._again}, and it begins anew"
         return f"Nothing of the run is left in {self.path}: begin it anew, and {self._elsewhere}"
 
     def _write(self, name: str, text: str) -> None:
-        with replacing(self.path / name) as partial:
+        with explained(self.path / name), replacing(self.path / name) as partial:
             partial.write_text(text, encoding="utf-8")
 
     @property
