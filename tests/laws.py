@@ -41,8 +41,8 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
-    "errors streams wire effects kernels models defaults telling faults locks paths yaml_text "
-    "annotated",
+    "errors streams wire effects kernels models defaults telling faults locks paths drawing "
+    "yaml_text annotated",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger tallies clocks checkpoints journals departures channels costs delays "
@@ -70,6 +70,7 @@ FILES = {
     "colonnade.checkpoints": "a cut is kept on disk, for the driver that asks for it",
     "colonnade.departures": "what had left when a process was killed can be counted",
     "colonnade.journals": "what was committed is on disk before what follows it leaves",
+    "colonnade.drawing": "opens none, and lets no process inherit a lock",
     "colonnade.locks": "two processes must not write what others of this list write",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
     "colonnade.paths": "makes a path of a text, and opens none",
@@ -92,6 +93,11 @@ CLOCKS = {
     "colonnade.tables.sqlite_bounds": "ends a query that takes an hour, before any role runs",
 }
 """Modules below the drivers that may ask how long something took. Nobody else there may."""
+
+THREADS = {
+    "colonnade.drawing": "torch has one generator, which threads of the user's share",
+}
+"""Modules below the drivers that know of threads. Nobody else there may."""
 
 NEVER_FILES = {
     *("agreement", "codecs", "defences", "exchanges", "flows", "kernels", "labelling", "links"),
@@ -352,12 +358,14 @@ def hidden_imports(module: Module) -> list[str]:
 def reaches_the_world(module: Module) -> list[str]:
     """Below the drivers: neither clock, nor thread, nor socket. A driver gives all that.
 
-    Who asks a clock all the same is on a list.
+    Who asks a clock all the same, or knows of threads, is on a list.
     """
     if not module.below_drivers:
         return []
     sleeping = [name for name, _ in module.calls if name.split(".")[-1] == "sleep"]
     world = _WORLD - {"time"} if module.name in CLOCKS else _WORLD
+    if module.name in THREADS:
+        world = world - {"threading"}
     return module.uses(world) + module.reads(_CLOCKS) + sleeping
 
 

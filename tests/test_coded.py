@@ -414,7 +414,10 @@ def layout(parties=5, terms=True):
         (lambda: Coded(field_bits=32), "field has 32 bits, but it is of 31"),
         (lambda: Coded(data_bits=20, weight_bits=20), "leave no room in a field of 31"),
         (lambda: Coded(data_bits=""), "data_bits is '', but a whole number from 0"),
-        (lambda: Coded(identities=None), "identities is None, but a table"),
+        (
+            lambda: Coded(identities=None),
+            "identities of Coded is a dict from a text to a text",
+        ),
         (lambda: Coded(identities={"bank": "ab"}), "identity of 'bank' has 1 bytes, expected 32"),
         (lambda: Method("x", Concat(), Coded()), "needs each embedding: take sum or mean"),
         (

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from colonnade import defaults
 from colonnade.checks import embedding_width
-from colonnade.drivers.driver import drawing
+from colonnade.drawing import drawing
 from colonnade.errors import ColonnadeError, ConfigurationError
 from colonnade.faults import of_the_disk
 from colonnade.federation import Federation

@@ -7,8 +7,6 @@ sockets between them, ``replay`` the trace of an earlier run.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ import torch
 from colonnade.channels import Network
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.departures import lost_since
+from colonnade.drawing import drawing
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.drivers.course import Decision
 from colonnade.effects import Arrivals, Effect, Notes, Role, Send, Work
@@ -43,7 +42,6 @@ __all__ = [
     "agreements",
     "asked",
     "check_roles",
-    "drawing",
     "identities",
     "lost_before",
     "nobody_goes_on",
@@ -470,27 +468,6 @@ def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
     with drawing():
         return _performed(work, role, words)
-
-
-_drawing = threading.RLock()
-"""Held while work is done, since what torch draws is drawn by all threads from one generator."""
-
-
-@contextmanager
-def drawing() -> Iterator[None]:
-    """Keep other threads from torch's generator, which all of them share."""
-    with _drawing:
-        yield
-
-
-def _fresh_lock() -> None:
-    """Let no process inherit a lock that a thread holds which it has not."""
-    global _drawing
-    _drawing = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)
 
 
 def _performed(work: Work[Any], role: str, words: int) -> tuple[Any, int]:

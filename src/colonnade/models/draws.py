@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from colonnade.drawing import drawing
+
 __all__ = ["MANY_DRAWS", "drawing_alike", "without_dropout"]
 
 MANY_DRAWS = range(140)
@@ -23,7 +25,7 @@ MANY_DRAWS = range(140)
 def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
     """Let torch's generator of the CPU draw the same numbers each time, and be as it was after.
 
-    Yields what tells whether anything was drawn from it so far.
+    Other threads wait meanwhile. Yields what tells whether anything was drawn from it so far.
 
     Parameters
     ----------
@@ -42,13 +44,14 @@ def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
     ...     torch.equal(first, torch.rand(3))
     False
     """
-    generator = torch.default_generator
-    before, start = generator.get_state(), torch.Generator().manual_seed(which).get_state()
-    generator.set_state(start)
-    try:
-        yield lambda: not torch.equal(start, generator.get_state())
-    finally:
-        generator.set_state(before)
+    generator, start = torch.default_generator, torch.Generator().manual_seed(which).get_state()
+    with drawing():
+        before = generator.get_state()
+        generator.set_state(start)
+        try:
+            yield lambda: not torch.equal(start, generator.get_state())
+        finally:
+            generator.set_state(before)
 
 
 def without_dropout(model: nn.Module) -> None:

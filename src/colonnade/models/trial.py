@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.copies import copied
@@ -125,7 +126,8 @@ def tried(
     """
     own = copied(module, shared).cpu()
     put_into_training(own)
-    with nullcontext() if training else evaluating(own), torch.set_grad_enabled(training or graph):
+    mode = nullcontext() if training else evaluating(own)
+    with drawing(), mode, torch.set_grad_enabled(training or graph):
         return own(inputs)
 
 

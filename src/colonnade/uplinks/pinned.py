@@ -14,8 +14,6 @@ __all__ = ["check_shown", "checked_identities", "pinned", "unpinned"]
 
 def checked_identities(identities: Mapping[str, str]) -> None:
     """Raise ``ConfigurationError`` unless each is a public identity in hexadecimal digits."""
-    if not isinstance(identities, Mapping):
-        raise ConfigurationError(f"identities is {identities!r}, but a table: one for each party")
     for party, told in identities.items():
         try:
             checked_identity(bytes.fromhex(str(told)), party)
