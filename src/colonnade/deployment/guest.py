@@ -75,7 +75,7 @@ class Guest:
         self.job, self.site, self.name = job, site, site.organisation
         self.kept = Kept(site.runs, job.run)
         self._label, self._notice = label, notice
-        self._heard: queue.Queue[bytes | Exception] = queue.Queue()
+        self._heard: queue.Queue[meeting.FromServer | Exception] = queue.Queue()
         self._transport = CourierTransport(post, self._take, self._take)
         self._player: Player | None = None
         self._policy = NO_POLICY  # until it is read, where others can be told what is wrong
@@ -290,9 +290,10 @@ class Guest:
         Of an end whoever runs the site reads at once: much may have to be done before it is heard,
         and the site may be given less time than that.
         """
-        self._heard.put(heard)
-        if self._player is None and (reason := _end_in(heard)) is not None:
-            self._notice(f"the run is being ended: {reason}")
+        told = _read(heard)
+        self._heard.put(told)
+        if self._player is None and isinstance(told, Aborted):
+            self._notice(f"the run is being ended: {told}")
 
     def _say(self, message: meeting.FromSite) -> None:
         self._transport.say(meeting.encode(message))
@@ -302,25 +303,24 @@ class Guest:
         return _due(kind, _told_in(self._heard.get()))
 
 
-def _told_in(heard: bytes | Exception) -> meeting.FromServer:
-    """Return what the gatekeeper tells; raise it where that is how the job ended."""
+def _read(heard: bytes | Exception) -> meeting.FromServer | Exception:
+    """Return what the gatekeeper tells, or how the job ended."""
     if isinstance(heard, Exception):
-        raise heard
-    message = meeting.from_server(heard)
+        return heard
+    try:
+        message = meeting.from_server(heard)
+    except RemoteProtocolError as error:
+        return error
     if isinstance(message, control.Abort):
-        raise Aborted(plain(message.reason[:_MOST_TOLD]))
+        return Aborted(plain(message.reason[:_MOST_TOLD]))
     return message
 
 
-def _end_in(heard: bytes | Exception) -> Aborted | None:
-    """Return how the job ends if that is what the gatekeeper tells."""
-    try:
-        _told_in(heard)
-    except Aborted as end:
-        return end
-    except Exception:  # which is told when it is heard
-        return None
-    return None
+def _told_in(heard: meeting.FromServer | Exception) -> meeting.FromServer:
+    """Return what the gatekeeper tells; raise it where that is how the job ended."""
+    if isinstance(heard, Exception):
+        raise heard
+    return heard
 
 
 def _due(kind: type[_Kind], message: meeting.FromServer) -> _Kind:
@@ -331,12 +331,11 @@ def _due(kind: type[_Kind], message: meeting.FromServer) -> _Kind:
     return message
 
 
-def _reason_in(heard: bytes | Exception) -> Exception:
+def _reason_in(heard: meeting.FromServer | Exception) -> Exception:
     """Return as an error what the gatekeeper tells, which says nothing else where this is asked."""
-    try:
-        told = type(_told_in(heard)).__name__
-    except Exception as error:
-        return error
+    if isinstance(heard, Exception):
+        return heard
+    told = type(heard).__name__
     return RemoteProtocolError(f"the server told {told} before the run has begun")
 
 
