@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
-from colonnade.annotated import is_number, is_whole, make_plain
+from colonnade.annotated import is_number, make_plain
 from colonnade.channels import check_organisations, check_seconds, nanoseconds
 from colonnade.delays import Delay
 from colonnade.effects import KINDS_OF_WORK, Work
 from colonnade.errors import ConfigurationError
-from colonnade.streams import StreamKey
+from colonnade.streams import StreamKey, is_seed
 from colonnade.telling import shown
 
 __all__ = [
@@ -306,11 +306,10 @@ class Delayed(CostModel):
                 raise ConfigurationError(
                     f"the share of a delay that {kind!r} takes longer is 0 or more, not {share!r}"
                 )
-        seed = self.seed
-        if not is_whole(seed) or not -(2**63) <= seed < 2**63:
+        if not is_seed(self.seed):
             raise ConfigurationError(
                 "the seed of delays must be a whole number from -2^63 to 2^63 - 1, not "
-                f"{shown(seed)}"
+                f"{shown(self.seed)}"
             )
         for role, delay in self.delays.items():
             if not isinstance(delay, Delay) or isinstance(delay, type):

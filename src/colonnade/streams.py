@@ -18,7 +18,18 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["StreamKey", "work_seed"]
+from colonnade.annotated import is_whole
+
+__all__ = ["StreamKey", "is_seed", "work_seed"]
+
+
+def is_seed(value: object) -> bool:
+    """Return whether streams can have this seed: a whole number of 64 bits, with a sign.
+
+    >>> is_seed(-(2**63)), is_seed(2**63), is_seed(1.0)
+    (True, False, False)
+    """
+    return is_whole(value) and -(2**63) <= value < 2**63
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Literal
 from colonnade import defaults
 from colonnade.annotated import check_fields, check_kind, is_number
 from colonnade.errors import ConfigurationError
+from colonnade.streams import is_seed
 from colonnade.telling import shown
 
 __all__ = [
@@ -182,7 +183,7 @@ def check_seed(seed: int) -> None:
     colonnade.errors.ConfigurationError: the seed must be a whole number from -2^63 to 2^63 - 1, \
 not 9223372036854775808
     """
-    if not -_BEYOND <= seed < _BEYOND:
+    if not is_seed(seed):
         raise ConfigurationError(
             f"the seed must be a whole number from -2^63 to 2^63 - 1, not {shown(seed)}"
         )

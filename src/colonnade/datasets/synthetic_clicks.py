@@ -51,7 +51,7 @@ from colonnade.streamed.form import Form
 from colonnade.streamed.rows import Told, cache_folder, rows_in
 from colonnade.streamed.store import stored, written
 from colonnade.streamed.text import Place, encoded_text
-from colonnade.streams import StreamKey
+from colonnade.streams import StreamKey, is_seed
 from colonnade.tables import Splitting
 from colonnade.tables.names import check_path
 
@@ -179,7 +179,7 @@ class SyntheticClicks:
     def __init__(self, rows: int, seed: int = 0, like: Likeness = "criteo") -> None:
         if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
             raise ConfigurationError(f"rows must be a number from 1 to 2^40, not {rows!r}")
-        if not is_whole(seed) or not -(2**63) <= seed < 2**63:
+        if not is_seed(seed):
             raise ConfigurationError(f"seed must be a signed 64-bit integer, not {seed!r}")
         if like not in _LOGS:
             raise ConfigurationError(f"like must be {' or '.join(map(repr, _LOGS))}, not {like!r}")

@@ -18,10 +18,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.annotated import is_whole, make_plain
+from colonnade.annotated import make_plain
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.kernels.philox import uniform_words
-from colonnade.streams import StreamKey
+from colonnade.streams import StreamKey, is_seed
 from colonnade.tables.columns import values_alone
 from colonnade.tables.frames import as_series
 from colonnade.tables.names import listed
@@ -320,7 +320,7 @@ def _check_shares(validation: float, test: float) -> None:
 
 
 def _check_seed(seed: int) -> None:
-    if not is_whole(seed) or not -(2**63) <= seed < 2**63:
+    if not is_seed(seed):
         raise ConfigurationError(f"seed must be a signed 64-bit integer, not {seed!r}")
 
 
