@@ -169,7 +169,11 @@ def check_output(path: Path, kind: Kind) -> None:
     Unwritten
         If nobody may write there, or there is no room.
     """
-    check_place(path.parent)
+    check_outputs(path.parent, {path.name: kind})
+
+
+def _check_file(path: Path, kind: Kind) -> None:
+    """Raise as ``check_output``, of a file in a folder that can be written."""
     _check_name(path)
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name a file in it")
@@ -208,8 +212,9 @@ def check_outputs(folder: Path, kinds: Mapping[str, Kind]) -> None:
 
     To be asked before the work whose results they will hold.
     """
+    check_place(folder)
     for name, kind in kinds.items():
-        check_output(folder / name, kind)
+        _check_file(folder / name, kind)
 
 
 @contextmanager

@@ -538,13 +538,13 @@ class RunFolder:
         Unwritten
             If one cannot be written.
         """
+        self._write("history.csv", run.history.write_csv())
+        if len(run.others_history):
+            self._write(OTHERS, run.others_history.write_csv())
+        self.keep(run.ledger)
         with explained(self.path):
-            self._write("history.csv", run.history.write_csv())
-            if len(run.others_history):
-                self._write(OTHERS, run.others_history.write_csv())
-            self.keep(run.ledger)
             summary = _sealed(run, self.path)
-            self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def keep(self, ledger: Ledger) -> None:
         """Write what one organisation has sent, where the whole run is known to nobody here.

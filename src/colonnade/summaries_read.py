@@ -130,12 +130,13 @@ def check_history(history: pl.DataFrame) -> None:
     ValueError: its column 'train_loss' holds String, not numbers
     """
     _check_numbers(history)
-    between = {"bytes_between"} & set(history.columns)
-    for name in ("round", "bytes_up", "bytes_down", *between) if len(history) else ():
-        _check_filled(history, name)
-        if not history[name].dtype.is_integer():
-            raise ValueError(f"its column {name!r} holds {history[name].dtype}, no whole numbers")
     if len(history):
+        between = {"bytes_between"} & set(history.columns)
+        for name in ("round", "bytes_up", "bytes_down", *between):
+            _check_filled(history, name)
+            if not history[name].dtype.is_integer():
+                kind = history[name].dtype
+                raise ValueError(f"its column {name!r} holds {kind}, no whole numbers")
         _check_filled(history, "epoch")
     if local_columns(history):
         _check_filled(history, "organisation")

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["first_line", "named", "plain", "short", "shown", "sort_of"]
+__all__ = ["class_of", "first_line", "named", "plain", "short", "shown", "sort_of"]
 
 _LONGEST = 200
 _ACTING = ("Cc", "Cf", "Cs")
@@ -102,4 +102,13 @@ def sort_of(value: Any) -> str:
     """
     if value is None or isinstance(value, str | int | float):
         return shown(value)
+    return class_of(value)
+
+
+def class_of(value: Any) -> str:
+    """Return of which class a value is, or which class it is.
+
+    >>> class_of(3), class_of(int)
+    ('a int', 'the class int')
+    """
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

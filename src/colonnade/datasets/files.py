@@ -9,7 +9,7 @@ from pathlib import Path
 from colonnade.errors import DataError
 from colonnade.paths import as_path
 
-__all__ = ["click_files", "data_folder", "made_up", "named", "plain_or_packed"]
+__all__ = ["asked_or_set", "click_files", "data_folder", "made_up", "named", "plain_or_packed"]
 
 
 def data_folder(name: str, folder: str | Path | None, holds: str = "its files") -> Path:
@@ -38,7 +38,7 @@ def data_folder(name: str, folder: str | Path | None, holds: str = "its files") 
     ...
     colonnade.errors.DataError: nowhere: there is no such folder to read MNIST from
     """
-    found = os.environ.get("COLONNADE_DATA") or None if folder is None else folder
+    found = asked_or_set(folder)
     if found is None:
         raise DataError(
             f"{name} is read from a folder, and none was given: name the one that holds "
@@ -48,6 +48,11 @@ def data_folder(name: str, folder: str | Path | None, holds: str = "its files") 
     if not path.is_dir():
         raise DataError(f"{path}: there is no such folder to read {name} from")
     return path
+
+
+def asked_or_set(folder: str | Path | None) -> str | Path | None:
+    """Return the folder that was named, or else set in ``COLONNADE_DATA``; None for neither."""
+    return os.environ.get("COLONNADE_DATA") or None if folder is None else folder
 
 
 def plain_or_packed(plain: Path) -> Path | None:

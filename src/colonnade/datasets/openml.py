@@ -12,7 +12,6 @@ else is installed. It gives all numbers as floats.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.datasets.files import asked_or_set
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.paths import as_path
 from colonnade.tables import Splitting, VerticalTables, as_frame, vertical_tables
@@ -169,7 +169,7 @@ def openml_cache(folder: str | Path | None = None) -> Path | None:
     folder
         As for ``openml_table``; scikit-learn's own is not looked at.
     """
-    place = os.environ.get("COLONNADE_DATA") or None if folder is None else folder
+    place = asked_or_set(folder)
     path = None if place is None else as_path(_SAID, place)
     return None if path is None or not (path / _CACHE).is_dir() else path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from colonnade.channels import nanoseconds
@@ -42,7 +43,7 @@ class Mailbox:
         self._by_round: dict[int, dict[_Shelf, int]] = {}
         self._made = 0
         self._unread: dict[str, list[int]] = {}  # messages and bytes, by sender
-        self._late: dict[str, int] = {}  # messages, by sender
+        self._late = Counter[str]()  # messages, by sender
         self._awaited: tuple[Expect, int] | None = None
 
     def put(self, message: Message, now: int) -> bool:
@@ -218,8 +219,8 @@ class Mailbox:
         unread[1] -= len(message.body)
 
     def _count_late(self, message: Message) -> None:
-        late = self._late[message.sender] = self._late.get(message.sender, 0) + 1
-        self._limits.check_late(message, late, self.closed)
+        self._late[message.sender] += 1
+        self._limits.check_late(message, self._late[message.sender], self.closed)
 
     def _remove(self, message: Message) -> None:
         self._read(message)

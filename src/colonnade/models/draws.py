@@ -70,7 +70,7 @@ def without_dropout(model: nn.Module) -> None:
     """
     for part in model.modules():
         settings = _still(part)
-        if settings.keys() <= vars(part).keys() and settings and _computes_as_torch(part):
+        if settings and settings.keys() <= vars(part).keys() and _computes_as_torch(part):
             part.forward = MethodType(_computed_still, part)
 
 

@@ -20,7 +20,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.copies import copied
 from colonnade.models.modes import evaluating, put_into_training
-from colonnade.telling import first_line
+from colonnade.telling import class_of, first_line
 
 __all__ = ["check_module", "check_one_row", "check_steady", "made", "shown", "tried"]
 
@@ -34,7 +34,7 @@ def shown(value: object) -> str:
     """Return what a value is, for a message: a tensor's kind and shape, or its type."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+    return class_of(value)
 
 
 def check_module(whose: str, module: object) -> None:
