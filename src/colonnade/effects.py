@@ -82,7 +82,9 @@ KINDS_OF_SERVICE: Mapping[str, str] = MappingProxyType(
         "answer": "handing predictions to whoever asked for them",
     }
 )
-"""What work does besides where predictions are served: no run has it, so no model has its price."""
+"""What work does besides where predictions are served: no run has it, so no model has its price.
+
+It computes with no model and draws nothing, and may wait for whoever asks."""
 
 HELD_BACK = "held back"
 """What waiting is called while more local steps could be taken but for a bound on them."""
@@ -264,8 +266,9 @@ class Work(Effect[T]):
     """Run ``function`` and return its result; the time it takes is measured or modelled.
 
     Torch's generators are seeded before from (seed, role, purpose, round, step), so that dropout
-    draws the same numbers under every driver and after a resume. ``kind`` says what is done, one
-    of ``KINDS_OF_WORK``, by which a model of costs knows its price, and ``rows`` on how many. ::
+    draws the same numbers under every driver and after a resume; only work of ``KINDS_OF_SERVICE``
+    draws none. ``kind`` says what is done, one of ``KINDS_OF_WORK``, by which a model of costs
+    knows its price, and ``rows`` on how many. ::
 
         embedding = await Work("forward", lambda: self.bottom(x), self.round, rows=len(x))
     """

@@ -22,7 +22,7 @@ from colonnade.departures import lost_since
 from colonnade.drawing import drawing
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.drivers.course import Decision
-from colonnade.effects import Arrivals, Effect, Notes, Role, Send, Work
+from colonnade.effects import KINDS_OF_SERVICE, Arrivals, Effect, Notes, Role, Send, Work
 from colonnade.errors import ColonnadeError, ConfigurationError, Diverged, OutOfRange, RoleFailed
 from colonnade.flows import Limits
 from colonnade.ledger import Entry, Ledger
@@ -460,20 +460,25 @@ def asked(role: Role, course: Coroutine[Effect[Any], Any, None], answer: Any) ->
 def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     """Seed torch for this piece of work, do it, and return its result and its CPU nanoseconds.
 
+    Other threads' work waits meanwhile, but for what may wait for somebody itself, and draws
+    nothing: ``KINDS_OF_SERVICE``.
+
     Raises
     ------
     RoleFailed
         If something raised that is not Colonnade's own.
     """
+    if work.kind in KINDS_OF_SERVICE:
+        return _performed(work, role)
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
     with drawing():
-        return _performed(work, role, words)
+        torch.default_generator.manual_seed(words)
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            torch.cuda.manual_seed_all(words)
+        return _performed(work, role)
 
 
-def _performed(work: Work[Any], role: str, words: int) -> tuple[Any, int]:
-    torch.default_generator.manual_seed(words)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        torch.cuda.manual_seed_all(words)
+def _performed(work: Work[Any], role: str) -> tuple[Any, int]:
     start = time.thread_time_ns()
     try:
         result = work.function()
