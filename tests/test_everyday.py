@@ -462,7 +462,13 @@ def test_a_metric_still_rises_or_not(values, patience, warns):
 
 
 @pytest.mark.parametrize(
-    "known", [{"stopped_early": True}, {"completed": False}, {"best_round": None, "best": None}]
+    "known",
+    [
+        {"stopped_early": True},
+        {"completed": False},
+        {"best_round": None, "best": None},
+        {"best": None},  # a metric that was never a finite number
+    ],
 )
 def test_a_run_that_did_not_run_out_of_epochs_is_no_reason(known):
     with warnings.catch_warnings():

@@ -789,7 +789,7 @@ def metric(value, greater_is_better=True):
 
 
 @pytest.mark.parametrize("by", ["loss", "metric"])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, torch.tensor(math.nan)])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e301, -1e301])
 @pytest.mark.parametrize("greater_is_better", [True, False])
 def test_a_metric_that_is_no_number_loses_no_run(tmp_path, by, value, greater_is_better):
     training = Training(epochs=5, batch_size=10, early_stopping=EarlyStopping(2, by=by))
@@ -829,6 +829,7 @@ def test_a_loss_of_torch_that_compares_each_row_with_all_is_refused(tmp_path, lo
 
 def test_a_metric_returns_a_number(tmp_path):
     assert metric(torch.tensor(0.5))(torch.zeros(2), torch.zeros(2)) == 0.5
+    assert math.isnan(metric(torch.tensor(math.nan))(torch.zeros(2), torch.zeros(2)))
     for value in (None, "good", torch.zeros(2)):
         with pytest.raises(ConfigurationError, match="'mine' must return a number, but returned"):
             federation(metrics=[metric(value)]).train(training=TRAINING, out=tmp_path / "run")

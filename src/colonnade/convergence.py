@@ -49,7 +49,7 @@ def warn_if_improving(run: Run, epochs: int, patience: int | None) -> None:
         Epochs without improvement after which it would have ended.
     """
     s, best = run.summary, best_epoch(run)
-    if best is None or not s["completed"] or s["stopped_early"]:
+    if best is None or s["best"] is None or not s["completed"] or s["stopped_early"]:
         return
     last = patience or _PATIENCE
     if epochs - best < last and _gained(run, epochs - last):

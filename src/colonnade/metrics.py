@@ -28,6 +28,7 @@ __all__ = [
     "ACCURACY",
     "AUC",
     "F1",
+    "LARGEST",
     "LOG_LOSS",
     "MACRO_F1",
     "RMSE",
@@ -44,6 +45,9 @@ __all__ = [
     "top_k_accuracy",
     "usual_metrics",
 ]
+
+LARGEST = 1e300
+"""Of values beyond it no differences can be told, nor pictures made."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Metric:
     def __call__(self, scores: Tensor, targets: Tensor) -> float:
         """Return the value for these scores and targets, of which the function is given copies.
 
+        One beyond ``LARGEST`` is infinite.
+
         Raises
         ------
         Unmeasurable
@@ -106,14 +112,13 @@ class Metric:
                 "scores"
             ) from error
         try:
-            return float(value)
-        except OverflowError:
-            what = "a number that a float holds"
-        except Exception:  # whatever a class of somebody else does
-            what = "a number"
-        raise Unmeasurable(
-            f"the metric {self.name!r} must return {what}, but returned {shown(value)}"
-        )
+            number = float(value)
+        except Exception as error:  # whatever a class of somebody else does
+            holds = " that a float holds" if isinstance(error, OverflowError) else ""
+            raise Unmeasurable(
+                f"the metric {self.name!r} must return a number{holds}, but returned {shown(value)}"
+            ) from None
+        return math.copysign(math.inf, number) if abs(number) > LARGEST else number
 
     def better(self, value: float, than: float) -> bool:
         """Return whether ``value`` is better ``than`` another; nan is the worst there is."""

@@ -12,13 +12,14 @@ import msgspec
 import polars as pl
 
 from colonnade.local_reports import local_columns
+from colonnade.metrics import LARGEST
 
 __all__ = ["check_history", "check_others_history", "check_summary"]
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-_Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # neither nan nor inf
-_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
+_Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]  # neither nan nor inf
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 
 
 class _Activity(msgspec.Struct):
