@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 from contextlib import suppress
 
@@ -15,7 +16,7 @@ from colonnade.drivers import courier as room
 from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
 from colonnade.drivers.player import Parcel
-from colonnade.errors import Aborted, RemoteProtocolError
+from colonnade.errors import Aborted, RemoteProtocolError, RoleFailed
 
 HEADER = struct.Struct("!BQQI")
 
@@ -53,7 +54,9 @@ def pair(fates=(), patience=30.0, limit=5000):
             for receiver, sender, again in held:
                 ends[receiver].receive(sender, again)
 
-        made = Courier(post, lambda peer, frame: got[own].append(frame), lost.append, patience)
+        made = Courier(
+            post, lambda peer, frame: got[own].append(frame), lost.append, lost.append, patience
+        )
         made.admit(other, limit)
         made.start()
         return made
@@ -130,7 +133,7 @@ def test_what_comes_too_early_is_kept_within_bounds():
     ends, got, _ = pair()
     for number in range(1, 2000):
         ends["bank"].receive("shop", datagram(number=number, left=100, data=b"x" * 100))
-    inbound = ends["bank"]._inbound["shop"]
+    inbound = ends["bank"]._peers["shop"].inbound
     assert len(inbound.early) == 1000 // 356  # what each takes besides its 100 bytes is counted
     assert got["bank"] == []
 
@@ -150,6 +153,56 @@ def test_of_a_stranger_nothing_is_taken():
     ends, got, _ = pair()
     ends["bank"].receive("thief", datagram())
     assert got["bank"] == []
+
+
+def test_peers_may_be_admitted_while_others_are_looked_after(switching):
+    """Whoever looks after peers found one that was half admitted, and looked after nobody again."""
+    looked_after, over, failed = [Courier(print, print, print, print)], threading.Event(), []
+
+    def look():
+        try:
+            while not over.is_set():
+                looked_after[0]._look()
+                looked_after[0].receive("shop", datagram(kind=2))
+        except KeyError as error:
+            failed.append(error)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for _ in range(3000):
+        looked_after[0] = Courier(print, print, print, print)
+        looked_after[0].admit("shop", 100)
+    over.set()
+    looking.join()
+    assert failed == []
+
+
+@pytest.fixture
+def switching():
+    """Let threads take turns all the time."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def test_what_keeps_peers_from_being_looked_after_is_told(monkeypatch):
+    monkeypatch.setattr(Courier, "_look", fails)
+    failed, told = [], threading.Event()
+    courier = Courier(print, print, print, lambda error: (failed.append(error), told.set()))
+    courier.admit("shop", 100)
+    courier.send("shop", b"hello")
+    courier.start()
+    assert not courier.flush(30.0)
+    assert told.wait(30)
+    assert [*map(type, failed)] == [RoleFailed]
+    assert "messages cannot be sent again: MemoryError" in str(failed[0])
+    with pytest.raises(ConnectionError):
+        courier.send("shop", b"again")
+
+
+def fails(*_):
+    raise MemoryError
 
 
 class Deaf:
@@ -215,7 +268,7 @@ def test_a_clock_beyond_64_bits_is_not_begun_with(origin):
     transport.admit(["shop"], 100, b"agreed")
     player = Deaf()
     transport.start(player)
-    transport._courier._inbound[GATEKEEPER].limit = 10**6
+    transport._courier._peers[GATEKEEPER].inbound.limit = 10**6
     frame = control.encode(control.Begin(origin))
     transport.receive(GATEKEEPER, HEADER.pack(1, 0, 0, len(frame)) + frame)
     assert player.obeyed == []

@@ -81,7 +81,7 @@ class Host:
         self.job = job
         self._aborted, self._on_round, self._on_report = aborted, on_round, on_report
         self._inbox: queue.Queue[tuple[str, bytes | Exception | _Ended]] = queue.Queue()
-        self._courier = Courier(post, self._deliver, self._lose, patience)
+        self._courier = Courier(post, self._deliver, self._lose, self._fail, patience)
         for name in job.everybody:
             self._courier.admit(name, _LONGEST)
         self._courier.start()
@@ -279,6 +279,9 @@ class Host:
 
     def _deliver(self, name: str, frame: bytes) -> None:
         self._inbox.put((name, frame))
+
+    def _fail(self, error: Exception) -> None:
+        self._inbox.put(("", error))
 
     def _lose(self, name: str) -> None:
         self._inbox.put((name, RoleFailed(f"nothing is heard of {name!r} any more")))

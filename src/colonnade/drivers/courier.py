@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Protocol
 
+from colonnade.drivers.failures import failure
 from colonnade.errors import RemoteProtocolError
 
 __all__ = ["Courier", "Post"]
@@ -89,6 +90,14 @@ class _Inbound:
         return is_early and self.early_size + _size(data) <= _UNDER_WAY
 
 
+@dataclass(frozen=True)
+class _Ways:
+    """Both ways of a peer, who is known with both or not at all."""
+
+    outbound: _Outbound
+    inbound: _Inbound
+
+
 class Courier:
     """Brings frames to peers and hands over theirs.
 
@@ -101,6 +110,8 @@ class Courier:
         the order in which frames were sent, and must not wait for what is sent here.
     lose
         Is told, once, of a peer of whom nothing was heard for so long that it is given up.
+    fail
+        Is told of what keeps it from sending anything again; all peers are given up then.
     patience
         After how many seconds that is.
 
@@ -116,7 +127,7 @@ class Courier:
     ...     at = {}
     ...     def end(own, other):
     ...         post = lambda peer, datagram: at[other].receive(own, datagram)
-    ...         courier = Courier(post, lambda _, frame: print(own, "got", frame), print)
+    ...         courier = Courier(post, lambda _, frame: print(own, "got", frame), print, print)
     ...         courier.admit(other, limit=100)
     ...         return courier
     ...     at |= {"bank": end("bank", "shop"), "shop": end("shop", "bank")}
@@ -130,11 +141,12 @@ class Courier:
         post: Post,
         deliver: Callable[[str, bytes], None],
         lose: Callable[[str], None],
+        fail: Callable[[Exception], None],
         patience: float = 120.0,
     ) -> None:
-        self._post, self._deliver, self._lose, self._patience = post, deliver, lose, patience
-        self._outbound: dict[str, _Outbound] = {}
-        self._inbound: dict[str, _Inbound] = {}
+        self._post, self._deliver, self._patience = post, deliver, patience
+        self._lose, self._fail = lose, fail
+        self._peers: dict[str, _Ways] = {}
         self._lost: set[str] = set()
         self._closed = threading.Event()
         self._due = threading.Event()  # something is under way, or to be acknowledged
@@ -142,8 +154,7 @@ class Courier:
 
     def admit(self, peer: str, limit: int) -> None:
         """Know a peer from now on, of whom frames of so many bytes are accepted."""
-        self._outbound[peer] = _Outbound()
-        self._inbound[peer] = _Inbound(limit)
+        self._peers[peer] = _Ways(_Outbound(), _Inbound(limit))
 
     def start(self) -> None:
         """Acknowledge, and send again what is not acknowledged, from now on."""
@@ -151,14 +162,12 @@ class Courier:
 
     def close(self) -> None:
         """Stop, when all that has come is acknowledged; what is under way may come or not."""
-        for peer, inbound in self._inbound.items():
-            if inbound.told != inbound.awaited:
+        for peer, ways in self._known():
+            if ways.inbound.told != ways.inbound.awaited:
                 self._acknowledge(peer)
         self._closed.set()
         self._due.set()
-        for out in self._outbound.values():
-            with out.changed:
-                out.changed.notify_all()
+        self._let_go()
 
     def send(self, peer: str, *parts: bytes) -> None:
         """Send a frame that is put together of ``parts``; wait while too much is under way.
@@ -169,7 +178,7 @@ class Courier:
             If the peer was given up.
         """
         frame = b"".join(parts)
-        out = self._outbound[peer]
+        out = self._peers[peer].outbound
         for start in range(0, max(len(frame), 1), CHUNK):
             chunk = _Chunk(len(frame) - start, frame[start : start + CHUNK], time.monotonic())
             with out.changed:
@@ -191,14 +200,15 @@ class Courier:
     def flush(self, seconds: float | None = None) -> bool:
         """Wait until all that was sent has come, or its receiver was given up; return whether."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        for peer, out in self._outbound.items():
+        for peer, ways in self._known():
+            out = ways.outbound
             with out.changed:
                 while out.chunks and not self._is_over(peer):
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         break
                     out.changed.wait(left)
-        return not any(out.chunks for out in self._outbound.values())
+        return not any(ways.outbound.chunks for _, ways in self._known())
 
     def receive(self, peer: str, datagram: bytes) -> None:
         """Take a datagram that came of a peer; any thread may.
@@ -208,7 +218,7 @@ class Courier:
         RemoteProtocolError
             If it is none that a courier sends.
         """
-        if self._closed.is_set() or peer not in self._inbound:
+        if self._closed.is_set() or peer not in self._peers:
             return
         if len(datagram) < _HEADER.size:
             raise RemoteProtocolError(f"from {peer!r}: {len(datagram)} bytes are no datagram")
@@ -219,19 +229,22 @@ class Courier:
         if kind == _CHUNK:
             self._take(peer, number, left, bytes(memoryview(datagram)[_HEADER.size :]))
 
+    def _known(self) -> list[tuple[str, _Ways]]:
+        return [*self._peers.items()]  # any thread may come to know more
+
     # What goes out
 
     def _is_over(self, peer: str) -> bool:
         return peer in self._lost or self._closed.is_set()
 
     def _send_chunk(self, peer: str, number: int, chunk: _Chunk) -> None:
-        inbound = self._inbound[peer]
+        inbound = self._peers[peer].inbound
         inbound.told = inbound.awaited
         header = _HEADER.pack(_CHUNK, number, inbound.told, chunk.left)
         self._carry(peer, header + chunk.data)
 
     def _acknowledge(self, peer: str) -> None:
-        inbound = self._inbound[peer]
+        inbound = self._peers[peer].inbound
         inbound.told = inbound.awaited
         self._carry(peer, _HEADER.pack(_ACKNOWLEDGEMENT, 0, inbound.told, 0))
 
@@ -240,7 +253,7 @@ class Courier:
             self._post(peer, datagram)
 
     def _acknowledged(self, peer: str, awaited: int) -> None:
-        out, now = self._outbound[peer], time.monotonic()
+        out, now = self._peers[peer].outbound, time.monotonic()
         with out.changed:
             if awaited > out.number:
                 raise RemoteProtocolError(
@@ -260,7 +273,7 @@ class Courier:
     # What comes in
 
     def _take(self, peer: str, number: int, left: int, data: bytes) -> None:
-        inbound = self._inbound[peer]
+        inbound = self._peers[peer].inbound
         with inbound.taking:
             is_next = number == inbound.awaited
             if is_next:
@@ -301,6 +314,20 @@ class Courier:
     # What is done in time
 
     def _keep(self) -> None:
+        try:
+            self._look_again_and_again()
+        except Exception as error:
+            self._lost.update(self._peers)
+            self._let_go()
+            self._fail(failure("messages cannot be sent again", error))
+
+    def _let_go(self) -> None:
+        """Let whoever waits for a peer see that it is in vain."""
+        for _, ways in self._known():
+            with ways.outbound.changed:
+                ways.outbound.changed.notify_all()
+
+    def _look_again_and_again(self) -> None:
         while not self._closed.is_set():
             if not self._look():
                 self._due.clear()
@@ -311,10 +338,10 @@ class Courier:
     def _look(self) -> bool:
         """Acknowledge, send again, give up; return whether anything may be due soon."""
         is_due = False
-        for peer, out in [*self._outbound.items()]:
+        for peer, ways in self._known():
             if peer in self._lost:
                 continue
-            inbound, now = self._inbound[peer], time.monotonic()
+            inbound, out, now = ways.inbound, ways.outbound, time.monotonic()
             if inbound.told != inbound.awaited:
                 self._acknowledge(peer)
             with out.changed:

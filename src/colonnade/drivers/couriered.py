@@ -52,7 +52,7 @@ class CourierTransport:
         fail: Callable[[Exception], None],
         patience: float = 120.0,
     ) -> None:
-        self._courier = Courier(post, self._deliver, self._lose, patience)
+        self._courier = Courier(post, self._deliver, self._lose, self._fail, patience)
         self._courier.admit(GATEKEEPER, _LONGEST)
         self._hear, self._fail_alone = hear, fail
         self._player: Player | None = None
