@@ -208,6 +208,8 @@ def fails(*_):
 class Deaf:
     """A player of which nothing but its end is asked."""
 
+    failure = None
+
     def __init__(self):
         self.failures, self.obeyed = [], []
         self.fail, self.obey = self.failures.append, self.obeyed.append
@@ -275,3 +277,39 @@ def test_a_clock_beyond_64_bits_is_not_begun_with(origin):
     [error] = player.failures
     assert isinstance(error, RemoteProtocolError)
     transport._courier.close()
+
+
+def told(transport, *messages):
+    """Let the gatekeeper tell these."""
+    for number, message in enumerate(messages):
+        frame = control.encode(message)
+        transport.receive(GATEKEEPER, HEADER.pack(1, number, 0, len(frame)) + frame)
+
+
+@pytest.fixture
+def done():
+    """A transport whose player has played, and what is heard and goes wrong besides."""
+    heard, failed = [], []
+    transport = CourierTransport(lambda *_: None, heard.append, failed.append)
+    transport.admit(["shop"], 100, b"agreed")
+    transport.start(Deaf())
+    yield transport, heard, failed
+    transport._courier.close()
+
+
+def test_that_a_run_is_ended_is_heard_by_whoever_is_there(done):
+    transport, heard, failed = done
+    transport._player.failure = Aborted("another failed")  # as its last word was on its way
+    with pytest.raises(Aborted, match="another failed"):
+        transport.release()
+    told(transport, control.Abort("once more"))
+    assert (len(heard), failed) == (1, [])
+
+
+def test_what_is_told_players_is_for_nobody_when_they_have_played(done):
+    transport, heard, failed = done
+    transport.release()
+    told(transport, control.Ask(3), control.Gate(7), control.Save({}), control.Stop({}))
+    transport._accept("shop", b"more than was to be sent")
+    transport._lose("shop")
+    assert (heard, failed) == ([], [])

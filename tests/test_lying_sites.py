@@ -13,8 +13,8 @@ from colonnade.deployment import host, meeting, what_came
 from colonnade.deployment.host import Host
 from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import control, couriered, gatekeeper, player
-from colonnade.drivers.couriered import GATEKEEPER
-from colonnade.errors import RemoteProtocolError
+from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
+from colonnade.errors import Aborted, RemoteProtocolError
 from colonnade.ledger import Entry
 from colonnade.run_folder import load_run
 from colonnade.wire import Purpose
@@ -144,25 +144,47 @@ def test_what_a_site_tells_otherwise_than_it_came_is_told(tmp_path, changes):
     assert "otherwise than they came, as 'insurer' tells: in kind, purpose, round" in warning
 
 
+def leaving_twice(job, mesh):
+    """Return a server that hears twice that the bank left."""
+    server = Host(job, mesh.post(GATEKEEPER))
+    note = server._came.note
+
+    def noted(name, message, size):
+        note(name, message, size)
+        if name == "bank" and isinstance(message, control.Left):
+            note(name, message, size)
+
+    server._came.note = noted
+    return server
+
+
 @pytest.mark.parametrize("left", [1, 2])
 def test_nobody_leaves_early_or_twice(tmp_path, left):
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()
-    early = control.Left({}, [], 0.1)
-    server = Host(job, mesh.post(GATEKEEPER))
     if left == 1:
-        heard_of(server, "bank", early)
+        server = Host(job, mesh.post(GATEKEEPER))
+        heard_of(server, "bank", control.Left({}, [], 0.1))
     else:
-        note = server._came.note
-
-        def noted(name, message, size):
-            note(name, message, size)
-            if name == "bank" and isinstance(message, control.Left):
-                note(name, message, size)
-
-        server._came.note = noted
+        server = leaving_twice(job, mesh)
     failed = play(job, sites, mesh, server)
     assert "'bank' told that it left, and is not to leave" in str(failed[GATEKEEPER])
+
+
+def test_who_has_just_left_hears_that_the_run_is_ended(tmp_path, monkeypatch):
+    """Nobody read it of a player that had played, and the label holder waited for what came."""
+    _, job, sites = prepared(tmp_path)
+    mesh, release = Mesh(), CourierTransport.release
+
+    def released(transport):
+        with transport._player.changed:
+            assert transport._player.changed.wait_for(lambda: transport._player.failure, 30)
+        release(transport)
+
+    monkeypatch.setattr(CourierTransport, "release", released)
+    failed = play(job, sites, mesh, leaving_twice(job, mesh))
+    assert failed.keys() == {GATEKEEPER, *sites}
+    assert {type(failed[name]) for name in sites} == {Aborted}
 
 
 def test_messages_that_nobody_sent_are_not_waited_for(tmp_path, monkeypatch):

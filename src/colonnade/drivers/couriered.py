@@ -56,7 +56,8 @@ class CourierTransport:
         self._courier.admit(GATEKEEPER, _LONGEST)
         self._hear, self._fail_alone = hear, fail
         self._player: Player | None = None
-        self._handing_over = threading.Lock()  # whoever hears is the player, or was there before
+        self._has_played = False
+        self._handing_over = threading.Lock()  # whoever hears is the player, or is there besides
         self._words = Writers([GATEKEEPER], 0, self._courier.send, self._fail)
         self._writers = Writers[Parcel]((), 0, self._write, self._fail)
         self._peers: tuple[str, ...] = ()
@@ -103,8 +104,19 @@ class CourierTransport:
             self._courier.admit(peer, self._limit)
 
     def release(self) -> None:
-        """Know that the player is done: what the gatekeeper tells is heard as before."""
-        self._player = None
+        """Know that the player is done: what the gatekeeper tells is heard as before.
+
+        What it tells players alone may have been under way, and is for nobody any more.
+
+        Raises
+        ------
+        ColonnadeError
+            What ended the run since the player looked last.
+        """
+        with self._handing_over:
+            player, self._player, self._has_played = self._player, None, True
+        if player is not None and player.failure is not None:
+            raise player.failure
 
     def receive(self, peer: str, datagram: bytes) -> None:
         """Take a datagram that came of a peer, as whoever carries them knows it; any thread may."""
@@ -186,39 +198,54 @@ class CourierTransport:
 
     def _obey(self, frame: bytes) -> None:
         with self._handing_over:
-            if self._player is None:
+            if self._player is not None:
+                self._lead(self._player, frame)
+            elif not (self._has_played and _is_for_players(frame)):
                 self._hear(frame)
-                return
+
+    def _lead(self, player: Player, frame: bytes) -> None:
+        """Let a player do as the gatekeeper says."""
         try:
             message = control.from_gatekeeper(frame)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RemoteProtocolError(f"the gatekeeper told what cannot be read: {error}") from None
         if isinstance(message, control.Abort):
             self.abandon()
         if not isinstance(message, control.Begin):
-            self._player.obey(message)
+            player.obey(message)
             return
-        self._player.obey(control.Begin(time.monotonic_ns() + message.origin))
+        player.obey(control.Begin(time.monotonic_ns() + message.origin))
         with self._beginning:
             for peer, early in self._waiting or ():
                 self._accept(peer, early)
             self._waiting = None
 
     def _accept(self, peer: str, frame: bytes) -> None:
-        assert self._player is not None
+        player = self._player
+        if player is None:  # it is done, and has all that was sent
+            return
         self._bytes[peer] += len(frame)
-        self._player.accept(peer, frame)
+        player.accept(peer, frame)
 
     def _lose(self, peer: str) -> None:
+        player = self._player
         if peer == GATEKEEPER:
             self._fail(Aborted("nothing is heard of the server any more"))
-        elif self._player is not None:
-            self._player.lose(peer)
+        elif player is not None:
+            player.lose(peer)
 
     def _fail(self, error: Exception) -> None:
         with self._handing_over:
             if self._player is None:
                 self._fail_alone(error)
                 return
-        self._player.fail(error)
+            self._player.fail(error)
         self.abandon()
+
+
+def _is_for_players(frame: bytes) -> bool:
+    """Whether the gatekeeper tells something that no other than a player would do."""
+    try:
+        return not isinstance(control.from_gatekeeper(frame), control.Abort)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
