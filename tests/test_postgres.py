@@ -516,6 +516,31 @@ WRITING_FUNCTIONS = {
         ],
         ["s.saves(s.pair,s.pair)"],
     ),
+    "that equality is told by": (
+        [
+            "create type s.pair as (v int)",
+            "create function s.less(s.pair, s.pair) returns bool language sql as 'select true'",
+            "create function s.order(s.pair, s.pair) returns int language sql as 'select 0'",
+            "create function s.saves(s.pair, s.pair) returns bool language plpgsql security "
+            "definer as 'begin return true; end'",
+            "revoke execute on function s.saves(s.pair, s.pair) from public",
+            "create operator s.<## (function = s.less, leftarg = s.pair, rightarg = s.pair)",
+            "create operator s.=## (function = s.saves, leftarg = s.pair, rightarg = s.pair)",
+            "create operator class s.pairs default for type s.pair using btree as "
+            "operator 1 s.<## (s.pair, s.pair), operator 3 s.=## (s.pair, s.pair), "
+            "function 1 s.order(s.pair, s.pair)",
+        ],
+        ["s.saves(s.pair,s.pair)"],
+    ),
+    "behind a domain": (
+        [
+            "create schema hidden",
+            "create function hidden.saves(int) returns bool language sql security definer as "
+            "'select true'",
+            "create domain s.checked as int check (hidden.saves(value))",
+        ],
+        ["hidden.saves(integer)"],
+    ),
     "many": (
         [
             f"create function s.f{n}() returns int language sql security definer as 'select 1'"
@@ -544,6 +569,13 @@ HARMLESS_FUNCTIONS = {
     "out of reach": (
         "create function s.saves() returns int language sql security definer as 'select 1'",
         "revoke usage on schema s from bob",
+    ),
+    "that a default is made by": (
+        "create schema hidden",
+        "create function hidden.saves() returns int language sql security definer as 'select 1'",
+        "create table s.t (id int default hidden.saves(), check (hidden.saves() > 0))",
+        "alter function hidden.saves() immutable",
+        "create index on s.t ((id + hidden.saves()))",
     ),
     "an aggregate of the server's": (
         "create aggregate s.product(float8) (sfunc = float8mul, stype = float8, initcond = '1')",
@@ -595,6 +627,25 @@ def test_who_may_call_what_writes_files_has_no_queries(crm: Server, bob: str, ca
 def test_functions_that_write_no_files_leave_queries(crm: Server, bob: str, case: str) -> None:
     crm.run(*HARMLESS_FUNCTIONS[case])
     assert read_table(bob, query="select 1 as x").height == 1
+
+
+def test_what_writes_files_is_found_wherever_a_connection_looks(crm: Server, bob: str) -> None:
+    crm.run(
+        "create function s.saves() returns int language sql security definer as 'select 1'",
+        "create schema hidden",
+        "grant usage on schema hidden to public",
+        "create view hidden.pg_proc as select * from pg_catalog.pg_proc where false",
+        "grant select on hidden.pg_proc to public",
+        "alter role bob set search_path = hidden, pg_catalog",
+    )
+    message = refusal(bob, query="select 1 as x", error=ConfigurationError)
+    assert "files: 's.saves()';" in message
+
+
+def test_a_query_looks_where_its_connection_does(crm: Server, bob: str) -> None:
+    crm.run("alter role bob set search_path = s", "create table s.t as select 7 as id")
+    crm.run("grant select on s.t to bob")
+    assert read_table(bob, query="select id from t").rows() == [(7,)]
 
 
 def test_a_view_runs_what_its_owner_wrote(crm: Server, bob: str) -> None:

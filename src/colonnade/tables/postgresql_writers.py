@@ -12,7 +12,9 @@ that the account may not use counts where something else calls it: an operator, 
 and one that types and indices are made with, of which nobody is asked whether they may call it.
 Triggers' functions and procedures do not, since no select calls them; nor those of extensions,
 which are many and by others than who made the database, but for the few that are there to write
-files.
+files. Nor do those that only defaults, constraints of tables, indices or triggers call.
+
+Names in what is asked are the server's, whichever schemas a connection looks into first.
 """
 
 from __future__ import annotations
@@ -55,6 +57,16 @@ with recursive runs as (
             and d.refclassid = 'pg_extension'::regclass and d.deptype = 'e') as extends) as of
     where p.prorettype not in ('trigger'::regtype, 'event_trigger'::regtype)
         and (named or (not extends and (p.prosecdef or not trusted)))
+), behind as (
+    select d.refobjid as called from pg_depend d left join pg_constraint c
+        on d.classid = 'pg_constraint'::regclass and c.oid = d.objid
+    where d.refclassid = 'pg_proc'::regclass and (c.contypid <> 0 or d.classid in (
+        'pg_operator'::regclass, 'pg_cast'::regclass, 'pg_rewrite'::regclass,
+        'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_aggregate'::regclass))
+), unasked as (
+    select refobjid as called from pg_depend where refclassid = 'pg_proc'::regclass
+        and classid in ('pg_type'::regclass, 'pg_amproc'::regclass)
+    union select o.oprcode from pg_amop a join pg_operator o on o.oid = a.amopopr
 ), asked as (
     select owner as r from risky union select oid from pg_roles where rolname = session_user
 ), acts_as as (
@@ -64,10 +76,8 @@ with recursive runs as (
 ), may_call as (
     select distinct r, f, owner, direct from acts_as, risky
     where has_function_privilege(m, f, 'execute') and (
-        has_schema_privilege(m, place, 'usage') or exists (select from pg_depend d
-            where d.refclassid = 'pg_proc'::regclass and d.refobjid = f))
-        or exists (select from pg_depend d where d.classid in ('pg_type'::regclass,
-            'pg_amproc'::regclass) and d.refclassid = 'pg_proc'::regclass and d.refobjid = f)
+        has_schema_privilege(m, place, 'usage') or f in (select called from behind))
+        or f in (select called from unasked)
 ), writers as (
     select r from acts_as where writes union select r from may_call where direct
     union select c.r from may_call c join writers w on w.r = c.owner
@@ -92,13 +102,18 @@ def check_writes_no_files(connection: Connection, where: str) -> None:
     ConfigurationError
         If the account may write them, itself or by a function.
     """
-    if connection.exec_driver_sql(_WRITES).scalar():
+    with connection.begin_nested() as asking:
+        connection.exec_driver_sql("set local search_path = pg_catalog")
+        writes = connection.exec_driver_sql(_WRITES).scalar()
+        at_once = {"stream_results": False}
+        asked = connection.exec_driver_sql(_FUNCTIONS, execution_options=at_once)
+        found = asked.scalars().all()
+        asking.rollback()  # and look where the connection did
+    if writes:
         raise ConfigurationError(
             f"{where}: the account may write the server's files, as a superuser may, and so could "
             "a query; use an account that may only read, or name a table or a view"
         )
-    at_once = {"stream_results": False}
-    found = connection.exec_driver_sql(_FUNCTIONS, execution_options=at_once).scalars().all()
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise ConfigurationError(
