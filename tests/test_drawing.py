@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import traceback
 
+import pytest
 import torch
 from torch import nn
 
+from colonnade import Federation, LabelHolder, Party, Training, drawing, methods
 from colonnade.assembly import _seeded
 from colonnade.drivers.driver import perform
 from colonnade.effects import Work
@@ -54,3 +57,36 @@ def test_who_listens_for_requests_keeps_nobody_from_work():
     finally:
         over.set()
         other.join()
+
+
+alone = []  # where something computed that held nothing
+
+
+class Watched(nn.Module):
+    """Notes where it computes while other threads may seed torch's generator."""
+
+    def forward(self, x):
+        if not drawing._one._is_owned():
+            alone.append("".join(traceback.format_stack(limit=4)))
+        return x
+
+
+class WatchedLoss(nn.CrossEntropyLoss):
+    def forward(self, scores, labels):
+        return super().forward(Watched()(scores), labels)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [methods.svfl(), methods.wait_dp(), methods.celu(3, 3), methods.fedbcd(3)],
+    ids=["svfl", "wait_dp", "celu_vfl", "fedbcd"],
+)
+def test_nothing_of_somebodys_computes_while_others_may_draw(method):
+    alone.clear()
+    x, labels = torch.randn(60, 4), torch.arange(60) % 2
+    parties = [Party(n, x, nn.Sequential(nn.Linear(4, 4), Watched(), nn.Tanh())) for n in "ab"]
+    top = nn.Sequential(Watched(), nn.Linear(8, 2))
+    holder = LabelHolder("c", labels, top=top, loss=WatchedLoss())
+    federation = Federation(parties, holder, range(40), range(40, 60))
+    federation.train(method, Training(epochs=1, batch_size=10), report=False)
+    assert not alone, alone[0]

@@ -56,7 +56,7 @@ TAKING = [
 ]
 
 
-@pytest.mark.parametrize("given", [3, FRAME, b"runs", "a\0b", Path])
+@pytest.mark.parametrize("given", [3, FRAME, b"runs", "a\0b", "a\ud800b", Path])
 @pytest.mark.parametrize(("take", "said"), TAKING)
 def test_what_is_no_path_is_refused_and_no_cell_of_a_table_is_told(take, said, given):
     with pytest.raises(ConfigurationError, match=f"^{said}.*, not [^,]*$") as caught:

@@ -248,6 +248,9 @@ APART: dict[str, Callable[[int], nn.Module]] = {
     ),
     "drops out as it reckons": lambda _: Reckons(),
     "has slopes by chance": lambda _: nn.RReLU(),
+    "has slopes by chance, and drops out by a function": lambda _: nn.Sequential(
+        nn.RReLU(), Of(lambda h: nn.functional.dropout(h, 0.3))
+    ),
     "routed, and drops out": lambda _: Experts(),
     "has noise": lambda _: Of(lambda h: h + torch.rand_like(h)),
     "normalised": nn.LayerNorm,

@@ -44,7 +44,8 @@ class Traced(TrainingTogether):
         super().conclude(role, ledger, record)
         if record is not None:
             trace = self.site.runs / self.job.run / TRACE
-            trace.write_bytes(msgspec.json.encode(record.trace.decisions))
+            decided = {name: list(course) for name, course in record.trace.decisions.items()}
+            trace.write_bytes(msgspec.json.encode(decided))
 
 
 class TracedGuest(Guest):

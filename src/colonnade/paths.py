@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import PathLike, fsencode, fspath
 from pathlib import Path
 
 from colonnade.errors import ConfigurationError
@@ -52,6 +52,15 @@ def place_of(said: str, given: object) -> str:
     colonnade.errors.ConfigurationError: a table is read from a file, not a dict
     """
     text = fspath(given) if isinstance(given, str | PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or not _can_be_asked_for(text):
         raise ConfigurationError(f"{said}, not {sort_of(given)}")
     return text
+
+
+def _can_be_asked_for(text: str) -> bool:
+    """Whether the system has bytes for a path, as it has not for half of a pair of surrogates."""
+    try:
+        fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -317,8 +317,13 @@ def _digest(values: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
+_NAMES = {"organisation": pl.String}  # also of one that is called 007
+
+
 def _read_csv(file: Path) -> pl.DataFrame:
-    frame = pl.read_csv(file.read_bytes(), infer_schema_length=None)  # for paths see write_csv
+    frame = pl.read_csv(  # for paths see write_csv
+        file.read_bytes(), infer_schema_length=None, schema_overrides=_NAMES
+    )
     # Of a quote within a name polars keeps both that a file has for it.
     frame.columns = [name.replace('""', '"') for name in frame.columns]
     empty = [name for name in frame.columns if frame[name].null_count() == len(frame)]

@@ -80,8 +80,7 @@ def _still(part: nn.Module) -> dict[str, float]:
         case nn.modules.dropout._DropoutNd():
             return {"p": 0.0}
         case nn.RReLU():
-            slope = (part.lower + part.upper) / 2
-            return {"lower": slope, "upper": slope}
+            return {"training": False}
         case nn.MultiheadAttention() | nn.RNNBase():
             return {"dropout": 0.0}
     return {}

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.models.trial import shown
@@ -194,7 +195,7 @@ class Learner:
             row.
         """
         mode = nullcontext() if training else evaluating(self.module)
-        with mode, torch.set_grad_enabled(training):
+        with drawing(), mode, torch.set_grad_enabled(training):
             output = self.module(_moved(inputs, self.device) if self._elsewhere else inputs)
             self._check(output, inputs)
             if self._elsewhere:

@@ -92,7 +92,7 @@ def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
     for put in (put_into_training, nn.Module.eval):
         put(own)
         try:
-            with torch.set_grad_enabled(False):
+            with drawing(), torch.set_grad_enabled(False):
                 own(inputs)
         except Exception:  # it may take no such batch in training; others tell
             continue
