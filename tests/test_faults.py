@@ -26,7 +26,7 @@ from colonnade.checkpoints import CheckpointStore
 from colonnade.config import parse_config
 from colonnade.deployment.folders import write_site
 from colonnade.drivers import Processes, Simulate
-from colonnade.errors import ConfigurationError, DataError, Unwritten
+from colonnade.errors import CheckpointError, ConfigurationError, DataError, Unwritten
 from colonnade.experiments import EXPERIMENTS, Findings, Scale, write_findings
 from colonnade.export import export_part, load_part
 from colonnade.faults import misnamed_or_unwritten, unwritten
@@ -209,6 +209,29 @@ def test_a_folder_that_vanishes(tmp_path, driver, instead, round):
             report=False,
         )
     assert out.is_file() if instead else not out.exists()
+
+
+def test_a_folder_that_vanishes_as_the_last_files_are_written(tmp_path, monkeypatch):
+    """It is made again by whoever writes into it, and no command would read it."""
+    out, sealed = tmp_path / "run", run_folder._sealed
+
+    def vanish(run, folder):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        return sealed(run, folder)
+
+    monkeypatch.setattr(run_folder, "_sealed", vanish)
+    with pytest.raises(Unwritten, match=r"config\.yaml cannot be .*No such file or directory"):
+        federation().train(training=TRAINING, out=out, report=False)
+
+
+def test_without_a_whole_checkpoint_it_is_said_what_to_do_instead(tmp_path):
+    store = CheckpointStore(tmp_path, {"run": "fingerprint"}, anew="give the run another name")
+    (tmp_path / "round-00000003").mkdir()
+    with pytest.raises(
+        CheckpointError, match=r"damaged\), so .* cannot go on; give the run another"
+    ):
+        store.latest()
 
 
 def test_a_store_makes_its_folder_once(tmp_path):

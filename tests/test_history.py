@@ -12,10 +12,25 @@ from colonnade.effects import Boundary, Report
 from colonnade.methods import svfl
 from colonnade.progress import Show, Watch
 from colonnade.reports import draw_run, write_page
-from colonnade.run_folder import load_run
+from colonnade.run_folder import _read_csv, load_run
 from colonnade.summaries import history_frame, others_history_frame
 from test_federation import TRAINING, federation
 from test_simulate import DRIVER, counters
+
+
+def test_names_that_look_like_numbers_are_read_back_as_they_are(tmp_path):
+    found = {name: read_back(tmp_path / name, name)["organisation"] for name in ("007", "2.50")}
+    assert {name: [*column.unique()] for name, column in found.items()} == {
+        name: [name] for name in found
+    }
+
+
+def read_back(folder, name):
+    """Return what is read of a table in which an organisation reported once."""
+    folder.mkdir()
+    frame = pl.DataFrame({"round": [1], "organisation": [name], "local_steps": [5]})
+    (folder / "history.csv").write_text(frame.write_csv())
+    return _read_csv(folder / "history.csv")
 
 
 class Talkative:

@@ -385,8 +385,8 @@ class CheckpointStore:
             raise refused[0]
         if damaged and not there:
             raise CheckpointError(
-                f"no checkpoint in {self.folder} is whole ({', '.join(damaged)} damaged); "
-                "start the run again in a new folder"
+                f"no checkpoint in {self.folder} is whole ({', '.join(damaged)} damaged), so the "
+                f"run cannot go on; {self._anew}"
             )
 
     def check_format(self) -> None:

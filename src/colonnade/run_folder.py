@@ -550,6 +550,8 @@ class RunFolder:
         with explained(self.path):
             summary = _sealed(run, self.path)
         self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        with explained(self.path / "config.yaml"):
+            (self.path / "config.yaml").stat()  # a folder that was removed is there again, without
 
     def keep(self, ledger: Ledger) -> None:
         """Write what one organisation has sent, where the whole run is known to nobody here.
