@@ -103,7 +103,7 @@ def check_writes_no_files(connection: Connection, where: str) -> None:
         If the account may write them, itself or by a function.
     """
     with connection.begin_nested() as asking:
-        connection.exec_driver_sql("set local search_path = pg_catalog")
+        connection.exec_driver_sql("set local search_path = pg_catalog, pg_temp")
         writes = connection.exec_driver_sql(_WRITES).scalar()
         at_once = {"stream_results": False}
         asked = connection.exec_driver_sql(_FUNCTIONS, execution_options=at_once)
