@@ -788,8 +788,11 @@ def metric(value, greater_is_better=True):
     return Metric("mine", greater_is_better, lambda scores, targets: value)
 
 
+NO_NUMBERS = [math.nan, math.inf, -math.inf, torch.tensor(math.nan)]
+
+
 @pytest.mark.parametrize("by", ["loss", "metric"])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e301, -1e301])
+@pytest.mark.parametrize("value", [*NO_NUMBERS, 1e301, -1e301])
 @pytest.mark.parametrize("greater_is_better", [True, False])
 def test_a_metric_that_is_no_number_loses_no_run(tmp_path, by, value, greater_is_better):
     training = Training(epochs=5, batch_size=10, early_stopping=EarlyStopping(2, by=by))

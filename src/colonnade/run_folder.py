@@ -68,6 +68,7 @@ _WRITTEN = (
     *(*FILES, OTHERS, *PICTURES, PARTS, PREDICTED, TRAINING),
     *("checkpoint", "journal", "departures", SURROGATES),
 )
+_NAMES = {"organisation": pl.String}  # also of one that is called 007
 _SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
 _WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
 _ELSEWHERE = "choose another folder"
@@ -317,9 +318,6 @@ def _digest(values: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
-_NAMES = {"organisation": pl.String}  # also of one that is called 007
-
-
 def _read_csv(file: Path) -> pl.DataFrame:
     frame = pl.read_csv(  # for paths see write_csv
         file.read_bytes(), infer_schema_length=None, schema_overrides=_NAMES
@@ -550,8 +548,9 @@ class RunFolder:
         with explained(self.path):
             summary = _sealed(run, self.path)
         self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
-        with explained(self.path / "config.yaml"):
-            (self.path / "config.yaml").stat()  # a folder that was removed is there again, without
+        file = self.path / "config.yaml"
+        with explained(file):
+            file.stat()  # a folder that was removed is there again, without it
 
     def keep(self, ledger: Ledger) -> None:
         """Write what one organisation has sent, where the whole run is known to nobody here.

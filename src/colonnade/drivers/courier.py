@@ -113,7 +113,7 @@ class Courier:
     fail
         Is told of what keeps it from sending anything again; all peers are given up then.
     patience
-        After how many seconds that is.
+        After how many seconds without a word a peer is given up.
 
     Notes
     -----
@@ -237,6 +237,12 @@ class Courier:
     def _is_over(self, peer: str) -> bool:
         return peer in self._lost or self._closed.is_set()
 
+    def _let_go(self) -> None:
+        """Let whoever waits for a peer see that it is in vain."""
+        for _, ways in self._known():
+            with ways.outbound.changed:
+                ways.outbound.changed.notify_all()
+
     def _send_chunk(self, peer: str, number: int, chunk: _Chunk) -> None:
         inbound = self._peers[peer].inbound
         inbound.told = inbound.awaited
@@ -320,12 +326,6 @@ class Courier:
             self._lost.update(self._peers)
             self._let_go()
             self._fail(failure("messages cannot be sent again", error))
-
-    def _let_go(self) -> None:
-        """Let whoever waits for a peer see that it is in vain."""
-        for _, ways in self._known():
-            with ways.outbound.changed:
-                ways.outbound.changed.notify_all()
 
     def _look_again_and_again(self) -> None:
         while not self._closed.is_set():

@@ -205,10 +205,7 @@ class CourierTransport:
 
     def _lead(self, player: Player, frame: bytes) -> None:
         """Let a player do as the gatekeeper says."""
-        try:
-            message = control.from_gatekeeper(frame)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise RemoteProtocolError(f"the gatekeeper told what cannot be read: {error}") from None
+        message = _read(frame)
         if isinstance(message, control.Abort):
             self.abandon()
         if not isinstance(message, control.Begin):
@@ -243,9 +240,17 @@ class CourierTransport:
         self.abandon()
 
 
+def _read(frame: bytes) -> control.FromGatekeeper:
+    """Return what the gatekeeper tells a player."""
+    try:
+        return control.from_gatekeeper(frame)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"the gatekeeper told what cannot be read: {error}") from None
+
+
 def _is_for_players(frame: bytes) -> bool:
     """Whether the gatekeeper tells something that no other than a player would do."""
     try:
-        return not isinstance(control.from_gatekeeper(frame), control.Abort)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return not isinstance(_read(frame), control.Abort)
+    except RemoteProtocolError:
         return False

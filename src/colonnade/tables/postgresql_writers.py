@@ -62,7 +62,7 @@ with recursive runs as (
         on d.classid = 'pg_constraint'::regclass and c.oid = d.objid
     where d.refclassid = 'pg_proc'::regclass and (c.contypid <> 0 or d.classid in (
         'pg_operator'::regclass, 'pg_cast'::regclass, 'pg_rewrite'::regclass,
-        'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_aggregate'::regclass))
+        'pg_policy'::regclass, 'pg_proc'::regclass))
 ), unasked as (
     select refobjid as called from pg_depend where refclassid = 'pg_proc'::regclass
         and classid in ('pg_type'::regclass, 'pg_amproc'::regclass)
