@@ -11,12 +11,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from colonnade.departures import departed
 from colonnade.drivers import control
 from colonnade.drivers import courier as room
+from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
-from colonnade.drivers.player import Parcel
+from colonnade.drivers.player import Parcel, Player, Task
+from colonnade.effects import Send, Work
 from colonnade.errors import Aborted, RemoteProtocolError, RoleFailed
+from colonnade.flows import Limits
+from colonnade.ledger import Ledger
+from colonnade.wire import Purpose
+from toys import Scripted
 
 HEADER = struct.Struct("!BQQI")
 
@@ -66,6 +73,7 @@ def pair(fates=(), patience=30.0, limit=5000):
     return ends, got, lost
 
 
+OTHERS = {"bank": ["shop"], "shop": ["bank"]}
 FRAMES = [b"", b"a", b"b" * 99, b"c" * 100, b"d" * 101, b"e" * 2345, b"f" * 5000]
 
 
@@ -83,10 +91,11 @@ def test_frames_come_in_order_and_once(fates):
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(each.flush(30.0) for each in ends.values())
+    assert all(each.flush(OTHERS[own], 30.0) for own, each in ends.items())
     for each in ends.values():
         each.close()
-    assert got == {"bank": FRAMES, "shop": FRAMES}
+    said = [frame for frame in FRAMES if frame]
+    assert got == {"bank": said, "shop": said}
     assert lost == []
 
 
@@ -95,7 +104,47 @@ def test_who_is_not_heard_is_given_up():
     with pytest.raises(ConnectionError, match="nothing is heard of 'shop' any more"):
         ends["bank"].send("shop", b"x" * 1000)  # more than may be under way
     assert lost == ["shop"]
-    assert not ends["bank"].flush(1.0)
+    assert not ends["bank"].flush(["shop"], 1.0)
+
+
+def test_who_is_watched_is_asked_when_it_is_quiet_and_hears_nothing_of_it():
+    ends, got, lost = pair(patience=0.2)
+    asked, answered = threading.Semaphore(0), ends["shop"].receive
+
+    def receive(peer, datagram):
+        answered(peer, datagram)
+        asked.release()
+
+    ends["shop"].receive = receive
+    ends["bank"].admit("shop", 5000, watched=True)
+    ends["shop"].send("bank", b"hello")
+    assert all(asked.acquire(timeout=30) for _ in range(10))  # longer than its patience, in all
+    assert (got["shop"], lost) == ([], [])
+
+
+def test_who_is_watched_is_given_up_though_nothing_is_under_way():
+    told = threading.Event()
+    courier = Courier(lambda *_: None, print, lambda peer: told.set(), print, patience=0.1)
+    courier.admit("shop", 100, watched=True)
+    courier.receive("shop", datagram())
+    courier.start()
+    opened.append(courier)
+    assert told.wait(30)
+
+
+def test_a_courier_that_is_closed_as_it_looks_around_leaves_no_thread(monkeypatch):
+    looked = []
+
+    def closing(courier):
+        if not looked:
+            courier.close()
+        return looked.append(courier)
+
+    monkeypatch.setattr(Courier, "_look", closing)
+    courier = Courier(print, print, print, print)
+    courier.start()
+    courier._keeper.join(timeout=10)
+    assert not courier._keeper.is_alive()
 
 
 def datagram(kind=1, number=0, awaited=0, left=1, data=b"x"):
@@ -193,7 +242,7 @@ def test_what_keeps_peers_from_being_looked_after_is_told(monkeypatch):
     courier.admit("shop", 100)
     courier.send("shop", b"hello")
     courier.start()
-    assert not courier.flush(30.0)
+    assert not courier.flush(["shop"], 30.0)
     assert told.wait(30)
     assert [*map(type, failed)] == [RoleFailed]
     assert "messages cannot be sent again: MemoryError" in str(failed[0])
@@ -256,11 +305,118 @@ def test_a_role_that_waits_for_room_is_free_when_the_run_ends(how):
     assert len(ended) == (how != "the job was aborted")
     assert all(isinstance(end, Aborted | RemoteProtocolError | control.Abort) for end in ended)
     writers = transport._writers._threads
-    transport._courier.flush = lambda seconds: None  # nobody will acknowledge anything
+    transport._courier.flush = lambda *_: None  # nobody will acknowledge anything
     transport.close()
     for writer in writers:
         writer.join(timeout=10)
         assert not writer.is_alive()
+
+
+@pytest.mark.parametrize("how", [*ENDS][:3])
+def test_a_role_that_waits_for_its_last_messages_is_free_when_the_run_ends(how):
+    posted = threading.Event()
+    transport = CourierTransport(lambda *_: posted.set(), print, print)
+    transport.admit(["shop"], 100, b"agreed")
+    player = Deaf()
+    transport.start(player)
+    transport.send("shop", Parcel(b"", b"last", ()))
+    assert posted.wait(10)
+    thread = threading.Thread(target=transport.flush, daemon=True)
+    thread.start()
+    ENDS[how](transport)
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    with pytest.raises(ConnectionError, match="nothing goes to 'shop' any more"):
+        transport._courier.send("shop", b"more")
+    transport._courier.close()
+
+
+def test_what_is_abandoned_has_not_come_and_what_comes_is_still_taken():
+    ends, got, lost = pair(["lost"] * 10**6)
+    ends["bank"].send("shop", b"hello")
+    ends["bank"].abandon(["shop", "stranger"])
+    assert not ends["bank"].flush(["shop"])
+    ends["bank"].receive("shop", datagram(left=5, data=b"thing"))
+    assert (got["bank"], lost) == ([b"thing"], [])
+
+
+def begun(post):
+    """Return a transport that the gatekeeper lets begin, once something is told it."""
+    told = threading.Event()
+
+    def carry(peer, datagram):
+        if peer == GATEKEEPER:
+            told.set()
+        else:
+            post(peer, datagram)
+
+    transport = CourierTransport(carry, print, print)
+    transport.admit(["shop"], 100, b"agreed")
+
+    def begin():
+        assert told.wait(30)
+        frame = control.encode(control.Begin(0))
+        transport.receive(GATEKEEPER, HEADER.pack(1, 0, 0, len(frame)) + frame)
+
+    threading.Thread(target=begin, daemon=True).start()
+    return transport
+
+
+@pytest.mark.parametrize("many", [0, 1, 7])
+def test_what_left_of_a_role_that_failed_is_noted_and_no_more_leaves(tmp_path, monkeypatch, many):
+    monkeypatch.setattr(room, "_FIRST_WAIT", 60.0)  # so nothing goes twice
+    monkeypatch.setattr(room, "_UNDER_WAY", 10**6)
+    gone, enough, over = [], threading.Event(), threading.Event()
+
+    def post(peer, datagram):
+        if len(datagram) == HEADER.size:
+            return
+        gone.append(datagram)
+        if len(gone) == 1 + many:  # the first one says what was agreed on
+            enough.set()
+            over.wait(30)
+
+    async def fails(role):
+        for number in range(20):
+            await Send("shop", "x", number, b"1234", Purpose.TRAINING)
+        await Work("work", lambda: enough.wait(30), 0)
+        raise ValueError("it fails")
+
+    transport = begun(post)
+    role, sent = Scripted("bank", fails, ["shop"]), Ledger()
+    task = Task(role, None, Account(), [], 99, 0, Limits(), False, None, tmp_path, False, sent=sent)
+    player = Player(task, transport)
+    transport.start(player)
+    try:
+        with pytest.raises(RoleFailed, match="it fails"):
+            player.play()
+    finally:
+        over.set()
+        for writer in transport._writers._threads:
+            writer.join(30)
+        transport._courier.close()
+    assert len(gone) == 1 + many
+    noted = departed(tmp_path, "bank")
+    assert [entry.sequence for entry in noted] == [*range(many)]
+    assert [*sent] == noted
+
+
+def test_a_role_that_plays_on_after_its_run_has_ended_keeps_nothing(tmp_path):
+    """Its last messages had not come, so its end is none to go on from."""
+    transport = begun(lambda *_: None)
+
+    async def plays(role):
+        await Send("shop", "x", 0, b"1234", Purpose.TRAINING)
+
+    role = Scripted("bank", plays, ["shop"])
+    task = Task(role, None, Account(), [], 99, 0, Limits(), False, None, None, False)
+    player = Player(task, transport)
+    player._complete_account = lambda: pytest.fail("it was kept")
+    transport.flush = lambda: player.fail(Aborted("another failed"))
+    transport.start(player)
+    with pytest.raises(Aborted, match="another failed"):
+        player.play()
+    transport._courier.close()
 
 
 @pytest.mark.parametrize("origin", [2**61 + 1, -(2**61) - 1, 2**64 - 1])

@@ -372,6 +372,15 @@ def test_a_line_that_does_not_fit_is_no_message_and_the_last(tmp_path):
     assert sequences(tmp_path) == [7, 7, 8]
 
 
+@pytest.mark.parametrize("folder", [None, "departures"])
+def test_nothing_leaves_when_the_file_is_closed(tmp_path, folder):
+    departures = Departures(folder and tmp_path / folder, "bank")
+    departures.close()
+    with pytest.raises(ConnectionError, match="nothing leaves any more"):
+        departures.note(("bank", "shop", "x", 0, 0, 0, 10, 20, None))
+    departures.close()
+
+
 def test_what_no_run_of_ours_wrote_is_neither_cut_off_nor_added_to(tmp_path):
     filled(tmp_path, 1)
     (path,) = tmp_path.iterdir()

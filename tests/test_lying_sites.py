@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections import Counter
 
 import msgspec
@@ -10,11 +12,14 @@ import pytest
 
 from colonnade.config.models import ObjectiveConfig
 from colonnade.deployment import host, meeting, what_came
+from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
+from colonnade.deployment.training import TrainingTogether
 from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import control, couriered, gatekeeper, player
+from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
-from colonnade.errors import Aborted, RemoteProtocolError
+from colonnade.errors import Aborted, RemoteProtocolError, RoleFailed
 from colonnade.ledger import Entry
 from colonnade.run_folder import load_run
 from colonnade.wire import Purpose
@@ -185,6 +190,54 @@ def test_who_has_just_left_hears_that_the_run_is_ended(tmp_path, monkeypatch):
     failed = play(job, sites, mesh, leaving_twice(job, mesh))
     assert failed.keys() == {GATEKEEPER, *sites}
     assert {type(failed[name]) for name in sites} == {Aborted}
+
+
+def test_who_is_given_up_as_it_is_to_be_told_something_is_named(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    server = Host(job, lambda *_: None)
+    for name, site in sites.items():
+        brings = Guest(job, site, print, "threads")._engaged().brings()
+        server._deliver(name, meeting.encode(brings))
+    server._courier._lost.update(sites)
+    server._lose("insurer")
+    with pytest.raises(RoleFailed, match="nothing is heard of 'insurer' any more"):
+        server.preside()
+
+
+def test_who_goes_before_the_run_begins_is_given_up(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    server = Host(job, lambda *_: None, patience=0.1)
+    site = Courier(lambda _, datagram: server.receive("bank", datagram), print, print, print)
+    site.admit(GATEKEEPER, 10**6)
+    site.send(GATEKEEPER, meeting.encode(Guest(job, sites["bank"], print, "")._engaged().brings()))
+    site.close()
+    with pytest.raises(RoleFailed, match="nothing is heard of 'bank' any more"):
+        server.preside()
+
+
+def test_who_is_done_is_not_waited_for_while_others_are_not(tmp_path, monkeypatch):
+    """A label holder may write its run for longer than the server waits for a word."""
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    server = Host(job, mesh.post(GATEKEEPER), patience=1.0)
+    look, conclude = server._courier._look, TrainingTogether.conclude
+    looked, long = [], threading.Event()
+
+    def looks():
+        if {"bank", "shop"} <= server._done:
+            looked.append(time.monotonic())
+            if looked[-1] - looked[0] > 1.5:  # longer than it takes to be asked and given up
+                long.set()
+        return look()
+
+    def concluded(engagement, *came):
+        if engagement.site.organisation == "insurer":
+            assert long.wait(60)
+        return conclude(engagement, *came)
+
+    server._courier._look = looks
+    monkeypatch.setattr(TrainingTogether, "conclude", concluded)
+    assert play(job, sites, mesh, server) == {}
 
 
 def test_messages_that_nobody_sent_are_not_waited_for(tmp_path, monkeypatch):

@@ -93,7 +93,7 @@ class Departures:
 
     def __init__(self, folder: Path | None, name: str) -> None:
         self._file: int | None = None
-        self._torn = False
+        self._torn = self._closed = False
         if folder is None:
             return
         self._path = _place(folder, name)
@@ -111,7 +111,16 @@ class Departures:
         """Add the row of a message that is about to leave; any thread may.
 
         ``journal`` is the ``extent`` that the organisation's has now, if it has one on disk.
+
+        Raises
+        ------
+        Unwritten
+            If the disk does not take it; then the message must not leave.
+        ConnectionError
+            If the file is closed: nothing leaves any more.
         """
+        if self._closed:
+            raise ConnectionError("nothing leaves any more")
         if self._file is None:
             return
         line = _encode(row if journal is None else (*row, journal)) + b"\n"
@@ -138,7 +147,8 @@ class Departures:
             raise self._failed(error) from None
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, while no thread notes anything; none may leave any more."""
+        self._closed = True
         if self._file is not None:
             os.close(self._file)
             os.close(self._reader)

@@ -86,10 +86,10 @@ class Guest:
 
     def end(self, reason: str) -> None:
         """End by ``Aborted``, from any thread: whoever runs this has given the job up."""
-        error = Aborted(reason)
+        error, player = Aborted(reason), self._player
         self._take(error)
-        if self._player is not None:
-            self._player.fail(error)
+        if player is not None:
+            player.fail(error)
         self._transport.abandon()
 
     def attend(self) -> None:
@@ -223,8 +223,8 @@ class Guest:
             if folders.ledger is not None:
                 with explained(folders.ledger), replacing(folders.ledger) as partial:
                     ledger.write_csv(partial)
+        self._player = None  # whoever runs the site reads of an end from now on
         self._transport.release()
-        self._player = None
         if not finished:  # what it has is kept for a server that goes on
             raise RemoteProtocolError(
                 f"the server ended the run before round {role.round}, and it is not over"

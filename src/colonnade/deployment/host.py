@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from colonnade.deployment import meeting
@@ -20,8 +20,15 @@ from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import Assignment, control
 from colonnade.drivers.courier import Courier, Post
 from colonnade.drivers.driver import refuse_disagreement
+from colonnade.drivers.failures import failure
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
-from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
+from colonnade.errors import (
+    Aborted,
+    ColonnadeError,
+    ConfigurationError,
+    RemoteProtocolError,
+    RoleFailed,
+)
 from colonnade.telling import first_line, plain, short
 
 __all__ = ["Host"]
@@ -83,7 +90,7 @@ class Host:
         self._inbox: queue.Queue[tuple[str, bytes | Exception | _Ended]] = queue.Queue()
         self._courier = Courier(post, self._deliver, self._lose, self._fail, patience)
         for name in job.everybody:
-            self._courier.admit(name, _LONGEST)
+            self._courier.admit(name, _LONGEST, watched=True)
         self._courier.start()
         self._came = WhatCame(job.everybody, job.recorded)
         self._rows = 0  # of each site's table
@@ -97,8 +104,10 @@ class Host:
         """Take a datagram of a site; any thread may."""
         try:
             self._courier.receive(name, datagram)
-        except Exception as error:
+        except ColonnadeError as error:
             self._inbox.put((name, error))
+        except Exception as error:  # such as a lack of memory
+            self._fail(failure(f"messages of {name!r} cannot be received", error))
 
     def lose(self, name: str, why: str) -> None:
         """Know that a site has failed, from whoever runs it; any thread may tell."""
@@ -122,7 +131,7 @@ class Host:
             self._tell_everybody(control.Abort(f"{type(error).__name__}: {error}"))
             raise
         finally:
-            self._courier.flush(_LINGER)
+            self._courier.flush(self.job.everybody, _LINGER)
             self._courier.close()
 
     # Before anybody plays
@@ -204,7 +213,7 @@ class Host:
                 case meeting.Done():
                     if name not in self._came.left:
                         raise _out_of_turn(name, message)
-                    self._done.add(name)
+                    self._know_done(name)
                 case meeting.Brings() | meeting.Top() | meeting.Held():
                     raise _out_of_turn(name, message)
                 case _:
@@ -213,7 +222,7 @@ class Host:
                         gatekeeper.heed(name, message)
         for name, when in self._ended.items():
             if name in self._came.left:
-                self._done.add(name)
+                self._know_done(name)
             elif time.monotonic() - when > _LAST_WORDS:
                 raise RoleFailed(f"{name!r} has ended, and its last words have not come")
         if self._asked and gatekeeper.everybody_has_left:
@@ -221,6 +230,10 @@ class Host:
             self._tell_what_came(self.job.label_holder.name)
         if gatekeeper.everybody_is_there and not gatekeeper.everybody_has_left:
             gatekeeper.look_after()
+
+    def _know_done(self, name: str) -> None:
+        self._done.add(name)
+        self._courier.abandon([name])  # it need not be there any more
 
     def _begin(self) -> control.Begin:
         self._begun = time.monotonic()
@@ -240,14 +253,12 @@ class Host:
     # Words
 
     def _tell(self, name: str, message: meeting.FromServer | control.FromGatekeeper) -> None:
-        self._courier.send(name, meeting.encode(message))
+        with suppress(ConnectionError):  # it was given up, which the inbox tells
+            self._courier.send(name, meeting.encode(message))
 
     def _tell_everybody(self, message: meeting.FromServer) -> None:
         for name in self.job.everybody:
-            try:
-                self._tell(name, message)
-            except ConnectionError:
-                continue  # of whom nothing is heard nothing is to be hoped
+            self._tell(name, message)
 
     def _hear(self) -> tuple[str, meeting.FromSite]:
         """Return what a site tells next; raise what went wrong at one."""

@@ -57,6 +57,10 @@ class Metered:
         """See ``Transport``."""
         self._transport.flush()
 
+    def abandon(self) -> None:
+        """See ``Transport``."""
+        self._transport.abandon()
+
     def tell(self, message: control.FromPlayer) -> None:
         """See ``Transport``."""
         self._transport.tell(message)

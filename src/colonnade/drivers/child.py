@@ -130,6 +130,10 @@ class SocketTransport:
         """Wait until all that was sent is with the operating system."""
         self._writers.finish()
 
+    def abandon(self) -> None:
+        """Drop the messages that wait to be sent."""
+        self._writers.abandon()
+
     def tell(self, message: control.FromPlayer) -> None:
         """Tell the gatekeeper something; any thread may."""
         data = control.encode(message)

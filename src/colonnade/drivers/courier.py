@@ -10,14 +10,18 @@ kept.
 Each datagram is ``kind (1) | number (8) | awaited (8) | left (4) | bytes``, big endian: the kind is
 a chunk or an acknowledgement alone, ``number`` the chunk's, ``awaited`` the next chunk that its
 sender awaits, and ``left`` what is left of the frame, this chunk included.
+
+A frame of no bytes is acknowledged like others, and handed to nobody: who watches a peer sends it
+one when nothing was heard of it for a while, and so knows whether it is still there.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -66,9 +70,24 @@ class _Outbound:
     number: int = 0
     chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
     size: int = 0  # bytes that they take
-    heard: float = 0.0  # when something of it was last acknowledged, or began to be awaited
+    ended: bool = False  # whether no more is to go
+    watched: bool = False  # whether it is asked, when nothing is under way, if it is there
+    heard: float = math.inf  # when something of it was last acknowledged, or began to be awaited
     wait: float = field(default_factory=lambda: _FIRST_WAIT)
     changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def is_quiet(self, since: float) -> bool:
+        """Whether it is to be asked if it is there, as nothing else is, nor was for so long."""
+        return self.watched and not (self.ended or self.chunks) and self.heard < since
+
+    def enter(self, chunk: _Chunk) -> int:
+        """Know one that goes now; return its number."""
+        if not self.chunks:
+            self.heard = chunk.sent
+        number, self.number = self.number, self.number + 1
+        self.chunks[number] = chunk
+        self.size += _size(chunk.data)
+        return number
 
 
 @dataclass
@@ -145,6 +164,7 @@ class Courier:
         patience: float = 120.0,
     ) -> None:
         self._post, self._deliver, self._patience = post, deliver, patience
+        self._quiet = patience / 4  # seconds after which who is watched is asked
         self._lose, self._fail = lose, fail
         self._peers: dict[str, _Ways] = {}
         self._lost: set[str] = set()
@@ -152,9 +172,12 @@ class Courier:
         self._due = threading.Event()  # something is under way, or to be acknowledged
         self._keeper = threading.Thread(target=self._keep, daemon=True)
 
-    def admit(self, peer: str, limit: int) -> None:
-        """Know a peer from now on, of whom frames of so many bytes are accepted."""
-        self._peers[peer] = _Ways(_Outbound(), _Inbound(limit))
+    def admit(self, peer: str, limit: int, watched: bool = False) -> None:
+        """Know a peer from now on, of whom frames of so many bytes are accepted.
+
+        Who is ``watched`` is, from its first word on, given up also where nothing is under way.
+        """
+        self._peers[peer] = _Ways(_Outbound(watched=watched), _Inbound(limit))
 
     def start(self) -> None:
         """Acknowledge, and send again what is not acknowledged, from now on."""
@@ -175,7 +198,7 @@ class Courier:
         Raises
         ------
         ConnectionError
-            If the peer was given up.
+            If the peer was given up, or what goes to it was.
         """
         frame = b"".join(parts)
         out = self._peers[peer].outbound
@@ -186,29 +209,35 @@ class Courier:
                     if self._is_over(peer):
                         break
                     out.changed.wait()
+                if out.ended:
+                    raise ConnectionError(f"nothing goes to {peer!r} any more")
                 if self._is_over(peer):
                     raise ConnectionError(f"nothing is heard of {peer!r} any more")
                 chunk.sent = time.monotonic()
-                if not out.chunks:
-                    out.heard = chunk.sent
-                number, out.number = out.number, out.number + 1
-                out.chunks[number] = chunk
-                out.size += _size(chunk.data)
+                number = out.enter(chunk)
             self._due.set()
             self._send_chunk(peer, number, chunk)
 
-    def flush(self, seconds: float | None = None) -> bool:
-        """Wait until all that was sent has come, or its receiver was given up; return whether."""
+    def flush(self, peers: Iterable[str], seconds: float | None = None) -> bool:
+        """Wait until all that was sent to these has come, or is given up; return whether."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        for peer, ways in self._known():
-            out = ways.outbound
+        going = [(peer, self._peers[peer].outbound) for peer in peers if peer in self._peers]
+        for peer, out in going:
             with out.changed:
                 while out.chunks and not self._is_over(peer):
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         break
                     out.changed.wait(left)
-        return not any(ways.outbound.chunks for _, ways in self._known())
+        return not any(out.chunks or out.ended for _, out in going)
+
+    def abandon(self, peers: Iterable[str]) -> None:
+        """Send these nothing more, and nothing again; what comes of them is still taken."""
+        for out in (self._peers[peer].outbound for peer in peers if peer in self._peers):
+            with out.changed:
+                out.chunks.clear()
+                out.size, out.ended = 0, True
+                out.changed.notify_all()
 
     def receive(self, peer: str, datagram: bytes) -> None:
         """Take a datagram that came of a peer; any thread may.
@@ -265,6 +294,7 @@ class Courier:
                 raise RemoteProtocolError(
                     f"from {peer!r}: it awaits chunk {awaited}, of {out.number} that were sent"
                 )
+            out.heard = min(out.heard, now)  # it is there
             arrived = [*takewhile(lambda number: number < awaited, out.chunks)]  # in their order
             for number in arrived:
                 chunk = out.chunks.pop(number)
@@ -315,7 +345,8 @@ class Courier:
         if not inbound.left:
             frame = inbound.parts[0] if len(inbound.parts) == 1 else b"".join(inbound.parts)
             inbound.parts = []
-            self._deliver(peer, frame)
+            if frame:
+                self._deliver(peer, frame)
 
     # What is done in time
 
@@ -331,8 +362,8 @@ class Courier:
         while not self._closed.is_set():
             if not self._look():
                 self._due.clear()
-                if not self._look():  # nothing came in between
-                    self._due.wait()
+                if not (self._closed.is_set() or self._look()):  # nothing came in between
+                    self._due.wait(self._quiet)
             self._closed.wait(_SOON)
 
     def _look(self) -> bool:
@@ -350,6 +381,10 @@ class Courier:
                     for number, chunk in out.chunks.items()
                     if now - chunk.sent > out.wait
                 }
+                asked = {}
+                if out.is_quiet(now - self._quiet):
+                    word = _Chunk(0, b"", now)
+                    asked[out.enter(word)] = word
                 is_due = is_due or bool(out.chunks)
                 gone = bool(out.chunks) and now - out.heard > self._patience
                 if late and not gone:
@@ -362,6 +397,6 @@ class Courier:
             if gone:
                 self._lose(peer)
                 continue
-            for number, chunk in late.items():
+            for number, chunk in (late | asked).items():
                 self._send_chunk(peer, number, chunk)
         return is_due

@@ -18,9 +18,10 @@ import msgspec
 
 from colonnade.drivers import control
 from colonnade.drivers.courier import Courier, Post
+from colonnade.drivers.failures import failure
 from colonnade.drivers.player import Parcel, Player
 from colonnade.drivers.writers import Writers
-from colonnade.errors import Aborted, RemoteProtocolError
+from colonnade.errors import Aborted, ColonnadeError, RemoteProtocolError
 
 __all__ = ["GATEKEEPER", "CourierTransport"]
 
@@ -53,7 +54,7 @@ class CourierTransport:
         patience: float = 120.0,
     ) -> None:
         self._courier = Courier(post, self._deliver, self._lose, self._fail, patience)
-        self._courier.admit(GATEKEEPER, _LONGEST)
+        self._courier.admit(GATEKEEPER, _LONGEST, watched=True)
         self._hear, self._fail_alone = hear, fail
         self._player: Player | None = None
         self._has_played = False
@@ -122,19 +123,18 @@ class CourierTransport:
         """Take a datagram that came of a peer, as whoever carries them knows it; any thread may."""
         try:
             self._courier.receive(peer, datagram)
-        except Exception as error:
+        except ColonnadeError as error:
             self._fail(error)
+        except Exception as error:  # such as a lack of memory
+            who = f"of {peer!r}" if peer else "of the server"
+            self._fail(failure(f"messages {who} cannot be received", error))
 
     def close(self) -> None:
         """End, when the last words have come, or nobody seems to hear them."""
         self._words.finish()
-        self._courier.flush(_LINGER)
+        self._courier.flush((GATEKEEPER, *self._peers), _LINGER)
         self._courier.close()
         self.abandon()
-
-    def abandon(self) -> None:
-        """Drop the messages that wait to be sent: a role that waits for room is to end."""
-        self._writers.abandon()
 
     # What a player asks of its transport
 
@@ -150,7 +150,12 @@ class CourierTransport:
     def flush(self) -> None:
         """Wait until all messages have come to their receivers."""
         self._writers.finish()
-        self._courier.flush()
+        self._courier.flush(self._peers)
+
+    def abandon(self) -> None:
+        """Let no message leave that has not yet, nor one again that has."""
+        self._writers.abandon()
+        self._courier.abandon(self._peers)
 
     def tell(self, message: control.FromPlayer) -> None:
         """Tell the gatekeeper something; any thread may."""
@@ -206,10 +211,10 @@ class CourierTransport:
     def _lead(self, player: Player, frame: bytes) -> None:
         """Let a player do as the gatekeeper says."""
         message = _read(frame)
-        if isinstance(message, control.Abort):
-            self.abandon()
         if not isinstance(message, control.Begin):
             player.obey(message)
+            if isinstance(message, control.Abort):
+                self.abandon()
             return
         player.obey(control.Begin(time.monotonic_ns() + message.origin))
         with self._beginning:

@@ -46,7 +46,7 @@ from colonnade.effects import (
 from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.journals import Journal
-from colonnade.ledger import Ledger
+from colonnade.ledger import Entry, Ledger
 from colonnade.wire import PREFIX_BYTES, Message, decode_frame
 
 __all__ = ["Parcel", "Player", "Task", "Transport", "batched"]
@@ -88,6 +88,10 @@ class Transport(Protocol):
 
     def flush(self) -> None:
         """Wait until all messages have left."""
+        ...
+
+    def abandon(self) -> None:
+        """Let no message leave that has not yet; who waits for room, or for one, waits no more."""
         ...
 
     def tell(self, message: control.FromPlayer) -> None:
@@ -193,6 +197,8 @@ class Player:
         self.outbox = Outbox(self.role.name, self.ledger, self.account.sequence)
         self.decisions: control.Decisions = []
         self.sent = dict.fromkeys(transport.peers, 0)
+        self.left = dict.fromkeys(transport.peers, -1)  # the sequence number that left last
+        self.departing = threading.Lock()  # as what has left is looked at, nothing leaves
         # Everything below is shared with the transport's threads, under ``changed``.
         self.changed = threading.Condition()
         self.mailbox = Mailbox(self.account.closed, task.limits)
@@ -230,10 +236,14 @@ class Player:
         """
         try:
             return self._play()
+        except BaseException:
+            self.transport.abandon()
+            raise
         finally:  # in this process another may go on with the run
+            with self.departing:
+                self.departures.close()
             self.journal.close()
-            self.departures.close()
-            self._new_entries()  # of a role that failed, too, all is known that it has sent
+            self._enter_what_left()
 
     def _play(self) -> bool:
         for agreed in agreements([self.role]).values():
@@ -245,6 +255,8 @@ class Player:
                 self.transport.tell(control.Recorded(entries, before=True))
         finished = self._step()
         self.transport.flush()
+        if self.failure is not None:  # what has not left will not
+            raise self.failure
         self.journal.close()
         self._complete_account()
         if finished and self.task.keeper is not None:
@@ -439,6 +451,14 @@ class Player:
             self.task.sent.extend(entries)
         return entries
 
+    def _enter_what_left(self) -> None:
+        """Know of a role that failed, too, what it has sent; the last of it has not left."""
+        entries = [
+            each for each in self.ledger.drain() if each.sequence <= self.left[each.receiver]
+        ]
+        if self.task.sent is not None:
+            self.task.sent.extend(entries)
+
     def _decided(self, decision: Decision) -> None:
         if self.task.traced:
             self.decisions.append(decision)
@@ -491,8 +511,13 @@ class Player:
         ------
         Unwritten
             If the disk does not take it; then the message must not leave.
+        ConnectionError
+            If the role has ended; nor must it then.
         """
-        self.departures.note(parcel.row, self.journal.extent)
+        entry = Entry(*parcel.row)
+        with self.departing:
+            self.departures.note(parcel.row, self.journal.extent)
+            self.left[entry.receiver] = entry.sequence
 
     def accept(self, sender: str, frame: bytes) -> None:
         """Take a frame that came from ``sender``, as the transport knows it.
