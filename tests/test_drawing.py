@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import traceback
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from colonnade import Federation, LabelHolder, Party, Training, drawing, methods
+from colonnade import Federation, LabelHolder, Party, Training, drawing, methods, plan
 from colonnade.assembly import _seeded
+from colonnade.audits import audit
+from colonnade.drivers import Processes
 from colonnade.drivers.driver import perform
 from colonnade.effects import Work
-from colonnade.models.draws import drawing_alike
-from colonnade.models.trial import tried
+from colonnade.metrics import Metric
+from colonnade.training import EarlyStopping
 
 
 def made():
@@ -23,13 +26,13 @@ def made():
 
 def test_a_model_starts_alike_whatever_other_threads_try():
     expected, over = made(), threading.Event()
-    dropping = nn.Dropout()
+    x, labels = torch.randn(8, 2), torch.arange(8) % 2
+    bank = Party("bank", x, nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
+    federation = Federation([bank], LabelHolder("shop", labels, top=nn.Linear(2, 2)))
 
     def trying():
         while not over.is_set():
-            with drawing_alike():
-                torch.rand(1)
-            tried(dropping, torch.ones(2, 2), training=True)
+            federation.check(methods.svfl())
 
     other = threading.Thread(target=trying)
     other.start()
@@ -59,34 +62,139 @@ def test_who_listens_for_requests_keeps_nobody_from_work():
         other.join()
 
 
-alone = []  # where something computed that held nothing
+alone = []  # where something of somebody's was called that held nothing
 
 
-class Watched(nn.Module):
-    """Notes where it computes while other threads may seed torch's generator."""
-
-    def forward(self, x):
-        if not drawing._one._is_owned():
-            alone.append("".join(traceback.format_stack(limit=4)))
-        return x
+def noted():
+    if not drawing._one._is_owned():
+        alone.append("".join(traceback.format_stack(limit=12)))
 
 
-class WatchedLoss(nn.CrossEntropyLoss):
-    def forward(self, scores, labels):
-        return super().forward(Watched()(scores), labels)
+def watching(kind, *methods):
+    """Return a class that notes where these are called while other threads may draw."""
+
+    def watched(name):
+        def method(self, *given, **named):
+            noted()
+            return getattr(super(made, self), name)(*given, **named)
+
+        return method
+
+    made = type(f"Watched{kind.__name__}", (kind,), {name: watched(name) for name in methods})
+    return made
 
 
-@pytest.mark.parametrize(
-    "method",
-    [methods.svfl(), methods.wait_dp(), methods.celu(3, 3), methods.fedbcd(3)],
-    ids=["svfl", "wait_dp", "celu_vfl", "fedbcd"],
-)
-def test_nothing_of_somebodys_computes_while_others_may_draw(method):
-    alone.clear()
+STATE = ("__init__", "state_dict", "load_state_dict")
+Model = watching(nn.Identity, "forward", "train", "_save_to_state_dict", "_load_from_state_dict")
+Loss = watching(nn.CrossEntropyLoss, "forward")
+Optimiser = watching(torch.optim.Adam, *STATE, "step", "zero_grad")
+Scheduler = watching(torch.optim.lr_scheduler.StepLR, *STATE, "step")
+
+
+def measured(scores, labels):
+    noted()
+    return float((scores.argmax(1) == labels).float().mean())
+
+
+def watched():
+    """Return a federation in which all that somebody may bring is watched."""
     x, labels = torch.randn(60, 4), torch.arange(60) % 2
-    parties = [Party(n, x, nn.Sequential(nn.Linear(4, 4), Watched(), nn.Tanh())) for n in "ab"]
-    top = nn.Sequential(Watched(), nn.Linear(8, 2))
-    holder = LabelHolder("c", labels, top=top, loss=WatchedLoss())
-    federation = Federation(parties, holder, range(40), range(40, 60))
-    federation.train(method, Training(epochs=1, batch_size=10), report=False)
+    how = {"optimiser": Optimiser, "scheduler": partial(Scheduler, step_size=1)}
+    parties = [Party(n, x, nn.Sequential(nn.Linear(4, 4), Model(), nn.Tanh()), **how) for n in "ab"]
+    top = nn.Sequential(Model(), nn.Linear(8, 2))
+    holder = LabelHolder("c", labels, top=top, loss=Loss(), **how)
+    metrics = [Metric("right", True, measured)]
+    alone.clear()
+    return Federation(parties, holder, range(30), range(30, 45), metrics, range(45, 60))
+
+
+METHODS = [
+    methods.svfl(),
+    methods.wait_dp(),
+    methods.celu(3, 3),
+    methods.fedbcd(3),
+    methods.vafl(),
+]
+
+
+@pytest.mark.filterwarnings("ignore::colonnade.errors.PrivacyWarning")
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_nothing_of_somebodys_is_called_while_others_may_draw(method, tmp_path):
+    federation, out = watched(), tmp_path / "run"
+    rule = EarlyStopping(patience=1, min_delta=1.0)
+    training = Training(epochs=4, batch_size=10, checkpoint_every=2, early_stopping=rule)
+    federation.check(method)
+    federation.train(method, training, out=out, stop_before=3, report=False)
+    run = federation.train(method, training, out=out, resume=True, report=False)
+    assert run.summary["rounds"] == 6, "it did not stop early"
+    run.predict({name: torch.randn(3, 4) for name in "ab"})
     assert not alone, alone[0]
+
+
+def test_nor_as_a_run_is_planned_or_audited():
+    federation, training = watched(), Training(epochs=1, batch_size=10)
+    plan(federation, methods.svfl(), training)
+    audit(federation, methods.svfl(), training)
+    assert not alone, alone[0]
+
+
+class Jittering(torch.optim.SGD):
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for weights in group["params"]:
+                weights.grad += 0.1 * torch.randn_like(weights)
+        return super().step(closure)
+
+
+class Wandering(torch.optim.lr_scheduler.LRScheduler):
+    def get_lr(self):
+        return [
+            group["lr"] * float(1 + 0.1 * torch.rand(())) for group in self.optimizer.param_groups
+        ]
+
+
+def guessed(scores, labels):
+    return float((scores.argmax(1) == labels).float().mean() + torch.rand(()))
+
+
+def trained(seed, driver=None):
+    """Train by what draws wherever it can; return all that came of it."""
+    generator = torch.Generator().manual_seed(seed)
+    x, labels = torch.randn(40, 4, generator=generator), torch.arange(40) % 2
+    how = {"optimiser": partial(Jittering, lr=0.1), "scheduler": Wandering}
+    layers = [torch.nn.utils.skip_init(nn.Linear, *shape) for shape in ((4, 3), (3, 2))]
+    for layer in layers:
+        nn.init.constant_(layer.weight, 0.1)
+        nn.init.zeros_(layer.bias)
+    bank = Party("bank", x, nn.Sequential(layers[0], nn.Dropout(0.2)), **how)
+    shop = LabelHolder("shop", labels, top=nn.Sequential(nn.Dropout(0.2), layers[1]), **how)
+    metrics = [Metric("guessed", True, guessed)]
+    federation = Federation([bank], shop, range(30), range(30, 40), metrics)
+    run = federation.train(methods.svfl(), Training(epochs=3, batch_size=10, seed=seed), driver)
+    weights = [p for models in run.models.values() for m in models.values() for p in m.parameters()]
+    return torch.cat([p.detach().flatten() for p in weights]), run.history["test_guessed"].to_list()
+
+
+def same(run, other):
+    return torch.equal(run[0], other[0]) and run[1] == other[1]
+
+
+def test_trainings_in_threads_have_the_bits_that_each_has_alone_whatever_draws():
+    alone, together = [trained(seed) for seed in range(4)], {}
+
+    def again(seed):
+        for _ in range(3):
+            together.setdefault(seed, []).append(trained(seed))
+
+    threads = [threading.Thread(target=again, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed, expected in enumerate(alone):
+        assert len(together[seed]) == 3
+        assert all(same(run, expected) for run in together[seed])
+
+
+def test_what_draws_draws_alike_under_every_driver():
+    assert same(trained(1), trained(1, Processes()))

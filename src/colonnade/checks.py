@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from colonnade.annotated import check_kind
 from colonnade.checkpoints import encode_state
-from colonnade.drawing import drawing
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.faults import blamed
 from colonnade.links import Rows
@@ -408,7 +407,7 @@ def check_loss(name: str, loss: Loss, output: Tensor, labels: Tensor, rows: Rows
         )
     _check_row_by_row(name, loss, output, labels)
     predictions = output.detach().requires_grad_()
-    with drawing(), torch.enable_grad():
+    with torch.enable_grad():
         try:
             value = loss(predictions.clone(), labels[torch.from_numpy(rows)])
         except Exception as error:  # a user's function may raise anything
@@ -446,8 +445,7 @@ def _of_rows(values: Tensor) -> str:
 def _check_slope(whose: str, value: Tensor, of: Tensor) -> None:
     """Raise ``ConfigurationError`` unless a value of a user's function has a derivative."""
     try:
-        with drawing():
-            found = value.requires_grad and torch.autograd.grad(value, of, allow_unused=True)[0]
+        found = value.requires_grad and torch.autograd.grad(value, of, allow_unused=True)[0]
     except Exception as error:  # as may its derivative
         raise ConfigurationError(
             f"{whose} cannot be differentiated: {first_line(error)}; {_DIFFERENTIABLE}"

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.checkpoints import decode_state, encode_state
+from colonnade.drawing import drawing
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.faults import explained, of_the_disk, unread_or_damaged
 from colonnade.models import Features, copied, put_state, versions_of
@@ -152,6 +153,7 @@ class Part:
         return module
 
 
+@drawing()
 def export_part(
     folder: Path,
     organisation: str,

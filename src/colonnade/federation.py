@@ -52,6 +52,7 @@ from colonnade.checks import (
 )
 from colonnade.clocks import Clock
 from colonnade.descriptions import content_of, described, device_told, kept_by
+from colonnade.drawing import drawing
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_driver
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
@@ -93,6 +94,7 @@ from colonnade.training import Training, Watcher, checked_training
 __all__ = ["Federation"]
 
 _Seat = PartySeat | HolderSeat
+_Roles = dict[str, PartyRole | HolderRole]
 
 
 class Federation:
@@ -141,6 +143,7 @@ class Federation:
     4800
     """
 
+    @drawing()
     def __init__(
         self,
         parties: Sequence[Party],
@@ -260,16 +263,8 @@ class Federation:
         training = checked_training(training).for_rows(len(self.train_rows))
         driver = Simulate() if driver is None else checked_driver(driver)
         watcher = watcher or Watcher()
-        notes = self._check_predictions(method)
-        agreement = self.agreement(method, training)
-        agreement.warm_up()
+        notes, agreement, seats, roles, description = self._prepared(method, training)
         batches = agreement.batches
-        seats = self._seats(agreement)
-        roles = _cast(agreement, seats)  # which tries optimisers
-        for name, role in roles.items():
-            for learner in learners_of(role).values():
-                check_saved(name, learner)
-        description = self._describe(method, training, roles)
         place = None if out is None else as_path("out is the path of a folder", out)
         folder = None if place is None else RunFolder(place)
         with ExitStack() as kept:
@@ -316,6 +311,21 @@ class Federation:
 
     # Making the roles
 
+    @drawing()
+    def _prepared(
+        self, method: Method, training: Training
+    ) -> tuple[list[str], Agreement, dict[str, _Seat], _Roles, dict[str, Any]]:
+        """Try all that trains; return notes, what is agreed on, seats, roles and a description."""
+        notes = self._check_predictions(method)
+        agreement = self.agreement(method, training)
+        agreement.warm_up()
+        seats = self._seats(agreement)
+        roles = _cast(agreement, seats)  # which tries optimisers
+        for name, role in roles.items():
+            for learner in learners_of(role).values():
+                check_saved(name, learner)
+        return notes, agreement, seats, roles, self._describe(method, training, roles)
+
     def _holders(self) -> list[Party]:
         """Return everybody with features, the label holder (if it has any) last."""
         own = self.label_holder.as_party()
@@ -353,6 +363,7 @@ class Federation:
         return seats | {holder.name: HolderSeat(holder, self.metrics)}
 
     @staticmethod
+    @drawing()
     def _try(agreement: Agreement, seats: Mapping[str, _Seat], checkpoint: Checkpoint) -> None:
         """Raise ``CheckpointError`` unless roles take a checkpoint: it may name files elsewhere.
 
@@ -363,6 +374,7 @@ class Federation:
 
     # Telling what happened
 
+    @drawing()
     def _run(
         self,
         method: Method,
@@ -591,6 +603,7 @@ class Federation:
             own.check_learns(self.widths[own.name])
         check_optimiser(holder.name, holder.top, holder.optimiser, holder.scheduler, holder.device)
 
+    @drawing()
     def check(self, method: Method) -> None:
         """Raise unless top model, loss and metrics fit the labels and this method's fusion.
 

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from colonnade.descriptions import content_of, kept_by, unsaved
-from colonnade.drawing import drawing
 from colonnade.models import (
     OptimiserFactory,
     copied,
@@ -56,7 +55,7 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
     put_into_training(own)
     before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
     try:
-        with drawing(), torch.enable_grad():
+        with torch.enable_grad():
             own(inputs)
     except Exception:  # it may take no such batch in training; others tell
         return []

@@ -25,6 +25,7 @@ from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
 from colonnade.deployment.what_came import contradictions
+from colonnade.drawing import drawing
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
@@ -130,22 +131,25 @@ class Guest:
                 return TrainingTogether(self.job, self.site, self._label)
 
     def _attend(self, engagement: Engagement) -> None:
-        brings = engagement.brings()
+        with drawing():  # what is brought is tried
+            brings = engagement.brings()
         self._say(brings)
         everybody = self._hear(meeting.Everybody)
         if everybody.top is None and self.name == self.job.label_holder.name:
-            top = engagement.top(everybody)
+            with drawing():
+                top = engagement.top(everybody)
             self._say(top)
             everybody = self._hear(meeting.Everybody)
             if everybody.top != top:
                 raise RemoteProtocolError("the server has changed what was told of the labels")
         _check_told(everybody, self.job)
-        agreed = _agreed(brings, everybody, engagement.agree(everybody))
+        with drawing():
+            agreed = _agreed(brings, everybody, engagement.agree(everybody))
         self._check_leaving(engagement.leaving)
         with engagement.folders() as folders:
             go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
-            with confided():
+            with confided(), drawing():
                 role = engagement.cast()
             ledger, own = self._play(role, engagement, folders, checkpoint, go.gate, agreed)
             record = None

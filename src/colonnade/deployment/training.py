@@ -34,6 +34,7 @@ from colonnade.deployment.leaving import Leaving, leaving_in_training, repeated
 from colonnade.deployment.paths_in_jobs import placed
 from colonnade.deployment.site import OwnPart, SiteConfig, own_part
 from colonnade.descriptions import device_told
+from colonnade.drawing import drawing
 from colonnade.drivers import RunRecord
 from colonnade.errors import CheckpointError, InvalidInput, RemoteProtocolError
 from colonnade.export import blank, form_of
@@ -334,6 +335,7 @@ class TrainingTogether:
                 f"{self.job.label_holder.name!r} told of its labels what makes no sense: {error}"
             ) from None
 
+    @drawing()
     def _try(self, checkpoint: Checkpoint) -> None:
         """Raise ``CheckpointError`` unless a role takes it: it may name files elsewhere."""
         with confided():

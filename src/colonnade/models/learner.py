@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
+from colonnade.models.draws import drawing_alike
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.models.trial import shown
 
@@ -118,6 +119,7 @@ def versions_of(module: nn.Module) -> dict[str, Any]:
     return {part: its.get("version") for part, its in noted.items()}
 
 
+@drawing()
 def put_state(
     module: nn.Module, state: Mapping[str, Any], versions: Mapping[str, Any] | None = None
 ) -> None:
@@ -166,6 +168,7 @@ class Learner:
     >>> learner.step()
     """
 
+    @drawing()
     def __init__(
         self,
         module: nn.Module,
@@ -180,10 +183,11 @@ class Learner:
         put_into_training(self.module)
         self._elsewhere = self.device.type != "cpu"
         parameters = [p for p in module.parameters() if p.requires_grad]
-        self.optimiser = unshared(optimiser(parameters)) if optimiser and parameters else None
-        self.scheduler = (
-            None if scheduler is None or self.optimiser is None else scheduler(self.optimiser)
-        )
+        with drawing_alike():  # what these draw as they are made
+            self.optimiser = unshared(optimiser(parameters)) if optimiser and parameters else None
+            self.scheduler = (
+                None if scheduler is None or self.optimiser is None else scheduler(self.optimiser)
+            )
 
     def __call__(self, inputs: Any, training: bool) -> Tensor:
         """Apply the module, as for training or (without gradients) as for evaluation.
@@ -235,11 +239,13 @@ class Learner:
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
 
-    def advance_schedule(self) -> None:
-        """Let the scheduler set the next learning rate."""
+    def advance_schedule(self, seed: int = 0) -> None:
+        """Let the scheduler set the next learning rate; what it draws, it draws by the seed."""
         if self.scheduler is not None:
-            self.scheduler.step()
+            with drawing_alike(seed):
+                self.scheduler.step()
 
+    @drawing()
     def state_dict(self) -> dict[str, Any]:
         """Return parameters, buffers, and the state of optimiser and scheduler."""
         return {
@@ -248,6 +254,7 @@ class Learner:
             "scheduler": self.scheduler.state_dict() if self.scheduler else {},
         }
 
+    @drawing()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         put_state(self.module, state["module"])

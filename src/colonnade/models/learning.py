@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
 from colonnade.models.modes import put_into_training
@@ -98,7 +97,7 @@ def _stepped(
     put_into_training(own)
     for step in ("", " a second time"):
         try:
-            with drawing(), torch.enable_grad():
+            with torch.enable_grad():
                 output = own(inputs())
         except Exception:
             return None
@@ -106,8 +105,7 @@ def _stepped(
         if not output.requires_grad:
             continue
         try:
-            with drawing():  # what is computed once more on the way back draws again
-                torch.autograd.backward(output, torch.ones_like(output))
+            torch.autograd.backward(output, torch.ones_like(output))
         except Exception as error:  # a user's module may raise anything
             raise ConfigurationError(
                 f"{whose} cannot be differentiated{step}: {first_line(error)}; let it detach() "

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.copies import copied
@@ -92,7 +91,7 @@ def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
     for put in (put_into_training, nn.Module.eval):
         put(own)
         try:
-            with drawing(), torch.set_grad_enabled(False):
+            with torch.set_grad_enabled(False):
                 own(inputs)
         except Exception:  # it may take no such batch in training; others tell
             continue
@@ -127,7 +126,7 @@ def tried(
     own = copied(module, shared).cpu()
     put_into_training(own)
     mode = nullcontext() if training else evaluating(own)
-    with drawing(), mode, torch.set_grad_enabled(training or graph):
+    with mode, torch.set_grad_enabled(training or graph):
         return own(inputs)
 
 

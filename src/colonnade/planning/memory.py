@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from colonnade.agreement import Agreement
+from colonnade.drawing import drawing
 from colonnade.federation import Federation
 from colonnade.models import Features, Learner, copied, sparse_parameters, take
 
@@ -51,6 +52,7 @@ class MemoryUse:
         return sum(vars(self).values())
 
 
+@drawing()
 def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryUse]:
     """Return what each organisation will hold, by its name."""
     holder, flows = federation.label_holder, agreement.flows()

@@ -25,6 +25,7 @@ from colonnade.annotated import check_kind
 from colonnade.channels import Network
 from colonnade.costs import CostModel, Measured, is_steady, uses_measured
 from colonnade.disclosures import promise_warnings
+from colonnade.drawing import drawing
 from colonnade.drivers import Driver, Simulate, checked_driver
 from colonnade.federation import Federation
 from colonnade.flows import Flow
@@ -230,11 +231,12 @@ def plan(
     driver = None if driver is None else checked_driver(driver)
     federation.check(method)
     agreement = federation.agreement(method, training)
-    for party in federation.parties:  # hollow models would take any row
-        check_party_alone(agreement, party)
-        party.check_schedule(agreement.batches.schedule_steps)
-    check_holder_alone(agreement, federation.label_holder)
-    federation.label_holder.check_schedules(agreement.batches.schedule_steps)
+    with drawing():
+        for party in federation.parties:  # hollow models would take any row
+            check_party_alone(agreement, party)
+            party.check_schedule(agreement.batches.schedule_steps)
+        check_holder_alone(agreement, federation.label_holder)
+        federation.label_holder.check_schedules(agreement.batches.schedule_steps)
     network, costs, untimed = _world(driver)
     if uses_measured(costs):
         costs = calibrated(federation, method, training, network, costs)

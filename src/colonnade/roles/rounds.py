@@ -28,6 +28,7 @@ from colonnade.roles.local_steps import LocalSteps
 from colonnade.roles.reported import reported
 from colonnade.roles.stopping import BestParts, Judge, Verdict, decode_verdict, encode_verdict
 from colonnade.stragglers import Stragglers
+from colonnade.streams import work_seed
 from colonnade.uplinks import Ended, Moment, Timetable
 from colonnade.wire import reading
 
@@ -101,7 +102,9 @@ class TrainingParty(ABC):
             await self._train(self._batches.rows(self.round), Moment(self.round))
             self.round += 1
             if self._batches.schedule_due(self.round):
-                self.bottom.advance_schedule()
+                self.bottom.advance_schedule(
+                    work_seed(self._seed, self.name, "schedule", self.round, 0)
+                )
             if self._evaluation.due(self.round):
                 await self._upload(self._evaluation.watched)
                 await self._obey()
@@ -276,8 +279,9 @@ class TrainingLabelHolder(ABC):
             await self._train(self._batches.rows(self.round), Moment(self.round))
             self.round += 1
             if self._batches.schedule_due(self.round):
-                for learner in self._learners():
-                    learner.advance_schedule()
+                for number, learner in enumerate(self._learners()):
+                    seed = work_seed(self._seed, self.name, "schedule", self.round, number)
+                    learner.advance_schedule(seed)
             values: dict[str, float] = {}
             if self._evaluation.due(self.round):
                 values = await self._evaluated(self._evaluation.watched, self._watched_metrics())

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntFlag
 from typing import Any
 
+from colonnade.drawing import drawing
 from colonnade.errors import RemoteProtocolError
 from colonnade.models import Learner, put_state
 from colonnade.training import EarlyStopping
@@ -119,6 +120,7 @@ class BestParts:
         self._learners = learners
         self._kept: list[dict[str, Any]] = []
 
+    @drawing()
     def keep(self) -> None:
         """Copy the models as they are now."""
         self._kept = [
