@@ -934,3 +934,12 @@ def test_digits_of_another_alphabet_are_text_where_that_is_said(tmp_path: Path) 
     path = csv(tmp_path, "id,z\n1,\u0661\u0662\n2,\u0661\n")
     assert r"if it is text, say text=['z']" in refusal(read_table, path)
     assert read_table(path, text=["z"])["z"].to_list() == ["\u0661\u0662", "\u0661"]
+
+
+@pytest.mark.parametrize("wrong", [3, "customer"])
+@pytest.mark.parametrize("what", ["columns", "names", "missing", "text"])
+def test_what_is_a_list_is_refused_where_it_is_none(tmp_path: Path, what: str, wrong: Any) -> None:
+    BANK.write_csv(tmp_path / "bank.csv")
+    told = f"{what} must be a list of (names|texts), not {wrong!r}"
+    with pytest.raises(ConfigurationError, match=told):
+        read_table(tmp_path / "bank.csv", **{what: wrong})

@@ -70,8 +70,6 @@ def read_delimited(
             "separator must be one ASCII character that neither ends a line nor quotes, not "
             f"{separator!r}"
         )
-    if isinstance(missing, str):
-        raise ConfigurationError(f"missing must be a list of texts, not {missing!r}")
     check_texts("missing", missing)
     check_texts("names", names or [])
     check_texts("text", text)

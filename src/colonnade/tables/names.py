@@ -85,13 +85,15 @@ def check_path(path: str) -> None:
         ) from None
 
 
-def check_texts(what: str, given: Iterable[object]) -> None:
-    """Raise ``ConfigurationError`` unless all are texts that can be written.
+def check_texts(what: str, given: object) -> None:
+    """Raise ``ConfigurationError`` unless it is a list of texts that can be written.
 
     >>> check_texts("missing", ["NA", 7])
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: missing must be text, not 7
     """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{what} must be a list of texts, not {shown(given)}")
     for text in given:
         if not isinstance(text, str):
             raise ConfigurationError(f"{what} must be text, not {text!r}")

@@ -13,7 +13,7 @@ What is wrong with a source is a ``DataError`` of one sentence that names it.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -167,7 +167,7 @@ def _wanted(id: str | None, columns: Sequence[str] | None) -> list[str] | None:
     """Return the columns to read, the id first; None for all."""
     if columns is None:
         return None
-    if isinstance(columns, str):
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
         raise ConfigurationError(f"columns must be a list of names, not {columns!r}")
     check_named_once("columns", columns)
     wanted = [*([] if id is None else [id]), *(name for name in columns if name != id)]
