@@ -31,6 +31,7 @@ from colonnade.defences import GaussianDerivatives
 from colonnade.delays import Constant
 from colonnade.descriptions import content_of
 from colonnade.errors import ConfigurationError
+from colonnade.fallbacks import check_fallbacks
 from colonnade.method import Method
 from colonnade.methods import celu, cvfl, efvfl, fedbcd, lean, pbm_vfl, svfl, wait_dp
 from colonnade.metrics import Metric
@@ -299,3 +300,8 @@ def test_what_a_derived_part_annotates_is_its_own_matter():
 @pytest.mark.parametrize("annotation", [Any, TypeVar("T"), Event, np.typing.NDArray[np.int64]])
 def test_an_annotation_that_is_not_understood_lets_all_pass(annotation):
     check_kind("it", object(), annotation)
+
+
+def test_data_in_the_place_of_a_value_is_not_quoted():
+    with pytest.raises(ConfigurationError, match="what stands for 'bank' is .*, not a DataFrame$"):
+        check_fallbacks({"bank": pl.DataFrame({"age": [41]})}, ["bank", "shop"])

@@ -34,7 +34,7 @@ from typing import (
 import numpy as np
 
 from colonnade.errors import ConfigurationError
-from colonnade.telling import shown
+from colonnade.telling import class_of, shown
 
 __all__ = [
     "check_arguments",
@@ -169,7 +169,9 @@ def check_kind(what: str, value: object, annotation: Any) -> None:
         return
     if isinstance(value, type):
         raise ConfigurationError(f"{what} is a value, not a class: write {value.__name__}(...)")
-    said = f"{what} is {_said(annotation)}, not {shown(value)}"
+    is_data = bool(getattr(value, "shape", ()))  # which may be somebody's, and long
+    found = class_of(value) if is_data else shown(value)
+    said = f"{what} is {_said(annotation)}, not {found}"
     raise ConfigurationError(said + _lacking(value, annotation))
 
 
