@@ -302,6 +302,6 @@ def test_an_annotation_that_is_not_understood_lets_all_pass(annotation):
     check_kind("it", object(), annotation)
 
 
-def test_data_in_the_place_of_a_value_is_not_quoted():
-    with pytest.raises(ConfigurationError, match="what stands for 'bank' is .*, not a DataFrame$"):
+def test_a_table_in_the_place_of_a_value_is_not_quoted():
+    with pytest.raises(ConfigurationError, match=r"'bank' is .*, not a DataFrame$"):
         check_fallbacks({"bank": pl.DataFrame({"age": [41]})}, ["bank", "shop"])

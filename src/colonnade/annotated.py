@@ -169,8 +169,8 @@ def check_kind(what: str, value: object, annotation: Any) -> None:
         return
     if isinstance(value, type):
         raise ConfigurationError(f"{what} is a value, not a class: write {value.__name__}(...)")
-    is_data = bool(getattr(value, "shape", ()))  # which may be somebody's, and long
-    found = class_of(value) if is_data else shown(value)
+    is_table = hasattr(value, "columns")  # of somebody's data
+    found = class_of(value) if is_table else shown(value)
     said = f"{what} is {_said(annotation)}, not {found}"
     raise ConfigurationError(said + _lacking(value, annotation))
 
