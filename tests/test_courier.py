@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 import threading
+from collections import deque
 from contextlib import suppress
 
 import pytest
@@ -19,7 +20,7 @@ from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
 from colonnade.drivers.player import Parcel, Player, Task
 from colonnade.effects import Send, Work
-from colonnade.errors import Aborted, RemoteProtocolError, RoleFailed
+from colonnade.errors import Aborted, Disconnected, RemoteProtocolError, RoleFailed
 from colonnade.flows import Limits
 from colonnade.ledger import Ledger
 from colonnade.wire import Purpose
@@ -130,6 +131,57 @@ def test_who_is_watched_is_given_up_though_nothing_is_under_way():
     courier.start()
     opened.append(courier)
     assert told.wait(30)
+
+
+def test_no_word_comes_between_the_chunks_of_a_frame():
+    """Though all that went of it has come, as where a line takes long for each."""
+    ends, got, lost = pair(patience=0.2)
+    bank, quiet = ends["bank"], threading.Semaphore(0)
+    bank.admit("shop", 5000, watched=True)
+    carry, is_quiet = bank._post, room._Outbound.is_quiet
+
+    def looks(out, since):
+        found = is_quiet(out, since)
+        quiet.release()
+        return found
+
+    def slow(peer, datagram):
+        carry(peer, datagram)
+        if len(datagram) > HEADER.size:
+            assert all(quiet.acquire(timeout=30) for _ in range(60))
+
+    room._Outbound.is_quiet = looks
+    try:
+        bank._post = slow
+        bank.send("shop", b"x" * 250)
+    finally:
+        room._Outbound.is_quiet = is_quiet
+    assert bank.flush(["shop"], 30.0)
+    assert (got["shop"], lost) == ([b"x" * 250], [])
+
+
+def test_a_slow_line_is_not_filled_by_what_is_repeated(monkeypatch):
+    """What was sent once is waited for; the oldest alone is sent again, and less is under way."""
+    monkeypatch.setattr(room, "_LONGEST_WAIT", 30.0)
+    line, carried = deque(), []
+    came = Courier(print, lambda *_: None, print, print)
+    sends = Courier(lambda _, datagram: line.append(datagram), print, print, print)
+    for courier in (came, sends):
+        courier.admit("shop", 5000)
+    came._post = sends.receive
+    thread = threading.Thread(target=sends.send, args=("shop", b"x" * 3000), daemon=True)
+    thread.start()
+    out = sends._peers["shop"].outbound
+    while thread.is_alive() or out.chunks:
+        if not line:
+            continue
+        for chunk in [*out.chunks.values()]:
+            chunk.sent -= 0.5  # as if it took so long to carry a datagram
+        sends._look()
+        carried.append(line.popleft())
+        came.receive("shop", carried[-1])
+        came._look()  # which acknowledges it
+    assert 30 <= len(carried) < 40
 
 
 def test_a_courier_that_is_closed_as_it_looks_around_leaves_no_thread(monkeypatch):
@@ -258,10 +310,15 @@ class Deaf:
     """A player of which nothing but its end is asked."""
 
     failure = None
+    role = Scripted("bank", None)
 
     def __init__(self):
-        self.failures, self.obeyed = [], []
-        self.fail, self.obey = self.failures.append, self.obeyed.append
+        self.failures, self.obeyed, self.lost = [], [], []
+        self.fail, self.obey, self.lose = (
+            self.failures.append,
+            self.obeyed.append,
+            self.lost.append,
+        )
 
     def leaving(self, parcel):
         """Let it leave."""
@@ -432,6 +489,19 @@ def test_a_clock_beyond_64_bits_is_not_begun_with(origin):
     assert player.obeyed == []
     [error] = player.failures
     assert isinstance(error, RemoteProtocolError)
+    transport._courier.close()
+
+
+def test_who_cannot_be_reached_ends_the_role_that_sent_to_it():
+    transport = CourierTransport(lambda *_: None, print, print)
+    transport.admit(["shop"], 100, b"agreed")
+    player = Deaf()
+    transport.start(player)
+    transport._lose("shop")
+    assert player.lost == ["shop"]
+    [error] = player.failures
+    assert isinstance(error, Disconnected)
+    assert str(error) == "bank has lost its connection to shop, and with it messages that were sent"
     transport._courier.close()
 
 

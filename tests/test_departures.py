@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,12 @@ from colonnade.codecs import TopK
 from colonnade.departures import Departures, Mark, lost_since
 from colonnade.drivers import Assignment, Processes, Simulate
 from colonnade.drivers import driver as drivers
+from colonnade.drivers.account import Account
+from colonnade.drivers.player import Player, Task
 from colonnade.effects import Boundary, Commit, Expect, Receive, Send
 from colonnade.errors import CheckpointError, RoleFailed, Unwritten
+from colonnade.flows import Limits
+from colonnade.journals import Journal
 from colonnade.ledger import Entry, Ledger
 from colonnade.methods import efvfl
 from colonnade.models import Concat
@@ -26,6 +32,7 @@ from colonnade.run_folder import load_run
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose
 from test_training import SIMULATE, assert_same, problem
+from toys import Scripted
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs signals"),
@@ -370,6 +377,29 @@ def test_a_line_that_does_not_fit_is_no_message_and_the_last(tmp_path):
     assert sequences(tmp_path) == [7, 7]
     filled(tmp_path, 8)
     assert sequences(tmp_path) == [7, 7, 8]
+
+
+@pytest.mark.parametrize("driver", ["simulator", "player"])
+def test_what_cannot_be_opened_leaves_nothing_open(tmp_path, monkeypatch, driver):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    role = Scripted("bank", None)
+    where = {"journals": tmp_path / "journals", "departures": tmp_path / "departures"}
+
+    def fails():
+        if driver == "simulator":
+            Simulate().run([role], Assignment(**where))
+        task = Task(role, None, Account(), [], 9, 0, Limits(), False, **where, shows=False)
+        Player(task, types.SimpleNamespace(peers=()))
+
+    before = sorted(Path("/dev/fd").iterdir())
+    monkeypatch.setattr(os, "truncate", full)
+    with pytest.raises(Unwritten):
+        fails()
+    assert sorted(Path("/dev/fd").iterdir()) == before
+    monkeypatch.undo()
+    Journal(where["journals"], "bank").close()  # nobody holds it
 
 
 @pytest.mark.parametrize("folder", [None, "departures"])

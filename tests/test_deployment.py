@@ -28,13 +28,15 @@ from colonnade.alignment import read_alignment, write_alignment
 from colonnade.config import load_trained, parse_config
 from colonnade.config.data import PartyTableConfig
 from colonnade.config.models import ObjectiveConfig
+from colonnade.departures import departed
 from colonnade.deployment import host, meeting, what_came
+from colonnade.deployment.aligning import ALIGNMENTS
 from colonnade.deployment.checking import checked
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import job_of
 from colonnade.deployment.kept_here import Kept
-from colonnade.deployment.predicting import PredictingTogether
+from colonnade.deployment.predicting import PREDICTIONS, PredictingTogether
 from colonnade.deployment.site import NewPeopleConfig, SiteConfig, own_part
 from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
@@ -203,6 +205,33 @@ def test_parts_of_two_trainings_do_not_predict_together(tmp_path):
     assert play(job_of(config, "first", "align_new", without=gone), left, Mesh()) == {}
     failed = play(job_of(config, "first", "predict", without=gone), left, Mesh())
     assert "not the mean that 'bank' wrote: it is of another training" in str(failed["insurer"])
+
+
+@pytest.mark.parametrize("task", ["align", "predict"])
+def test_what_left_for_what_failed_is_in_a_ledger(tmp_path, task):
+    config, job, sites = prepared(tmp_path)
+    sites, mesh, usual = new_people(tmp_path, sites), Mesh(), Mesh.post
+    assert play(job, sites, Mesh()) == {}
+    assert play(job_of(config, "first", "align_new"), sites, Mesh()) == {}
+
+    def post(own):
+        carry = usual(mesh, own)
+
+        def failing(peer, datagram):
+            player = mesh.ends["bank"]._transport._player
+            if player is not None and sum(player.sent.values()) and own == "insurer":
+                mesh.ends["insurer"].end("its machine failed")
+            carry(peer, datagram)
+
+        return failing
+
+    mesh.post = post
+    assert play(job_of(config, "first", task), sites, mesh).keys() == {GATEKEEPER, *sites}
+    bank = sites["bank"]
+    folder = {"predict": bank.runs / "first" / PREDICTIONS, "align": bank.alignment / ALIGNMENTS}
+    ledger = Ledger.read_csv(folder[task] / "1" / "ledger.csv")
+    assert len(ledger) > 0
+    assert [*ledger] == departed(folder[task] / "1", "bank")
 
 
 EDITED = {

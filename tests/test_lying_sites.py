@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import types
 from collections import Counter
 
 import msgspec
@@ -19,7 +20,7 @@ from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import control, couriered, gatekeeper, player
 from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
-from colonnade.errors import Aborted, RemoteProtocolError, RoleFailed
+from colonnade.errors import Aborted, Disconnected, RemoteProtocolError, RoleFailed
 from colonnade.ledger import Entry
 from colonnade.run_folder import load_run
 from colonnade.wire import Purpose
@@ -202,6 +203,49 @@ def test_who_is_given_up_as_it_is_to_be_told_something_is_named(tmp_path):
     server._lose("insurer")
     with pytest.raises(RoleFailed, match="nothing is heard of 'insurer' any more"):
         server.preside()
+
+
+def test_sites_that_cannot_reach_each_other_end_the_run_though_the_server_hears_both(
+    tmp_path, monkeypatch
+):
+    """One gives up, and the other waits, as it has nothing to send."""
+    monkeypatch.setattr(CourierTransport.__init__, "__defaults__", (1.0,))
+    _, job, sites = prepared(tmp_path)
+    mesh, usual, passed = Mesh(), Mesh.post, Counter()
+
+    def post(own):
+        carry = usual(mesh, own)
+
+        def cut(peer, datagram):
+            between = {own, peer} == {"bank", "insurer"}
+            passed[own] += between
+            if not between or passed[own] < 8:
+                carry(peer, datagram)
+
+        return cut
+
+    mesh.post = post
+    failed = play(job, sites, mesh)
+    assert failed.keys() == {GATEKEEPER, *sites}
+    lost = {type(error) for error in failed.values()}
+    assert lost == {Disconnected, Aborted}
+    assert " has lost its connection to " in str(failed[GATEKEEPER])
+
+
+def test_who_is_ended_as_its_role_begins_is_ended(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    guest, failures = Guest(job, sites["bank"], lambda *_: None, "threads"), []
+    begins = types.SimpleNamespace(fail=failures.append)
+    take = guest._take
+
+    def taken(heard):
+        take(heard)
+        guest._player = begins  # which has looked just before
+
+    guest._take = taken
+    guest.end("the operator aborted")
+    assert [*map(str, failures)] == ["the operator aborted"]
+    guest._transport.close()
 
 
 def test_who_goes_before_the_run_begins_is_given_up(tmp_path):

@@ -93,6 +93,7 @@ class Departures:
 
     def __init__(self, folder: Path | None, name: str) -> None:
         self._file: int | None = None
+        self._reader: int | None = None
         self._torn = self._closed = False
         if folder is None:
             return
@@ -105,6 +106,7 @@ class Departures:
             self._reader = os.open(self._path, os.O_RDONLY | _NO_LINK)
             os.truncate(self._file, sum(map(len, lines)))
         except OSError as error:
+            self.close()
             raise self._failed(error) from None
 
     def note(self, row: tuple[Any, ...], journal: tuple[int, int] | None = None) -> None:
@@ -134,7 +136,7 @@ class Departures:
 
     def mark(self) -> Mark:
         """Bring all lines to the disk; return how far the file has come, for a checkpoint."""
-        if self._file is None:
+        if self._file is None or self._reader is None:
             return Mark()
         try:
             os.fsync(self._file)
@@ -149,10 +151,10 @@ class Departures:
     def close(self) -> None:
         """Close the file, while no thread notes anything; none may leave any more."""
         self._closed = True
-        if self._file is not None:
-            os.close(self._file)
-            os.close(self._reader)
-            self._file = None
+        for opened in (self._file, self._reader):
+            if opened is not None:
+                os.close(opened)
+        self._file = self._reader = None
 
     def _failed(self, error: OSError) -> Unwritten:
         return unwritten(f"{self._path}, where the run notes what it sends,", error)

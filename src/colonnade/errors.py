@@ -22,6 +22,7 @@
     ├── ServiceBusy             more requests wait for a prediction than should
     ├── ServiceEnded            nobody answers requests any more
     ├── RoleFailed              a role's process died, or what it called of a user's own raised
+    │   └── Disconnected        what a role sent, or was sent, does not come
     └── Aborted                 thrown into a role because another one failed
 
 A message says what was found, what was expected, where, and what to do. What can be used, and
@@ -40,6 +41,7 @@ __all__ = [
     "DataError",
     "DataWarning",
     "Deadlock",
+    "Disconnected",
     "Diverged",
     "InvalidInput",
     "LocalProtocolError",
@@ -144,6 +146,10 @@ class ServiceEnded(ColonnadeError):
 
 class RoleFailed(ColonnadeError):
     """A role's process ended without finishing its work, or what it called of a user's raised."""
+
+
+class Disconnected(RoleFailed):
+    """What a role has sent another does not come, or what it was sent, as the network is away."""
 
 
 class Aborted(ColonnadeError):

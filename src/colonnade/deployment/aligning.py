@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 
 from colonnade import __version__
 from colonnade.alignment import Organisation, Seat, refuse_nobody, write_alignment
@@ -13,6 +14,7 @@ from colonnade.config.aligning import own_ids
 from colonnade.config.data import TableConfig
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
+from colonnade.deployment.folders import numbered
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving
 from colonnade.deployment.site import SiteConfig, check_site, new_people
@@ -24,7 +26,10 @@ from colonnade.roles.align import Meeting
 from colonnade.tables.own_ids import OwnIds
 from colonnade.tables.together import LABELS
 
-__all__ = ["AligningTogether"]
+__all__ = ["ALIGNMENTS", "AligningTogether"]
+
+ALIGNMENTS = "alignments"
+"""The folder beside an alignment that has one for each that was begun, with what left for it."""
 
 
 class AligningTogether:
@@ -90,8 +95,18 @@ class AligningTogether:
 
     @contextmanager
     def folders(self) -> Iterator[Folders]:
-        """See ``Engagement``: nothing but the result is kept."""
+        """See ``Engagement``: but for the result, and what left, nothing is kept."""
         yield Folders()
+
+    @cached_property
+    def noted_in(self) -> Path:
+        """See ``Engagement``: beside the result."""
+        return numbered(self._kept_in / ALIGNMENTS)
+
+    @property
+    def _kept_in(self) -> Path:
+        """Where the result is kept."""
+        return new_people(self.site).alignment if self.job.of_new_people else self.site.alignment
 
     def cast(self) -> Role:
         """See ``Engagement``."""
@@ -101,5 +116,4 @@ class AligningTogether:
         """See ``Engagement``."""
         kept = self._seat.kept(role)
         refuse_nobody(self._meeting, len(kept.ids))
-        is_new = self.job.of_new_people
-        write_alignment(kept, new_people(self.site).alignment if is_new else self.site.alignment)
+        write_alignment(kept, self._kept_in)

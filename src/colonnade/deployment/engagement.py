@@ -33,8 +33,6 @@ class Folders:
         See ``Assignment``.
     has_begun
         Whether the run had begun here before.
-    ledger
-        Where it is written what a role has sent that keeps no checkpoints, however that ends.
     forgets
         Whether what it has sent is on disk alone, among the departures: there is no end to it.
     """
@@ -44,7 +42,6 @@ class Folders:
     journals: Path | None = None
     departures: Path | None = None
     has_begun: bool = False
-    ledger: Path | None = None
     forgets: bool = False
 
 
@@ -88,6 +85,14 @@ class Engagement(Protocol):
 
     def cast(self) -> Role:
         """Return the role."""
+        ...
+
+    @property
+    def noted_in(self) -> Path | None:
+        """The folder where what a role sends that keeps no checkpoints is noted, once it is cast.
+
+        As each message leaves, and in ``ledger.csv`` when it has ended, however that was.
+        """
         ...
 
     def conclude(self, role: Role, ledger: Ledger, record: RunRecord | None) -> None:

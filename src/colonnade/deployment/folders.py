@@ -26,7 +26,7 @@ from colonnade.outputs import (
 )
 from colonnade.serving import ServeConfig
 
-__all__ = ["CLASSES", "TRACKERS", "Tracker", "read_job", "write_job", "write_site"]
+__all__ = ["CLASSES", "TRACKERS", "Tracker", "numbered", "read_job", "write_job", "write_site"]
 
 CLASSES = ("colonnade.deployment.flare.Preside", "colonnade.deployment.flare.Attend")
 """What a job names, and a site has to allow."""
@@ -41,6 +41,26 @@ TRACKERS: Mapping[Tracker, str] = {
 
 _JOB = Path("app") / "config" / "job.yaml"
 _MARK = f"# {SIGNATURE}: "
+
+
+def numbered(parent: Path) -> Path:
+    """Make the next of a folder's folders that are called by a number, from 1 on; return it.
+
+    Raises
+    ------
+    Unwritten
+        If it cannot be made.
+    """
+    with explained(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        number = 1
+        while True:
+            try:
+                (parent / str(number)).mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return parent / str(number)
 
 
 def read_job(folder: Path) -> JobConfig:

@@ -25,7 +25,6 @@ from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
 from colonnade.deployment.what_came import contradictions
-from colonnade.drawing import drawing
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
@@ -87,8 +86,9 @@ class Guest:
 
     def end(self, reason: str) -> None:
         """End by ``Aborted``, from any thread: whoever runs this has given the job up."""
-        error, player = Aborted(reason), self._player
+        error = Aborted(reason)
         self._take(error)
+        player = self._player  # after that: one that starts meanwhile is told of what was heard
         if player is not None:
             player.fail(error)
         self._transport.abandon()
@@ -131,25 +131,22 @@ class Guest:
                 return TrainingTogether(self.job, self.site, self._label)
 
     def _attend(self, engagement: Engagement) -> None:
-        with drawing():  # what is brought is tried
-            brings = engagement.brings()
+        brings = engagement.brings()
         self._say(brings)
         everybody = self._hear(meeting.Everybody)
         if everybody.top is None and self.name == self.job.label_holder.name:
-            with drawing():
-                top = engagement.top(everybody)
+            top = engagement.top(everybody)
             self._say(top)
             everybody = self._hear(meeting.Everybody)
             if everybody.top != top:
                 raise RemoteProtocolError("the server has changed what was told of the labels")
         _check_told(everybody, self.job)
-        with drawing():
-            agreed = _agreed(brings, everybody, engagement.agree(everybody))
+        agreed = _agreed(brings, everybody, engagement.agree(everybody))
         self._check_leaving(engagement.leaving)
         with engagement.folders() as folders:
             go = self._meet(agreed, engagement.every, folders)
             checkpoint = None if go.round is None else folders.held[go.round]
-            with confided(), drawing():
+            with confided():
                 role = engagement.cast()
             ledger, own = self._play(role, engagement, folders, checkpoint, go.gate, agreed)
             record = None
@@ -199,6 +196,7 @@ class Guest:
         ledger = Ledger() if keeper is None else keeper.ledger
         # A crash may have made it send in vain, or another job have let something leave meanwhile.
         self._check_leaving(engagement.leaving_again(ledger))
+        noted = engagement.noted_in
         peers = [name for name in everybody if name in role.peers]
         self._transport.admit(peers, limits.body, agreed.encode())
         task = Task(
@@ -211,7 +209,7 @@ class Guest:
             limits=limits,
             saves=False,
             journals=folders.journals,
-            departures=folders.departures,
+            departures=folders.departures if noted is None else noted,
             shows=False,
             keeper=keeper,
             sent=None if folders.forgets else ledger,
@@ -224,8 +222,9 @@ class Guest:
         try:
             finished = player.play()
         finally:
-            if folders.ledger is not None:
-                with explained(folders.ledger), replacing(folders.ledger) as partial:
+            if noted is not None:
+                file = noted / "ledger.csv"
+                with explained(file), replacing(file) as partial:
                     ledger.write_csv(partial)
         self._player = None  # whoever runs the site reads of an end from now on
         self._transport.release()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,16 @@ class PredictingTogether(WithTrainedParts):
 
     @contextmanager
     def folders(self) -> Iterator[Folders]:
-        """See ``Engagement``: nothing but the result is kept."""
+        """See ``Engagement``: but for the result, and what left, nothing is kept."""
         yield Folders()
+
+    @cached_property
+    def noted_in(self) -> Path:
+        """See ``Engagement``: it is called by the number of the prediction."""
+        folder = self.folder.path / PREDICTIONS / str(self.number)
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def cast(self) -> PredictParty | PredictLabelHolder:
         """See ``Engagement``: what it discloses is counted, before it leaves."""
@@ -69,14 +78,10 @@ class PredictingTogether(WithTrainedParts):
 
     def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``: the label holder alone learns what is predicted."""
-        folder = self.folder.path / PREDICTIONS / str(self.number)
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            with replacing(folder / "ledger.csv") as partial:
-                ledger.write_csv(partial)
-            if isinstance(role, PredictLabelHolder):
-                assert role.predictions is not None
-                self._tell(role.predictions, ledger, folder)
+        if isinstance(role, PredictLabelHolder):
+            assert role.predictions is not None
+            with explained(self.noted_in):
+                self._tell(role.predictions, ledger, self.noted_in)
 
     def _tell(self, scores: Tensor, ledger: Ledger, folder: Path) -> None:
         """Write what is predicted of new people, and what is lost without those who have left."""

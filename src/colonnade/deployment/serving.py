@@ -16,6 +16,7 @@ from torch import Tensor
 
 from colonnade.departures import departed
 from colonnade.deployment.engagement import Folders
+from colonnade.deployment.folders import numbered
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving
 from colonnade.deployment.site import SiteConfig
@@ -81,12 +82,14 @@ class ServingTogether(WithTrainedParts):
     @contextmanager
     def folders(self) -> Iterator[Folders]:
         """See ``Engagement``: what leaves is on disk; the label holder serves meanwhile."""
-        own = self._own_folder()
+        own = numbered(self.folder.path / SERVICES)
         with ExitStack() as stack:
             stack.callback(self._write_ledger, own)
             if self.part.is_label_holder:
                 stack.enter_context(self._served())
             yield Folders(departures=own, forgets=True)
+
+    noted_in = None  # but in its folder, as ``folders`` says
 
     def cast(self) -> ServeParty | ServeLabelHolder:
         """See ``Engagement``."""
@@ -116,20 +119,6 @@ class ServingTogether(WithTrainedParts):
         ledger.extend(departed(folder, self.name))
         with explained(file), replacing(file) as partial:
             ledger.write_csv(partial)
-
-    def _own_folder(self) -> Path:
-        """Make the folder of this service; return it."""
-        services = self.folder.path / SERVICES
-        with explained(services):
-            services.mkdir(exist_ok=True)
-            number = 1
-            while True:
-                try:
-                    (services / str(number)).mkdir()
-                except FileExistsError:
-                    number += 1
-                else:
-                    return services / str(number)
 
     @contextmanager
     def _served(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from colonnade.config.run import blueprint_of
 from colonnade.config.sections import Name, Section
 from colonnade.deployment.confided import confided
 from colonnade.deployment.job import JobConfig
+from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.objectives import Objective, Regression
 from colonnade.organisations import LabelHolder, Loss, Party
@@ -265,7 +266,8 @@ def own_part(job: JobConfig, site: SiteConfig) -> OwnPart:
         blueprint = blueprint_at(site, job, own.classes, len(own.train))
         party = None
         if part is not None:
-            party = party_of(part, own.features[part], own.transformers[part], blueprint)
+            with drawing():
+                party = party_of(part, own.features[part], own.transformers[part], blueprint)
         return OwnPart(job, name, kept, own, party, blueprint)
 
 

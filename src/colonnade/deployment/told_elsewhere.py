@@ -27,6 +27,7 @@ from colonnade.errors import (
     ConfigurationError,
     DataError,
     Deadlock,
+    Disconnected,
     Diverged,
     OutOfRange,
     ProtocolError,
@@ -45,7 +46,7 @@ FAILED = "the run failed here: "
 
 _SPOKEN = (
     *(Aborted, BudgetExhausted, CheckpointError, ConfigurationError),
-    *(Deadlock, ProtocolError, Unwritten),
+    *(Deadlock, Disconnected, ProtocolError, Unwritten),
 )
 """Errors whose sentences are of settings, messages, rounds and files, unless they are confided."""
 

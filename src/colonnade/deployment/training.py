@@ -248,6 +248,9 @@ class TrainingTogether:
                 store.make()
                 yield Folders(store, held, folder.journals, folder.departures, has_begun)
 
+    noted_in = None  # but with its checkpoints
+
+    @drawing()
     def cast(self) -> PartyRole | HolderRole:
         """See ``Engagement``."""
         return self._agreement.cast(self._seat)
@@ -301,9 +304,11 @@ class TrainingTogether:
         """What the run's folder says of it."""
         return {"job": self.job.as_dict(), "organisation": self.name}
 
+    @drawing()
     def _label_holder(self, everybody: meeting.Everybody) -> LabelHolder:
         return self.part.label_holder([*everybody.widths_of(self.job.everybody).values()])
 
+    @drawing()
     def _shared(self, labels: meeting.Labels, everybody: meeting.Everybody) -> Shared:
         """Return what a party computes a loss by, where labels are shared."""
         widths = [*everybody.widths_of(self.job.everybody).values()]

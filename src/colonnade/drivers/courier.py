@@ -2,10 +2,11 @@
 
 A frame travels as *chunks*, numbered from 0 for each peer. What has come is acknowledged by the
 number that is awaited next, with each chunk that goes the other way, or by itself where none does.
-A chunk of which nothing was heard in time is sent again. A receiver keeps what comes too early, and
-drops what it has, so frames come out whole, in their order, and once. How much is under way to a
-peer is bounded, and so is what is kept of one; a length is looked at before anything of it is
-kept.
+The oldest chunk is sent again when nothing was heard of it in time; then less may be under way, so
+that what is repeated does not fill a slow line, and more again as chunks come that were sent once.
+A receiver keeps what comes too early, and drops what it has, so frames come out whole, in their
+order, and once. How much is under way to a peer is bounded, and so is what is kept of one; a length
+is looked at before anything of it is kept.
 
 Each datagram is ``kind (1) | number (8) | awaited (8) | left (4) | bytes``, big endian: the kind is
 a chunk or an acknowledgement alone, ``number`` the chunk's, ``awaited`` the next chunk that its
@@ -37,7 +38,7 @@ _UNDER_WAY = 2**23  # bytes under way to a peer, of which it has not told that t
 _HEADER = struct.Struct("!BQQI")
 _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0  # seconds until a chunk is sent again
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a chunk is sent again
 
 
 def _size(data: bytes) -> int:
@@ -70,6 +71,8 @@ class _Outbound:
     number: int = 0
     chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
     size: int = 0  # bytes that they take
+    room: int = field(default_factory=lambda: _UNDER_WAY)  # bytes that they may take
+    in_frame: bool = False  # whether more chunks of the same frame are to go
     ended: bool = False  # whether no more is to go
     watched: bool = False  # whether it is asked, when nothing is under way, if it is there
     heard: float = math.inf  # when something of it was last acknowledged, or began to be awaited
@@ -78,7 +81,13 @@ class _Outbound:
 
     def is_quiet(self, since: float) -> bool:
         """Whether it is to be asked if it is there, as nothing else is, nor was for so long."""
-        return self.watched and not (self.ended or self.chunks) and self.heard < since
+        has_more = self.ended or self.in_frame or bool(self.chunks)
+        return self.watched and not has_more and self.heard < since
+
+    def oldest_since(self, sent: float) -> tuple[int, _Chunk] | None:
+        """Return the oldest that is under way, and its number, where it was sent before."""
+        oldest = next(iter(self.chunks.items()), None)
+        return oldest if oldest is not None and oldest[1].sent < sent else None
 
     def enter(self, chunk: _Chunk) -> int:
         """Know one that goes now; return its number."""
@@ -205,7 +214,7 @@ class Courier:
         for start in range(0, max(len(frame), 1), CHUNK):
             chunk = _Chunk(len(frame) - start, frame[start : start + CHUNK], time.monotonic())
             with out.changed:
-                while out.chunks and out.size + _size(chunk.data) > _UNDER_WAY:
+                while out.chunks and out.size + _size(chunk.data) > out.room:
                     if self._is_over(peer):
                         break
                     out.changed.wait()
@@ -215,8 +224,10 @@ class Courier:
                     raise ConnectionError(f"nothing is heard of {peer!r} any more")
                 chunk.sent = time.monotonic()
                 number = out.enter(chunk)
+                out.in_frame = chunk.left > len(chunk.data)
             self._due.set()
             self._send_chunk(peer, number, chunk)
+            chunk.sent = time.monotonic()  # which may have waited for a line
 
     def flush(self, peers: Iterable[str], seconds: float | None = None) -> bool:
         """Wait until all that was sent to these has come, or is given up; return whether."""
@@ -302,6 +313,7 @@ class Courier:
                 if chunk.times == 1:  # of one that was repeated, nobody knows which has come
                     took = now - chunk.sent
                     out.wait = min(max(_FIRST_WAIT, 4 * took), _LONGEST_WAIT)
+                    out.room = min(out.room + _size(chunk.data), _UNDER_WAY)
             if arrived:
                 out.heard = now
                 out.changed.notify_all()
@@ -376,27 +388,22 @@ class Courier:
             if inbound.told != inbound.awaited:
                 self._acknowledge(peer)
             with out.changed:
-                late = {
-                    number: chunk
-                    for number, chunk in out.chunks.items()
-                    if now - chunk.sent > out.wait
-                }
-                asked = {}
-                if out.is_quiet(now - self._quiet):
+                due = out.oldest_since(now - out.wait)
+                if due is not None:
+                    out.wait = min(2 * out.wait, _LONGEST_WAIT)
+                    out.room = max(out.room // 2, CHUNK)
+                    due[1].sent, due[1].times = now, due[1].times + 1
+                elif out.is_quiet(now - self._quiet):
                     word = _Chunk(0, b"", now)
-                    asked[out.enter(word)] = word
+                    due = out.enter(word), word
                 is_due = is_due or bool(out.chunks)
                 gone = bool(out.chunks) and now - out.heard > self._patience
-                if late and not gone:
-                    out.wait = min(2 * out.wait, _LONGEST_WAIT)
-                    for chunk in late.values():
-                        chunk.sent, chunk.times = now, chunk.times + 1
                 if gone:
                     self._lost.add(peer)
                     out.changed.notify_all()
             if gone:
                 self._lose(peer)
                 continue
-            for number, chunk in (late | asked).items():
-                self._send_chunk(peer, number, chunk)
+            if due is not None:
+                self._send_chunk(peer, *due)
         return is_due

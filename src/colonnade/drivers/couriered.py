@@ -21,7 +21,7 @@ from colonnade.drivers.courier import Courier, Post
 from colonnade.drivers.failures import failure
 from colonnade.drivers.player import Parcel, Player
 from colonnade.drivers.writers import Writers
-from colonnade.errors import Aborted, ColonnadeError, RemoteProtocolError
+from colonnade.errors import Aborted, ColonnadeError, Disconnected, RemoteProtocolError
 
 __all__ = ["GATEKEEPER", "CourierTransport"]
 
@@ -30,7 +30,7 @@ _HEADROOM = 256  # bytes of a frame besides its body, at most
 _LONGEST = 2**28  # bytes of what a gatekeeper tells
 _MOST_WAITING = 4096  # messages of peers that have heard of the beginning before
 _MOST_EARLY = 2**28  # bytes of these
-_LINGER = 5.0  # seconds in which the last words may be acknowledged
+_LINGER = 30.0  # seconds in which the last words may be acknowledged
 
 
 class CourierTransport:
@@ -235,6 +235,12 @@ class CourierTransport:
             self._fail(Aborted("nothing is heard of the server any more"))
         elif player is not None:
             player.lose(peer)
+            self._fail(
+                Disconnected(
+                    f"{player.role.name} has lost its connection to {peer}, and with it messages "
+                    "that were sent"
+                )
+            )
 
     def _fail(self, error: Exception) -> None:
         with self._handing_over:

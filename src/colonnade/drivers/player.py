@@ -43,7 +43,7 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError, RoleFailed
+from colonnade.errors import Aborted, Disconnected, LocalProtocolError, RemoteProtocolError
 from colonnade.flows import Limits
 from colonnade.journals import Journal
 from colonnade.ledger import Entry, Ledger
@@ -189,7 +189,11 @@ class Player:
         if task.state is not None:
             self.role.load_state_dict(decode_state(task.state))
         self.journal = Journal(task.journals, self.role.name, task.account.journal)
-        self.departures = Departures(task.departures, self.role.name)
+        try:
+            self.departures = Departures(task.departures, self.role.name)
+        except BaseException:
+            self.journal.close()
+            raise
         notes = self.journal.notes()
         self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
         self.account = task.account
@@ -481,7 +485,7 @@ class Player:
         with self.changed:
             missed = self._missed(counts)
         if missed:
-            raise RoleFailed(
+            raise Disconnected(
                 f"{self.role.name} has lost its connection to {', '.join(missed)}, and with it "
                 "messages that were sent"
             )

@@ -20,7 +20,7 @@ import heapq
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -262,18 +262,21 @@ class _Simulation:
         )
         self.setting_up_anew = resumed is not None
         self.mail = {} if resumed is None else resumed.mail
-        self.actors = [
-            _Actor(
-                index,
-                role,
-                accounts.get(role.name) or Account(),
-                self.ledger,
-                journals[role.name],
-                Departures(assignment.departures, role.name),
-                assignment.limits,
-            )
-            for index, role in enumerate(roles)
-        ]
+        self.actors = []
+        with ExitStack() as opened:  # which are closed unless all can be
+            for journal in journals.values():
+                opened.callback(journal.close)
+            for index, role in enumerate(roles):
+                departures = Departures(assignment.departures, role.name)
+                opened.callback(departures.close)
+                account = accounts.get(role.name) or Account()
+                journal = journals[role.name]
+                self.actors.append(
+                    _Actor(
+                        index, role, account, self.ledger, journal, departures, assignment.limits
+                    )
+                )
+            opened.pop_all()
         self.by_name = {actor.name: actor for actor in self.actors}
         for actor in self.actors:
             if (gateway := network.gateways.get(actor.name)) is not None:
