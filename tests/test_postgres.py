@@ -437,6 +437,10 @@ WRITING_FUNCTIONS = {
         ["grant execute on function lo_export(oid, text) to bob"],
         ["lo_export(oid,text)"],
     ),
+    "a procedure": (
+        ["create procedure s.saves() language plpgsql security definer as 'begin end'"],
+        ["s.saves()"],
+    ),
     "under another name": (
         ["create function s.saves(oid, text) returns int language internal as 'be_lo_export'"],
         ["s.saves(oid,text)"],
@@ -581,7 +585,6 @@ HARMLESS_FUNCTIONS = {
         "create aggregate s.product(float8) (sfunc = float8mul, stype = float8, initcond = '1')",
     ),
     "a range's": ("create type s.floats as range (subtype = float8)",),
-    "a procedure": ("create procedure s.saves() language plpgsql security definer as 'begin end'",),
     "one of an extension that asks another": (
         "create function s.pg_file_unlink(text) returns bool language sql as 'select true'",
     ),
@@ -627,6 +630,20 @@ def test_who_may_call_what_writes_files_has_no_queries(crm: Server, bob: str, ca
 def test_functions_that_write_no_files_leave_queries(crm: Server, bob: str, case: str) -> None:
     crm.run(*HARMLESS_FUNCTIONS[case])
     assert read_table(bob, query="select 1 as x").height == 1
+
+
+def test_a_procedure_that_a_function_calls_writes_no_file(crm: Server, bob: str) -> None:
+    """No select calls a procedure, but a function may that a select calls."""
+    written = crm.folder / "data" / "of a procedure"
+    crm.run(
+        "create procedure s.saves() language plpgsql security definer as "
+        f"$$begin copy (select 1) to '{written}'; end$$",
+        "create function s.calls() returns int language plpgsql as "
+        "$$begin call s.saves(); return 1; end$$",
+    )
+    message = refusal(bob, query="select s.calls() as id", error=ConfigurationError)
+    assert "files: 's.saves()';" in message
+    assert not written.exists()
 
 
 def test_what_writes_files_is_found_wherever_a_connection_looks(crm: Server, bob: str) -> None:

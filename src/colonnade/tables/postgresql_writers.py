@@ -5,14 +5,14 @@ function that writes a file itself: one of the server's own that was granted to 
 ``lo_export``, or one of somebody's in a language that is not trusted, as ``plpython3u``. And
 whoever may call a function that runs with the rights of its owner (``security definer``), as all
 may by default, where the owner may write files, by whatever of these. An aggregate is what it is
-made of.
+made of. A procedure counts as a function does: no select calls it, but functions do.
 
 What an account may do in other roles counts, since a select can put one on. A function in a schema
 that the account may not use counts where something else calls it: an operator, a view, a policy;
 and one that types and indices are made with, of which nobody is asked whether they may call it.
-Triggers' functions and procedures do not, since no select calls them; nor those of extensions,
-which are many and by others than who made the database, but for the few that are there to write
-files. Nor do those that only defaults, constraints of tables, indices or triggers call.
+Triggers' functions do not, since no select calls them; nor those of extensions, which are many and
+by others than who made the database, but for the few that are there to write files. Nor do those
+that only defaults, constraints of tables, indices or triggers call.
 
 Names in what is asked are the server's, whichever schemas a connection looks into first.
 """
@@ -42,7 +42,7 @@ select exists (
 # those who do.
 _FUNCTIONS = """
 with recursive runs as (
-    select oid as f, oid as part from pg_proc where prokind in ('f', 'w')
+    select oid as f, oid as part from pg_proc where prokind <> 'a'
     union select a.aggfnoid, of from pg_aggregate a, unnest(array[aggtransfn, aggfinalfn,
         aggcombinefn, aggserialfn, aggdeserialfn, aggmtransfn, aggminvtransfn, aggmfinalfn]::oid[]
     ) as of where of <> 0
