@@ -470,6 +470,29 @@ WRITING_FUNCTIONS = {
         ],
         ["s.saves()"],
     ),
+    "of who may call one of who may": (
+        [
+            "create role middle",
+            "create role writer",
+            "grant pg_execute_server_program to writer",
+            "create schema hidden",
+            "grant usage on schema hidden to middle",
+            "create function hidden.saves() returns int language sql security definer as "
+            "'select 1'",
+            "alter function hidden.saves() owner to writer",
+            "create function s.saves() returns int language sql security definer as 'select 1'",
+            "alter function s.saves() owner to middle",
+        ],
+        ["s.saves()"],
+    ),
+    "beside others that may not be called": (
+        [
+            f"create function s.f{n}() returns int language sql security definer as 'select 1'"
+            for n in range(4)
+        ]
+        + ["revoke execute on function s.f0(), s.f2() from public"],
+        ["s.f1()", "s.f3()"],
+    ),
     "in a role that a query can put on": (
         [
             "create role writer",
@@ -608,7 +631,7 @@ def bob(crm: Server) -> Iterator[str]:
         if connection.execute(f"{extends} proname = 'saves'").fetchall():
             connection.execute("alter extension plpgsql drop function s.saves()")
         connection.execute("drop schema if exists s, hidden cascade")
-        for name in ("bob", "writer"):
+        for name in ("bob", "middle", "writer"):
             if connection.execute("select from pg_roles where rolname = %s", [name]).fetchall():
                 connection.execute(f"drop owned by {name}")
                 connection.execute(f"drop role {name}")
@@ -630,6 +653,32 @@ def test_who_may_call_what_writes_files_has_no_queries(crm: Server, bob: str, ca
 def test_functions_that_write_no_files_leave_queries(crm: Server, bob: str, case: str) -> None:
     crm.run(*HARMLESS_FUNCTIONS[case])
     assert read_table(bob, query="select 1 as x").height == 1
+
+
+def test_many_functions_of_many_owners_are_soon_looked_at(crm: Server, bob: str) -> None:
+    """Each owner is a member of the one before, so that there are as many pairs as can be."""
+    crm.run("create database many", "alter role bob set statement_timeout = '10s'")
+    try:
+        crm.run(
+            """do $$begin for i in 1..100 loop
+                execute format('create role r%s', i);
+                if i > 1 then execute format('grant r%s to r%s', i - 1, i); end if;
+            end loop; end$$""",
+            """do $$begin for i in 1..5000 loop
+                execute format('create function f%s() returns int language sql security definer '
+                    'as ''select 1''', i);
+            end loop; end$$""",
+            """update pg_proc set proowner = ('r' || 1 + substr(proname, 2)::int % 100)::regrole
+                where pronamespace = 'public'::regnamespace""",
+            database="many",
+        )
+        url = crm.url("many", user="bob", password="x")
+        assert read_table(url, query="select 1 as x").height == 1
+    finally:
+        crm.run(
+            "drop database many",
+            "do $$begin for i in 1..100 loop execute format('drop role r%s', i); end loop; end$$",
+        )
 
 
 def test_a_procedure_that_a_function_calls_writes_no_file(crm: Server, bob: str) -> None:

@@ -39,7 +39,9 @@ select exists (
 
 # Objects from 16384 on were not made with the server. What is of the language "internal" is the
 # server's code all the same, as the functions that make a range. Owners who write are found by
-# those who do.
+# those who do. Functions may be thousands, of hundreds of roles that are members of each other: who
+# may call is asked once of each role and of functions that are alike in all that tells, and role by
+# role ("offset 0" says so), since the server remembers what one of them is a member of.
 _FUNCTIONS = """
 with recursive runs as (
     select oid as f, oid as part from pg_proc where prokind <> 'a'
@@ -67,23 +69,33 @@ with recursive runs as (
     select refobjid as called from pg_depend where refclassid = 'pg_proc'::regclass
         and classid in ('pg_type'::regclass, 'pg_amproc'::regclass)
     union select o.oprcode from pg_amop a join pg_operator o on o.oid = a.amopopr
+), alike as (
+    select *, dense_rank() over (
+        order by proowner, proacl::text, place, owner, direct, behind, unasked) as n
+    from risky join pg_proc on oid = f, lateral (select f in (select called from behind) as behind,
+        f in (select called from unasked) as unasked) as how
+), kinds as (
+    select distinct on (n) n, f, place, owner, direct, behind, unasked from alike order by n
 ), asked as (
-    select owner as r from risky union select oid from pg_roles where rolname = session_user
+    select owner as r from kinds union select oid from pg_roles where rolname = session_user
 ), acts_as as (
-    select a.r, m.oid as m, m.rolsuper or m.rolname in (
-        'pg_write_server_files', 'pg_execute_server_program') as writes
-    from asked a join pg_roles m on pg_has_role(a.r, m.oid, 'member')
+    select a.r, m.oid as m, m.writes from asked a, lateral (
+        select oid, rolsuper or rolname in (
+            'pg_write_server_files', 'pg_execute_server_program') as writes
+        from pg_roles where pg_has_role(a.r, oid, 'member') offset 0) as m
 ), may_call as (
-    select distinct r, f, owner, direct from acts_as, risky
-    where has_function_privilege(m, f, 'execute') and (
-        has_schema_privilege(m, place, 'usage') or f in (select called from behind))
-        or f in (select called from unasked)
+    select m, n, owner, direct from (select distinct m from acts_as) as each, lateral (
+        select n, owner, direct from kinds where unasked or has_function_privilege(m, f, 'execute')
+            and (behind or has_schema_privilege(m, place, 'usage')) offset 0) as k
+), leads as (
+    select r, m as on_to from acts_as union select m, owner from may_call
 ), writers as (
-    select r from acts_as where writes union select r from may_call where direct
-    union select c.r from may_call c join writers w on w.r = c.owner
+    select m from acts_as where writes union select m from may_call where direct
+    union select l.r from leads l join writers w on w.m = l.on_to
 )
-select distinct f::regprocedure::text from may_call join pg_roles on oid = r
-where rolname = session_user and (direct or owner in (select r from writers)) order by 1
+select distinct f::regprocedure::text from may_call join alike using (n) where m in (
+    select m from acts_as join pg_roles on oid = r where rolname = session_user
+) and (may_call.direct or may_call.owner in (select m from writers)) order by 1
 """
 
 
