@@ -258,7 +258,9 @@ def test_names_with_odd_characters(ann: str) -> None:
 def test_only_the_wanted_columns_are_asked_for(crm: Server, ann: str) -> None:
     assert read_table(ann, table="people", id="id", columns=["town"]).columns == ["id", "town"]
     asked = [" ".join(text.split()) for text in re.findall(r"DECLARE.*\n?.*\"people\"", crm.log())]
-    assert asked[-1].endswith('CURSOR FOR SELECT "people"."id", "people"."town" FROM "people"')
+    assert asked[-1].endswith(
+        'FOR SELECT "public"."people"."id", "public"."people"."town" FROM "public"."people"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,9 +310,8 @@ def test_a_big_table_comes_in_parts(crm: Server, ann: str) -> None:
         parts = [int(count) for count in re.findall(r"FETCH FORWARD (\d+)", statements)]
         assert len(parts) >= 7
         assert max(parts) <= 8192
-        assert statements.count('"many"') + statements.count("from many") == statements.count(
-            "DECLARE"
-        )
+        cursors = re.findall(r'DECLARE[^:]*(?:FROM "public"."many"|from many)', statements)
+        assert len(cursors) == 1
 
 
 def test_rows_without_end_do_not_fill_the_memory(ann: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -630,7 +631,7 @@ def bob(crm: Server) -> Iterator[str]:
         extends = "select from pg_depend d join pg_proc p on p.oid = objid where deptype = 'e' and "
         if connection.execute(f"{extends} proname = 'saves'").fetchall():
             connection.execute("alter extension plpgsql drop function s.saves()")
-        connection.execute("drop schema if exists s, hidden cascade")
+        connection.execute("drop schema if exists s, hidden, bob cascade")
         for name in ("bob", "middle", "writer"):
             if connection.execute("select from pg_roles where rolname = %s", [name]).fetchall():
                 connection.execute(f"drop owned by {name}")
@@ -712,6 +713,150 @@ def test_a_query_looks_where_its_connection_does(crm: Server, bob: str) -> None:
     crm.run("alter role bob set search_path = s", "create table s.t as select 7 as id")
     crm.run("grant select on s.t to bob")
     assert read_table(bob, query="select id from t").rows() == [(7,)]
+
+
+EVIL_FUNCTIONS = (
+    *("set_config", "current_setting", "current_database", "pg_database_size", "version"),
+    *("current_schema", "current_schemas", "pg_has_role", "has_function_privilege", "format_type"),
+    *("pg_table_is_visible", "to_regtype", "pg_get_expr", "unnest", "quote_ident", "text"),
+)
+EVIL_OPERATORS = ("=", "<>", "||", "~~", "!~~", "<", ">", "&")
+EVIL_PATH = "evil, public, pg_catalog"
+
+
+@pytest.fixture(scope="module")
+def evil(crm: Server) -> None:
+    """A schema of functions and operators by names of the server's, which fail where one is asked.
+
+    They have their caller's rights, so queries are not refused for them.
+    """
+    fails = "language plpgsql as ''begin raise exception $x$evil was asked$x$; end''"
+    crm.run(
+        "create schema evil",
+        "grant usage on schema evil to public",
+        f"""do $$declare it record; begin
+            for it in select proname, pg_get_function_identity_arguments(oid) as takes,
+                    pg_get_function_result(oid) as gives from pg_proc
+                    where prokind = 'f' and proname in {EVIL_FUNCTIONS} loop begin
+                execute format('create function evil.%I(%s) returns %s {fails}',
+                    it.proname, it.takes, it.gives);
+            exception when others then null; end; end loop;
+            for it in select oprname, oprleft::regtype as a, oprright::regtype as b,
+                    oprresult::regtype as gives from pg_operator
+                    where oprleft <> 0 and oprname in {EVIL_OPERATORS} loop begin
+                execute format('create function evil.asked(%s, %s) returns %s {fails}',
+                    it.a, it.b, it.gives);
+                execute format('create operator evil.%s (function = evil.asked, leftarg = %s, '
+                    'rightarg = %s)', it.oprname, it.a, it.b);
+            exception when others then null; end; end loop;
+        end$$""",
+    )
+
+
+@pytest.fixture(params=["of the account", "of the URL"])
+def evil_url(request: pytest.FixtureRequest, crm: Server, ann: str, evil: None) -> str:
+    """The URL of an account whose names are looked up in ``evil`` first."""
+    if request.param == "of the URL":
+        return crm.url("crm", *ANN, options=f"-c search_path={EVIL_PATH.replace(' ', '')}")
+    crm.run(f"alter role ann set search_path = {EVIL_PATH}")
+    return ann
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["set_config('a.b', 'c', true)", "current_schema()", "pg_database_size('crm')", "1 = n"],
+)
+def test_a_query_calls_what_its_connection_finds(evil_url: str, call: str) -> None:
+    message = refusal(evil_url, query=f"select {call} as x from generate_series(1, 1) as n")
+    assert "evil was asked" in message
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"table": "people"},
+        {"table": "public.people"},
+        {"table": "people", "columns": ["age"]},
+        {"query": "select * from people"},
+    ],
+)
+def test_what_is_asked_beside_a_select_is_the_servers_own(
+    evil_url: str, asked: dict[str, Any]
+) -> None:
+    """Whatever functions and operators a connection finds first."""
+    assert read_table(evil_url, id="id", **asked)["id"].to_list() == [9, 7]
+
+
+def test_what_is_not_there_is_told_by_what_the_server_says(evil_url: str) -> None:
+    assert "; it has " in refusal(evil_url, table="peple")
+    assert "did you mean 'shop.visits'?" in refusal(evil_url, table="visits")
+
+
+def test_how_much_a_database_has_is_told_by_the_server(
+    crm: Server, bob: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crm.run(
+        "create function s.pg_database_size(name) returns bigint language sql as "
+        "'select 4000000000000000000'",
+        "alter role bob set search_path = s, pg_catalog",
+    )
+    monkeypatch.setattr(database, "_MOST_BYTES", 2**10)
+    monkeypatch.setattr(database, "_TIMES", 1e-9)
+    told = refusal(bob, query="select repeat('x', 5000) as x from generate_series(1, 10)")
+    assert "takes more than 1,024 bytes of memory" in told
+    assert read_table(bob, query="select pg_database_size('crm') > 10^18 as x").item()
+
+
+def test_a_connection_keeps_the_path_that_it_has(crm: Server, ann: str) -> None:
+    """It is set within the transaction alone: a connection may be lent to others afterwards."""
+    crm.run("""alter role ann set search_path = "$user", shop, "Odd; -- 's" """)
+    start = len(crm.log())
+    query = "select current_setting('search_path') as now, reset_val as then from pg_settings "
+    rows = read_table(ann, query=query + "where name = 'search_path'").rows()
+    assert rows == [("""\"$user", shop, "Odd; -- 's\"""",) * 2]
+    sets = re.findall(r"(?<=: )set .*search_path.*", crm.log()[start:])
+    assert sets
+    assert all(text.startswith("set local ") for text in sets)
+
+
+def test_a_view_looks_where_its_connection_does(crm: Server, bob: str) -> None:
+    crm.run(
+        "create table s.t as select 7 as id",
+        "create function s.looks() returns int language plpgsql as "
+        "'begin return (select id from t); end'",
+        "create view s.v as select s.looks() as id",
+        "grant select on s.t, s.v to bob",
+        "alter role bob set search_path = s",
+    )
+    assert read_table(bob, table="v").rows() == [(7,)]
+    assert read_table(bob, table="s.v").rows() == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("s, hidden", 1), ("hidden, s", 2), ('nosuch, "$user", hidden', 3), ("public, hidden", 2)],
+)
+def test_tables_are_looked_for_along_the_path(crm: Server, bob: str, path: str, found: int) -> None:
+    crm.run(
+        "create schema hidden",
+        "create schema bob",
+        "grant usage on schema hidden, bob to bob",
+        *(
+            f"create table {s}.t as select {n} as id"
+            for n, s in enumerate(("s", "hidden", "bob"), 1)
+        ),
+        "create table hidden.alone as select 4 as id",
+        "grant select on s.t, hidden.t, hidden.alone, bob.t to bob",
+        f"alter role bob set search_path = {path}",
+    )
+    assert read_table(bob, table="t").rows() == [(found,)]
+    assert read_table(bob, query="select * from t").rows() == [(found,)]
+    assert read_table(bob, table="hidden.t").rows() == [(2,)]
+    message = refusal(bob, table="nosuch")
+    assert message.count("'t'") == 1
+    crm.run("alter role bob set search_path = s")
+    assert read_table(bob, table="t").rows() == [(1,)]
+    assert "did you mean 'hidden.alone'?" in refusal(bob, table="alone")
 
 
 def test_a_view_runs_what_its_owner_wrote(crm: Server, bob: str) -> None:

@@ -135,14 +135,19 @@ def read_database(
             f"not those of {parsed.drivername!r}: name a table or a view"
         )
     where = _described(parsed)
-    with _connected(parsed, where, query=query is not None) as connection:
+    with _connected(parsed, where, query=query is not None) as (connection, path):
         most = _most_bytes(parsed, connection)
+        schemas = path.schemas if path else (None,)
+        statement: Any = None
         if table is not None:
-            statement = _selection(sql, connection, where, table, id, columns)
+            statement = _selection(sql, connection, where, table, schemas, id, columns)
+        if path:
+            path.put_back(connection)
+        if query is None:
             result = connection.execute(statement)
         else:
             # Verbatim: neither colons nor percent signs in it stand for a parameter.
-            result = connection.execution_options(no_parameters=True).exec_driver_sql(str(query))
+            result = connection.execution_options(no_parameters=True).exec_driver_sql(query)
         with result:
             if not result.returns_rows:
                 raise DataError(f"the query to {where} returns no table; expected a select")
@@ -225,16 +230,20 @@ def _selection(
     connection: Connection,
     where: str,
     table: str,
+    schemas: Sequence[str | None],
     id: str | None,
     columns: Sequence[str] | None,
 ) -> Any:
     """Return the statement that selects the wanted columns of a table, names quoted."""
     inspector = sql.inspect(connection)
-    schema, name = None, table
-    if not inspector.has_table(name) and "." in table:
-        schema, _, name = table.partition(".")
-    if not inspector.has_table(name, schema=schema):
-        raise DataError(f"{where} has no table {table!r}{_instead(inspector, table)}")
+    places = [(schema, table) for schema in schemas]
+    if "." in table:
+        before, _, behind = table.partition(".")
+        places.append((before, behind))
+    found = (each for each in places if inspector.has_table(each[1], schema=each[0]))
+    schema, name = next(found, (None, None))
+    if name is None:
+        raise DataError(f"{where} has no table {table!r}{_instead(inspector, table, schemas)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of types that SQLAlchemy does not know
         there = [column["name"] for column in inspector.get_columns(name, schema=schema)]
@@ -252,22 +261,31 @@ def _selection(
     return sql.select(*source.columns)
 
 
-def _instead(inspector: Any, table: str) -> str:
+def _instead(inspector: Any, table: str, schemas: Sequence[str | None]) -> str:
     """Return the end of a sentence: where there is such a table, else which ones there are."""
+    looked_into = {inspector.default_schema_name, *schemas}
     others = [
         f"{schema}.{table}"
         for schema in inspector.get_schema_names()
-        if schema != inspector.default_schema_name and inspector.has_table(table, schema=schema)
+        if schema not in looked_into and inspector.has_table(table, schema=schema)
     ]
     if others:
         return f"; did you mean {listed(others)}?"
-    found = [*inspector.get_table_names(), *inspector.get_view_names()]
+    own = [schema for schema in schemas if schema != postgresql.CATALOG]
+    tables = [name for schema in own for name in inspector.get_table_names(schema=schema)]
+    views = [name for schema in own for name in inspector.get_view_names(schema=schema)]
+    found = list(dict.fromkeys([*tables, *views]))
     return f"; it has {listed(found)}" if found else ""
 
 
 @contextmanager
-def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
-    """Connect for reading; what the driver complains about becomes one sentence."""
+def _connected(
+    url: URL, where: str, query: bool
+) -> Iterator[tuple[Connection, postgresql.Path | None]]:
+    """Connect for reading; what the driver complains about becomes one sentence.
+
+    Of PostgreSQL comes the path to put back before the select.
+    """
     from sqlalchemy import exc
 
     bounds = Bounds(_MOST_STEPS, _MOST_SECONDS, _COUNTED)
@@ -280,9 +298,9 @@ def _connected(url: URL, where: str, query: bool) -> Iterator[Connection]:
         ) from None
     try:
         with engine.connect() as connection:
-            if _driver(url) == postgresql.DRIVER:
-                postgresql.prepare(connection, where, query)
-            yield connection.execution_options(stream_results=True, max_row_buffer=ROWS)
+            is_ours = _driver(url) == postgresql.DRIVER
+            path = postgresql.prepare(connection, where, query) if is_ours else None
+            yield connection.execution_options(stream_results=True, max_row_buffer=ROWS), path
     except (exc.SQLAlchemyError, sqlite3.Error, UnicodeError) as error:
         if _reason(error, url) == _INTERRUPTED and not bounds.is_over:
             raise KeyboardInterrupt from None  # which SQLite makes this of
@@ -372,15 +390,10 @@ def _engine(url: URL, bounds: Bounds) -> Engine:
             poolclass=NullPool,
         )
     url = url.set(drivername=_driver(url))
-    if url.get_backend_name() != "postgresql":
-        return create_engine(url, poolclass=NullPool)
-    is_ours = url.drivername == postgresql.DRIVER
-    return create_engine(
-        url,
-        poolclass=NullPool,
-        connect_args=postgresql.wanted(url.query) if is_ours else {},
-        execution_options={"postgresql_readonly": True},
-    )
+    if url.drivername == postgresql.DRIVER:
+        return postgresql.engine_for(url)
+    reading = {"postgresql_readonly": True} if url.get_backend_name() == "postgresql" else {}
+    return create_engine(url, poolclass=NullPool, execution_options=reading)
 
 
 def _driver(url: URL) -> str:

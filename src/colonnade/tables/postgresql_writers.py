@@ -13,8 +13,6 @@ and one that types and indices are made with, of which nobody is asked whether t
 Triggers' functions do not, since no select calls them; nor those of extensions, which are many and
 by others than who made the database, but for the few that are there to write files. Nor do those
 that only defaults, constraints of tables, indices or triggers call.
-
-Names in what is asked are the server's, whichever schemas a connection looks into first.
 """
 
 from __future__ import annotations
@@ -105,7 +103,7 @@ def check_writes_no_files(connection: Connection, where: str) -> None:
     Parameters
     ----------
     connection
-        In a transaction.
+        In a transaction that looks for the server's own names alone.
     where
         What a sentence calls the database.
 
@@ -114,19 +112,12 @@ def check_writes_no_files(connection: Connection, where: str) -> None:
     ConfigurationError
         If the account may write them, itself or by a function.
     """
-    with connection.begin_nested() as asking:
-        connection.exec_driver_sql("set local search_path = pg_catalog, pg_temp")
-        writes = connection.exec_driver_sql(_WRITES).scalar()
-        at_once = {"stream_results": False}
-        asked = connection.exec_driver_sql(_FUNCTIONS, execution_options=at_once)
-        found = asked.scalars().all()
-        asking.rollback()  # and look where the connection did
-    if writes:
+    if connection.exec_driver_sql(_WRITES).scalar():
         raise ConfigurationError(
             f"{where}: the account may write the server's files, as a superuser may, and so could "
             "a query; use an account that may only read, or name a table or a view"
         )
-    if found:
+    if found := connection.exec_driver_sql(_FUNCTIONS).scalars().all():
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise ConfigurationError(
             f"{where}: by functions that the account may call a query could write the server's "
