@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import datetime
 import gzip
+import inspect
 import os
 import re
 import socket
@@ -450,6 +451,16 @@ def test_urls_that_cannot_be_used(address: str, arguments: dict[str, Any], messa
         read_table(address, **arguments)
     assert message in str(caught.value)
     assert "hunter22" not in str(caught.value)
+
+
+def test_arguments_of_the_driver_are_no_options_of_a_url() -> None:
+    """What is no text fails in Python's words, or makes another transaction of the one."""
+    psycopg = pytest.importorskip("psycopg")
+    named = {*inspect.signature(psycopg.Connection.connect.__func__).parameters, "self"}
+    for name in named - {"kwargs"}:
+        with pytest.raises(ConfigurationError) as caught:
+            read_table(f"postgresql://ann@127.0.0.1:1/crm?{name}=1", table="people")
+        assert f"has the option {name!r}, which is none of PostgreSQL's; " in str(caught.value)
 
 
 def test_a_database_that_is_down() -> None:

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from colonnade.errors import ConfigurationError
 from colonnade.tables.postgresql_writers import check_writes_no_files
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ DRIVER = "postgresql+psycopg"
 PADDED = 1042  # the type char(n), by its number
 CATALOG = "pg_catalog"  # the schema of the server's own names
 
+_ARGUMENTS = {  # of the driver, in Python; what else is no option is refused by the driver
+    *("autocommit", "cls", "conninfo", "context", "cursor_factory", "prepare_threshold"),
+    *("row_factory", "self"),
+}
 _CONNECT_SECONDS = 10
 _LOCKED_SECONDS = 30.0  # of waiting for a table, where the account is not set to another time
 
@@ -85,11 +90,22 @@ class Path:
 
 
 def engine_for(url: URL) -> Engine:
-    """Return what connects for reading, and looks first of all for the server's own names."""
+    """Return what connects for reading, and looks first of all for the server's own names.
+
+    Raises
+    ------
+    ConfigurationError
+        If an option of the URL is an argument of the driver.
+    """
     from sqlalchemy import create_engine
     from sqlalchemy.event import listen
     from sqlalchemy.pool import NullPool
 
+    if strange := sorted(_ARGUMENTS.intersection(url.query)):
+        raise ConfigurationError(
+            f"the URL of the database has the option {strange[0]!r}, which is none of PostgreSQL's"
+            "; leave it out"
+        )
     engine = create_engine(
         url,
         poolclass=NullPool,
