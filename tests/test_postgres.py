@@ -914,6 +914,12 @@ def test_connections_that_cannot_be_had(crm: Server) -> None:
     assert "typed" not in option
 
 
+def test_a_short_password_is_no_part_of_a_word(bob: str) -> None:
+    """Else what is left of the word would tell it."""
+    assert 'syntax error at or near "selec"' in refusal(bob, query="selec")
+    assert 'type integer: "***"' in refusal(bob, query="select 'x'::int as n")
+
+
 def test_tls(crm: Server) -> None:
     plain = refusal(crm.url("sealed", *ANN, sslmode="disable"), table="people")
     assert "pg_hba.conf rejects connection" in plain

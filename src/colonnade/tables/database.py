@@ -47,6 +47,7 @@ _COUNTED = 10**3  # at a time, after which Ctrl-C is heard, too
 _LONGEST = 2**24  # bytes of a value of SQLite's, where no function is called that takes long for it
 _MOST_BYTES = 2**30  # of what is found or sorted in a database, or this many times its own:
 _TIMES = 64
+_SHORT = 3  # characters of a secret
 _INTERRUPTED = "interrupted"  # what SQLite says then
 
 _HELD_TO_READING = ("sqlite", postgresql.DRIVER)
@@ -455,9 +456,10 @@ def _reason(error: Exception, url: URL) -> str:
     reason = lines[0] if lines else type(own).__name__
     secrets = [str(url.password)] if url.password else []
     secrets.extend(option.value for option in _options(url.query) if option.is_secret)
-    for secret in secrets:
-        if secret:
-            reason = reason.replace(secret, "***")
+    for secret in filter(None, secrets):
+        # A short one is in many words, which would tell it by what is left of them.
+        word = r"(?<!\w){}(?!\w)" if len(secret) <= _SHORT else "{}"
+        reason = re.sub(word.format(re.escape(secret)), "***", reason)
     return reason
 
 
