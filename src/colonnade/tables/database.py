@@ -100,7 +100,7 @@ def read_database(
     ConfigurationError
         If SQLAlchemy or a driver is missing, the URL is none, not one of query and table is given,
         or there is a query for a database that cannot be held to reading, or from an account that
-        may write the server's files, itself or by a function.
+        may write the server's files, itself or by a function, or replicate the server.
     DataError
         If the database cannot be reached or is locked, there is no such table or column, a query
         fails or does anything but read, there are no rows, or a column mixes kinds of values or

@@ -4,10 +4,11 @@ The driver (psycopg) asks for a cursor over one select, in a read-only transacti
 back: what a select would write, send or lock is refused, undone or never sent, but for what the
 server's functions do outside of its transactions. The server's files are there, and who may write
 these may do it by functions that a select calls. So an account that may has no queries; nor has one
-that may call a function that does it, as ``postgresql_writers`` finds. What else functions do there
-is not held: those that reach other servers (``dblink``) may do there what the account may do there,
-``pg_terminate_backend`` ends other connections of the account's, and ``pg_logical_emit_message``
-writes to the log of transactions. And a view runs what its owner wrote.
+that may call a function that does it, as ``postgresql_writers`` finds, or that may replicate the
+server and so leave slots there. What else functions do there is not held: those that reach other
+servers (``dblink``) may do there what the account may do there, ``pg_terminate_backend`` ends other
+connections of the account's, and ``pg_logical_emit_message`` writes to the log of transactions. And
+a view or a foreign table runs what its owner wrote.
 
 Values arrive as the driver reads them and as exactly as they are stored, whatever the account is
 set to; and a table that somebody else locks is not waited for without end.
@@ -140,7 +141,7 @@ def prepare(connection: Connection, where: str, query: bool) -> Path:
     ------
     ConfigurationError
         If a query is to come from an account that may write the server's files, itself or by a
-        function.
+        function, or replicate the server.
     """
     written = str(connection.exec_driver_sql("show search_path").scalar_one())
     schemas = connection.exec_driver_sql(_SCHEMAS).scalar_one()

@@ -1,11 +1,12 @@
-"""Whether a query to PostgreSQL could write the server's files.
+"""Whether a query to PostgreSQL could write the server's files, or leave something behind there.
 
 Superusers may, and members of two roles that come with the server. So may whoever may call a
 function that writes a file itself: one of the server's own that was granted to the account, as
 ``lo_export``, or one of somebody's in a language that is not trusted, as ``plpython3u``. And
 whoever may call a function that runs with the rights of its owner (``security definer``), as all
 may by default, where the owner may write files, by whatever of these. An aggregate is what it is
-made of. A procedure counts as a function does: no select calls it, but functions do.
+made of. A procedure counts as a function does: no select calls it, but functions do. Whoever may
+replicate the server makes slots that stay, and for which the server keeps its log.
 
 What an account may do in other roles counts, since a select can put one on. A function in a schema
 that the account may not use counts where something else calls it: an operator, a view, a policy;
@@ -29,10 +30,11 @@ __all__ = ["check_writes_no_files"]
 
 _SHOWN = 3
 
-_WRITES = """
-select exists (
-    select from pg_roles where pg_has_role(session_user, oid, 'member') and (
-        rolsuper or rolname in ('pg_write_server_files', 'pg_execute_server_program')))
+_RIGHTS = """
+select bool_or(rolsuper or rolname in (
+    'pg_write_server_files', 'pg_execute_server_program')) as writes,
+    bool_or(rolreplication) as replicates
+from pg_roles where pg_has_role(session_user, oid, 'member')
 """
 
 # Objects from 16384 on were not made with the server. What is of the language "internal" is the
@@ -98,7 +100,7 @@ select distinct f::regprocedure::text from may_call join alike using (n) where m
 
 
 def check_writes_no_files(connection: Connection, where: str) -> None:
-    """Refuse an account by whose query the server's files could be written.
+    """Refuse an account by whose query the server's files could be written, or a slot be made.
 
     Parameters
     ----------
@@ -110,12 +112,18 @@ def check_writes_no_files(connection: Connection, where: str) -> None:
     Raises
     ------
     ConfigurationError
-        If the account may write them, itself or by a function.
+        If the account may write them, itself or by a function, or replicate the server.
     """
-    if connection.exec_driver_sql(_WRITES).scalar():
+    rights = connection.exec_driver_sql(_RIGHTS).one()
+    if rights.writes:
         raise ConfigurationError(
             f"{where}: the account may write the server's files, as a superuser may, and so could "
             "a query; use an account that may only read, or name a table or a view"
+        )
+    if rights.replicates:
+        raise ConfigurationError(
+            f"{where}: the account may replicate the server, and a query could leave slots for it "
+            "there; use an account that may only read, or name a table or a view"
         )
     if found := connection.exec_driver_sql(_FUNCTIONS).scalars().all():
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
