@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import traceback
+import warnings
 from functools import partial
 
+import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -13,9 +16,10 @@ from torch import nn
 from colonnade import Federation, LabelHolder, Party, Training, drawing, methods, plan
 from colonnade.assembly import _seeded
 from colonnade.audits import audit
-from colonnade.drivers import Processes
+from colonnade.drivers import Processes, Simulate
 from colonnade.drivers.driver import perform
 from colonnade.effects import Work
+from colonnade.estimators import VerticalClassifier
 from colonnade.metrics import Metric
 from colonnade.training import EarlyStopping
 
@@ -129,6 +133,35 @@ def test_nothing_of_somebodys_is_called_while_others_may_draw(method, tmp_path):
     assert run.summary["rounds"] == 6, "it did not stop early"
     run.predict({name: torch.randn(3, 4) for name in "ab"})
     assert not alone, alone[0]
+
+
+def test_nor_of_what_is_made_for_somebody(monkeypatch):
+    """By an estimator, or as a file says."""
+    forward = nn.Dropout.forward
+    monkeypatch.setattr(nn.Dropout, "forward", lambda own, x: (noted(), forward(own, x))[1])
+    alone.clear()
+    x, labels = pl.DataFrame(np.random.default_rng(3).normal(size=(80, 4))), np.arange(80) % 2
+    classifier = VerticalClassifier(
+        parties={"bank": ["column_0", "column_1"], "shop": ["column_2", "column_3"]},
+        dropout=0.2,
+        epochs=1,
+    )
+    classifier.fit(x, labels).predict(x)
+    assert not alone, alone[0]
+
+
+def test_trainings_in_processes_leave_warnings_as_they_were_whoever_checks_meanwhile():
+    before = [*warnings.filters]
+    train = partial(watched().train, methods.svfl(), Training(epochs=1, batch_size=30))
+    threads = [
+        threading.Thread(target=lambda made=made: [train(made()) for _ in range(15)])
+        for made in (Processes, Simulate, Processes)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert warnings.filters == before
 
 
 def test_nor_as_a_run_is_planned_or_audited():

@@ -396,3 +396,26 @@ def test_a_plan_refuses_what_training_would():
 def test_what_is_planned_is_a_federation_under_a_driver(arguments, message):
     with pytest.raises(ConfigurationError, match=message):
         plan(**{"federation": problem()} | arguments)
+
+
+class WithMore(nn.Linear):
+    """Keeps what is no tensor."""
+
+    def get_extra_state(self):
+        return {"seen": 3}
+
+    def set_extra_state(self, state):
+        """It is as it was."""
+
+
+def test_an_extra_state_that_is_no_tensor_has_no_size():
+    federation = small_federation(svfl())
+    parties = [
+        replace(party, bottom=WithMore(2 + k, 4)) for k, party in enumerate(federation.parties)
+    ]
+    federation = Federation(parties, federation.label_holder)
+    training = Training(epochs=1, batch_size=20)
+    assert (
+        plan(federation, svfl(), training).bytes_up
+        == federation.train(svfl(), training).summary["bytes_up"]
+    )

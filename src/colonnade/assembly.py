@@ -490,6 +490,7 @@ class Blueprint:
     seed: int = 0
 
 
+@drawing()
 def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
     """Return the federation that the blueprint describes, over the data.
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from colonnade.annotated import is_whole
 from colonnade.batches import pieces
 from colonnade.checks import check_features, embedding_width
+from colonnade.drawing import drawing
 from colonnade.drivers import Assignment, Driver, Simulate, checked_driver
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
@@ -246,24 +247,25 @@ class Predictor:
         self._check_without(without)
         fusion = completed(self.fusion, constants_of(without, self.widths, self.means))
         self.uplink.check(fusion, Wait())
-        features = self._features(tables, without)
-        rows = self._rows(features)
-        new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
-        layout = self._layout(rows, without)
-        names = layout.parties
-        own = {name: self._with_models(name, columns) for name, columns in features.items()}
-        holder = PredictLabelHolder(
-            layout,
-            Learner(
-                self.models[self.label_holder]["top"],
-                device=self.devices.get(self.label_holder, "cpu"),
-            ),
-            own.get(self.label_holder),
-            self.uplink,
-            fusion,
-            new,
-        )
-        parties = [PredictParty(layout, own[name], self.uplink, new) for name in names]
+        with drawing():
+            features = self._features(tables, without)
+            rows = self._rows(features)
+            new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))
+            layout = self._layout(rows, without)
+            names = layout.parties
+            own = {name: self._with_models(name, columns) for name, columns in features.items()}
+            holder = PredictLabelHolder(
+                layout,
+                Learner(
+                    self.models[self.label_holder]["top"],
+                    device=self.devices.get(self.label_holder, "cpu"),
+                ),
+                own.get(self.label_holder),
+                self.uplink,
+                fusion,
+                new,
+            )
+            parties = [PredictParty(layout, own[name], self.uplink, new) for name in names]
         roles: list[Role] = [*parties, holder]
         flows = self.uplink.flows(layout, min(rows, rows_per_message), Purpose.PREDICTION)
         assignment = Assignment(seed=self.seed, limits=Limits.of(flows, len(new.pieces)))

@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
-from warnings import catch_warnings, simplefilter
+from warnings import simplefilter
 
 import pydantic
 from pydantic import Field, StrictInt
@@ -35,6 +35,7 @@ from colonnade.config.registry import GROUPS, OURS, Group, Part, find, group_of,
 from colonnade.config.sections import Chosen, Name, Number, near
 from colonnade.errors import ConfigurationError
 from colonnade.method import Method
+from colonnade.quiet import warning_otherwise
 from colonnade.telling import plain, shown
 
 __all__ = [
@@ -169,7 +170,7 @@ def schema_of(part: Part, of: type[Chosen]) -> dict[str, Any]:
     """
     if part.origin == OURS:
         return of.model_json_schema(mode="validation")
-    with guarded(_whose(part), "has a setting that no schema describes"), catch_warnings():
+    with guarded(_whose(part), "has a setting that no schema describes"), warning_otherwise():
         simplefilter("ignore")  # of defaults that are left out
         return of.model_json_schema(mode="validation")
 

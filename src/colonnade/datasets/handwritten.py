@@ -32,6 +32,7 @@ from colonnade.datasets.matlab import checked_view, matlab_views
 from colonnade.datasets.scaling import check_scale, scaled
 from colonnade.datasets.stratified import stratified
 from colonnade.errors import DataError
+from colonnade.quiet import warning_otherwise
 from colonnade.tables.numeric import Scale
 from colonnade.telling import first_line
 
@@ -160,7 +161,7 @@ def _from_text(files: list[Path]) -> tuple[dict[str, NDArray[Any]], NDArray[np.i
     views = {}
     for (name, width), path in zip(VIEWS.items(), files, strict=True):
         try:
-            with warnings.catch_warnings():
+            with warning_otherwise():
                 warnings.simplefilter("ignore", UserWarning)  # an empty file is refused below
                 values = np.loadtxt(path, dtype=np.float64, ndmin=2)
         except (ValueError, OSError, EOFError) as error:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.quiet import warning_otherwise
 
 __all__ = [
     "Channels",
@@ -173,7 +174,7 @@ def decode(
     """
     mode = "RGB" if channels == 3 else "L"
     try:
-        with warnings.catch_warnings():
+        with warning_otherwise():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(BytesIO(body), formats=_FORMATS) as image:

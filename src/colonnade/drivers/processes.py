@@ -41,6 +41,7 @@ from colonnade.drivers.gatekeeper import Gatekeeper
 from colonnade.drivers.handed import Handed
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, RemoteProtocolError, RoleFailed
+from colonnade.quiet import warning_otherwise
 from colonnade.telling import first_line
 
 __all__ = ["Processes"]
@@ -195,7 +196,7 @@ class _Parent:
                     name=f"colonnade {name}",
                     daemon=True,
                 )
-                with warnings.catch_warnings(), deaf():
+                with warning_otherwise(), deaf():
                     # Other threads hold no lock that a child needs: it runs one role and exits.
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
@@ -216,7 +217,8 @@ class _Parent:
                 process.kill()
             for process in processes:
                 process.join()
-                process.close()
+                with suppress(ValueError):  # another thread may be about to learn that it has ended
+                    process.close()
             for line in [*self.lines.values(), *self.left]:
                 line.close()
 

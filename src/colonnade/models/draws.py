@@ -15,7 +15,7 @@ from torch import nn
 
 from colonnade.drawing import drawing
 
-__all__ = ["MANY_DRAWS", "drawing_alike", "without_dropout"]
+__all__ = ["MANY_DRAWS", "drawing_alike", "drawing_apart", "without_dropout"]
 
 MANY_DRAWS = range(140)
 """Under one of these happens what happens once in ten draws, but in 4 of 10 million cases."""
@@ -52,6 +52,29 @@ def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
             yield lambda: not torch.equal(start, generator.get_state())
         finally:
             generator.set_state(before)
+
+
+@contextmanager
+def drawing_apart(device: torch.device) -> Iterator[None]:
+    """Leave torch's generators, that of a device too, as if nothing had been drawn meanwhile.
+
+    >>> with drawing_alike():
+    ...     with drawing_apart(torch.device("cpu")):
+    ...         first = torch.rand(3)
+    ...     torch.equal(first, torch.rand(3))
+    True
+    """
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        here = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[here])
+    with drawing():
+        before = [generator.get_state() for generator in generators]
+        try:
+            yield
+        finally:
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state(state)
 
 
 def without_dropout(model: nn.Module) -> None:

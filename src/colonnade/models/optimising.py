@@ -13,11 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory, unshared
 from colonnade.models.trial import made
+from colonnade.quiet import warning_otherwise
 from colonnade.telling import first_line
 
 __all__ = ["check_optimiser", "check_schedule", "gone_on"]
@@ -65,7 +67,7 @@ def check_optimiser(
         return
     learner = _small(owner, module, optimiser, device)
     check_gradients(owner, module, optimiser)
-    with warnings.catch_warnings():  # what it warns of, it warns of in training
+    with drawing(), warning_otherwise():  # what it warns of, it warns of in training
         warnings.simplefilter("ignore")
         if scheduler is not None:
             learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
@@ -97,7 +99,7 @@ def check_schedule(
     if scheduler is None or not _trained(module):
         return
     learner = _small(owner, module, optimiser, "cpu")
-    with warnings.catch_warnings():
+    with drawing(), warning_otherwise():
         warnings.simplefilter("ignore")
         learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
         whose = f"the scheduler {type(learner.scheduler).__name__} of {owner!r}"
@@ -116,7 +118,7 @@ def gone_on(owner: str, module: nn.Module, optimiser: OptimiserFactory) -> tuple
         As whatever the optimiser holds may.
     """
     stepped, other = (_small(owner, module, optimiser, "cpu") for _ in range(2))
-    with warnings.catch_warnings():
+    with drawing(), warning_otherwise():
         warnings.simplefilter("ignore")
         _take_steps(owner, stepped, module)
     other.load_state_dict(stepped.state_dict())

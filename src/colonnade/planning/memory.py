@@ -119,7 +119,8 @@ def _features_bytes(features: Features) -> int:
 def _learner_bytes(learner: Learner, inputs: Any) -> tuple[int, int]:
     """Return the bytes of parameters with gradients, and of what the optimiser remembers."""
     module = learner.module
-    parameters = sum(value.nbytes for value in module.state_dict().values())
+    saved = module.state_dict().values()  # an extra state may be anything
+    parameters = sum(value.nbytes for value in saved if isinstance(value, Tensor))
     for p in module.parameters():
         p.grad = torch.zeros_like(p) if p.requires_grad else None
     if sparse := sparse_parameters(module):  # of these a batch alone tells what a gradient holds

@@ -27,6 +27,7 @@ from torch import Tensor
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.locks import locked
 from colonnade.outputs import MARK, SIGNATURE
+from colonnade.quiet import warning_otherwise
 from colonnade.streamed.form import Form
 from colonnade.streamed.text import Encoded
 
@@ -124,7 +125,7 @@ def _mapped(folder: Path, form: Form, rows: int) -> dict[str, Tensor]:
         for _, name, dtype, width in _files_of(form, party)
     }
     arrays = {}
-    with warnings.catch_warnings():
+    with warning_otherwise():
         # A mapping that could be written to would count as memory that is in use.
         warnings.filterwarnings("ignore", message=".*not writable")
         for name, (dtype, shape) in kinds.items():

@@ -24,6 +24,7 @@ from urllib.parse import quote
 import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.quiet import warning_otherwise
 from colonnade.tables import postgresql
 from colonnade.tables.fetched import ROWS, pieces
 from colonnade.tables.gathered import Gathered
@@ -245,7 +246,7 @@ def _selection(
     schema, name = next(found, (None, None))
     if name is None:
         raise DataError(f"{where} has no table {table!r}{_instead(inspector, table, schemas)}")
-    with warnings.catch_warnings():
+    with warning_otherwise():
         warnings.simplefilter("ignore")  # of types that SQLAlchemy does not know
         there = [column["name"] for column in inspector.get_columns(name, schema=schema)]
     wanted = columns or [*([id] if id else []), *(other for other in there if other != id)]
