@@ -22,8 +22,8 @@ import math
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Protocol
@@ -38,6 +38,7 @@ _UNDER_WAY = 2**23  # bytes under way to a peer, of which it has not told that t
 _HEADER = struct.Struct("!BQQI")
 _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
+_LOOKS = 20  # in the time in which a peer is given up, whether it is to be
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a chunk is sent again
 
 
@@ -180,6 +181,7 @@ class Courier:
         self._closed = threading.Event()
         self._due = threading.Event()  # something is under way, or to be acknowledged
         self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._watcher = threading.Thread(target=self._watch, daemon=True)  # never waits for a post
 
     def admit(self, peer: str, limit: int, watched: bool = False) -> None:
         """Know a peer from now on, of whom frames of so many bytes are accepted.
@@ -191,6 +193,7 @@ class Courier:
     def start(self) -> None:
         """Acknowledge, and send again what is not acknowledged, from now on."""
         self._keeper.start()
+        self._watcher.start()
 
     def close(self) -> None:
         """Stop, when all that has come is acknowledged; what is under way may come or not."""
@@ -363,12 +366,35 @@ class Courier:
     # What is done in time
 
     def _keep(self) -> None:
-        try:
+        with self._failing("messages cannot be sent again"):
             self._look_again_and_again()
+
+    def _watch(self) -> None:
+        with self._failing("nobody sees who is gone"):
+            while not self._closed.wait(self._patience / _LOOKS):
+                self._give_up()
+
+    @contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        """Give up all peers where something cannot be done any more, and tell it."""
+        try:
+            yield
         except Exception as error:
             self._lost.update(self._peers)
             self._let_go()
-            self._fail(failure("messages cannot be sent again", error))
+            self._fail(failure(what, error))
+
+    def _give_up(self) -> None:
+        """Give up those of whom nothing was heard for too long."""
+        for peer, ways in self._known():
+            out = ways.outbound
+            with out.changed:
+                gone = bool(out.chunks) and time.monotonic() - out.heard > self._patience
+                if peer in self._lost or not gone:
+                    continue
+                self._lost.add(peer)
+                out.changed.notify_all()
+            self._lose(peer)
 
     def _look_again_and_again(self) -> None:
         while not self._closed.is_set():
@@ -379,7 +405,7 @@ class Courier:
             self._closed.wait(_SOON)
 
     def _look(self) -> bool:
-        """Acknowledge, send again, give up; return whether anything may be due soon."""
+        """Acknowledge, send again, ask; return whether anything may be due soon."""
         is_due = False
         for peer, ways in self._known():
             if peer in self._lost:
@@ -397,13 +423,6 @@ class Courier:
                     word = _Chunk(0, b"", now)
                     due = out.enter(word), word
                 is_due = is_due or bool(out.chunks)
-                gone = bool(out.chunks) and now - out.heard > self._patience
-                if gone:
-                    self._lost.add(peer)
-                    out.changed.notify_all()
-            if gone:
-                self._lose(peer)
-                continue
             if due is not None:
                 self._send_chunk(peer, *due)
         return is_due

@@ -131,7 +131,7 @@ class CourierTransport:
 
     def close(self) -> None:
         """End, when the last words have come, or nobody seems to hear them."""
-        self._words.finish()
+        self._words.finish(_LINGER)
         self._courier.flush((GATEKEEPER, *self._peers), _LINGER)
         self._courier.close()
         self.abandon()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
@@ -55,12 +56,13 @@ class Writers(Generic[Item]):
         """Take something to write; wait while too much is waiting."""
         self._pending[peer].put(item)
 
-    def finish(self) -> None:
-        """Wait until all is written; nothing is taken any more."""
+    def finish(self, seconds: float | None = None) -> None:
+        """Wait until all is written, for so long at most; nothing is taken any more."""
         for pending in self._pending.values():
             pending.end()
+        until = None if seconds is None else time.monotonic() + seconds
         for thread in self._threads:
-            thread.join()
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
 
     def abandon(self) -> None:
         """Drop all that waits, and take nothing any more; nobody waits for room."""
