@@ -177,26 +177,55 @@ def test_a_slow_line_is_not_filled_by_what_is_repeated(monkeypatch):
             continue
         for chunk in [*out.chunks.values()]:
             chunk.sent -= 0.5  # as if it took so long to carry a datagram
-        sends._look()
+        sends._look("shop", sends._peers["shop"])
         carried.append(line.popleft())
         came.receive("shop", carried[-1])
-        came._look()  # which acknowledges it
+        came._look("shop", came._peers["shop"])  # which acknowledges it
     assert 30 <= len(carried) < 40
 
 
 def test_a_courier_that_is_closed_as_it_looks_around_leaves_no_thread(monkeypatch):
     looked = []
 
-    def closing(courier):
+    def closing(courier, *peer):
         if not looked:
             courier.close()
-        return looked.append(courier)
+        return looked.append(peer)
 
     monkeypatch.setattr(Courier, "_look", closing)
     courier = Courier(print, print, print, print)
+    courier.admit("shop", 100)
     courier.start()
-    courier._keeper.join(timeout=10)
-    assert not courier._keeper.is_alive()
+    for thread in (courier._keepers["shop"], courier._watcher):
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+
+
+def test_who_takes_nothing_keeps_nobody_else_from_being_heard():
+    ends, _, lost = pair(patience=1.0)
+    bank, over, blocked = ends["bank"], threading.Event(), threading.Event()
+    carry = bank._post
+
+    def post(peer, datagram):
+        if peer == "thief":
+            blocked.set()
+            over.wait(60)
+        else:
+            carry(peer, datagram)
+
+    bank._post = post
+    bank.admit("thief", 5000)
+    bank.receive("thief", datagram())
+    assert blocked.wait(30)  # as it is told that this came
+    ends["shop"].send("bank", b"hello")
+    assert ends["shop"].flush(["bank"], 30.0)
+    assert lost == []
+    out = bank._peers["thief"].outbound
+    with out.changed:
+        out.enter(room._Chunk(1, b"x", 0.0))
+        out.heard = 0.0
+        assert out.changed.wait_for(lambda: "thief" in bank._lost, 30)
+    over.set()
 
 
 def datagram(kind=1, number=0, awaited=0, left=1, data=b"x"):
@@ -263,7 +292,7 @@ def test_peers_may_be_admitted_while_others_are_looked_after(switching):
     def look():
         try:
             while not over.is_set():
-                looked_after[0]._look()
+                looked_after[0]._give_up()
                 looked_after[0].receive("shop", datagram(kind=2))
         except KeyError as error:
             failed.append(error)

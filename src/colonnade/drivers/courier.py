@@ -125,6 +125,7 @@ class _Ways:
 
     outbound: _Outbound
     inbound: _Inbound
+    due: threading.Event = field(default_factory=threading.Event)  # something is to be done soon
 
 
 class Courier:
@@ -179,20 +180,28 @@ class Courier:
         self._peers: dict[str, _Ways] = {}
         self._lost: set[str] = set()
         self._closed = threading.Event()
-        self._due = threading.Event()  # something is under way, or to be acknowledged
-        self._keeper = threading.Thread(target=self._keep, daemon=True)
-        self._watcher = threading.Thread(target=self._watch, daemon=True)  # never waits for a post
+        # One for each peer, as a post may take long; and one that posts nothing sees who is gone.
+        self._keepers: dict[str, threading.Thread] = {}
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._starting = threading.Lock()
+        self._started = False
 
     def admit(self, peer: str, limit: int, watched: bool = False) -> None:
         """Know a peer from now on, of whom frames of so many bytes are accepted.
 
         Who is ``watched`` is, from its first word on, given up also where nothing is under way.
         """
-        self._peers[peer] = _Ways(_Outbound(watched=watched), _Inbound(limit))
+        with self._starting:
+            self._peers[peer] = _Ways(_Outbound(watched=watched), _Inbound(limit))
+            if self._started:
+                self._keep_from_now_on(peer)
 
     def start(self) -> None:
         """Acknowledge, and send again what is not acknowledged, from now on."""
-        self._keeper.start()
+        with self._starting:
+            self._started = True
+            for peer in self._peers:
+                self._keep_from_now_on(peer)
         self._watcher.start()
 
     def close(self) -> None:
@@ -201,7 +210,6 @@ class Courier:
             if ways.inbound.told != ways.inbound.awaited:
                 self._acknowledge(peer)
         self._closed.set()
-        self._due.set()
         self._let_go()
 
     def send(self, peer: str, *parts: bytes) -> None:
@@ -213,7 +221,8 @@ class Courier:
             If the peer was given up, or what goes to it was.
         """
         frame = b"".join(parts)
-        out = self._peers[peer].outbound
+        ways = self._peers[peer]
+        out = ways.outbound
         for start in range(0, max(len(frame), 1), CHUNK):
             chunk = _Chunk(len(frame) - start, frame[start : start + CHUNK], time.monotonic())
             with out.changed:
@@ -228,7 +237,7 @@ class Courier:
                 chunk.sent = time.monotonic()
                 number = out.enter(chunk)
                 out.in_frame = chunk.left > len(chunk.data)
-            self._due.set()
+            ways.due.set()
             self._send_chunk(peer, number, chunk)
             chunk.sent = time.monotonic()  # which may have waited for a line
 
@@ -283,6 +292,7 @@ class Courier:
     def _let_go(self) -> None:
         """Let whoever waits for a peer see that it is in vain."""
         for _, ways in self._known():
+            ways.due.set()
             with ways.outbound.changed:
                 ways.outbound.changed.notify_all()
 
@@ -340,7 +350,7 @@ class Courier:
         if is_urgent:  # it has something twice, or lacks something, or waits with much
             self._acknowledge(peer)
         else:
-            self._due.set()
+            self._peers[peer].due.set()
 
     def _add(self, peer: str, inbound: _Inbound, left: int, data: bytes) -> None:
         if not inbound.left:
@@ -365,9 +375,19 @@ class Courier:
 
     # What is done in time
 
-    def _keep(self) -> None:
+    def _keep_from_now_on(self, peer: str) -> None:
+        keeper = threading.Thread(target=self._keep, args=(peer, self._peers[peer]), daemon=True)
+        self._keepers[peer] = keeper
+        keeper.start()
+
+    def _keep(self, peer: str, ways: _Ways) -> None:
         with self._failing("messages cannot be sent again"):
-            self._look_again_and_again()
+            while not self._is_over(peer):
+                if not self._look(peer, ways):
+                    ways.due.clear()
+                    if not (self._is_over(peer) or self._look(peer, ways)):  # nothing came between
+                        ways.due.wait(self._quiet)
+                self._closed.wait(_SOON)
 
     def _watch(self) -> None:
         with self._failing("nobody sees who is gone"):
@@ -394,35 +414,24 @@ class Courier:
                     continue
                 self._lost.add(peer)
                 out.changed.notify_all()
+            ways.due.set()
             self._lose(peer)
 
-    def _look_again_and_again(self) -> None:
-        while not self._closed.is_set():
-            if not self._look():
-                self._due.clear()
-                if not (self._closed.is_set() or self._look()):  # nothing came in between
-                    self._due.wait(self._quiet)
-            self._closed.wait(_SOON)
-
-    def _look(self) -> bool:
+    def _look(self, peer: str, ways: _Ways) -> bool:
         """Acknowledge, send again, ask; return whether anything may be due soon."""
-        is_due = False
-        for peer, ways in self._known():
-            if peer in self._lost:
-                continue
-            inbound, out, now = ways.inbound, ways.outbound, time.monotonic()
-            if inbound.told != inbound.awaited:
-                self._acknowledge(peer)
-            with out.changed:
-                due = out.oldest_since(now - out.wait)
-                if due is not None:
-                    out.wait = min(2 * out.wait, _LONGEST_WAIT)
-                    out.room = max(out.room // 2, CHUNK)
-                    due[1].sent, due[1].times = now, due[1].times + 1
-                elif out.is_quiet(now - self._quiet):
-                    word = _Chunk(0, b"", now)
-                    due = out.enter(word), word
-                is_due = is_due or bool(out.chunks)
+        inbound, out, now = ways.inbound, ways.outbound, time.monotonic()
+        if inbound.told != inbound.awaited:
+            self._acknowledge(peer)
+        with out.changed:
+            due = out.oldest_since(now - out.wait)
             if due is not None:
-                self._send_chunk(peer, *due)
+                out.wait = min(2 * out.wait, _LONGEST_WAIT)
+                out.room = max(out.room // 2, CHUNK)
+                due[1].sent, due[1].times = now, due[1].times + 1
+            elif out.is_quiet(now - self._quiet):
+                word = _Chunk(0, b"", now)
+                due = out.enter(word), word
+            is_due = bool(out.chunks)
+        if due is not None:
+            self._send_chunk(peer, *due)
         return is_due
