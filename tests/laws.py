@@ -42,7 +42,7 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models defaults telling faults locks paths drawing "
-    "yaml_text annotated quiet",
+    "yaml_text annotated quiet turns",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger tallies clocks checkpoints journals departures channels costs delays "
@@ -70,8 +70,7 @@ FILES = {
     "colonnade.checkpoints": "a cut is kept on disk, for the driver that asks for it",
     "colonnade.departures": "what had left when a process was killed can be counted",
     "colonnade.journals": "what was committed is on disk before what follows it leaves",
-    "colonnade.drawing": "opens none, and lets no process inherit a lock",
-    "colonnade.quiet": "opens none, and lets no process inherit a lock",
+    "colonnade.turns": "opens none, and lets no process inherit a lock",
     "colonnade.locks": "two processes must not write what others of this list write",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
     "colonnade.paths": "makes a path of a text, and opens none",
@@ -96,8 +95,7 @@ CLOCKS = {
 """Modules below the drivers that may ask how long something took. Nobody else there may."""
 
 THREADS = {
-    "colonnade.drawing": "torch has one generator, which threads of the user's share",
-    "colonnade.quiet": "what is warned of is set for all threads, which are the user's",
+    "colonnade.turns": "what is one for all threads, which are the user's, one uses at a time",
 }
 """Modules below the drivers that know of threads. Nobody else there may."""
 

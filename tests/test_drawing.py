@@ -70,7 +70,7 @@ alone = []  # where something of somebody's was called that held nothing
 
 
 def noted():
-    if not drawing._one._is_owned():
+    if not drawing._turns.is_mine:
         alone.append("".join(traceback.format_stack(limit=12)))
 
 

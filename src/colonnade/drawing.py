@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from colonnade.turns import Turns
+
 __all__ = ["drawing"]
 
-_one = threading.RLock()
+_turns = Turns()
 
 
 @contextmanager
@@ -23,15 +23,5 @@ def drawing() -> Iterator[None]:
     >>> with drawing(), drawing():  # the same thread may come again
     ...     pass
     """
-    with _one:
+    with _turns.taken():
         yield
-
-
-def _fresh_lock() -> None:
-    """Let no process inherit a lock that a thread holds which it has not."""
-    global _one
-    _one = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)

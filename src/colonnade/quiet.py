@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from colonnade.turns import Turns
+
 __all__ = ["warning_otherwise"]
 
-_one = threading.RLock()
+_turns = Turns()
 
 
 @contextmanager
@@ -24,15 +24,5 @@ def warning_otherwise() -> Iterator[None]:
     ...     warnings.simplefilter("ignore")
     ...     warnings.warn("nobody hears it")
     """
-    with _one, warnings.catch_warnings():
+    with _turns.taken(), warnings.catch_warnings():
         yield
-
-
-def _fresh_lock() -> None:
-    """Let no process inherit a lock that a thread holds which it has not."""
-    global _one
-    _one = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)
