@@ -417,6 +417,68 @@ def test_a_role_that_waits_for_its_last_messages_is_free_when_the_run_ends(how):
     transport._courier.close()
 
 
+def test_a_role_that_has_failed_waits_for_no_post_that_takes_without_end():
+    over, blocked = threading.Event(), threading.Event()
+
+    def post(peer, datagram):
+        if peer == "shop":
+            blocked.set()
+            over.wait(60)
+
+    transport = CourierTransport(post, print, print)
+    transport.admit(["shop"], 100, b"agreed")
+    player = Deaf()
+    transport.start(player)
+    transport.send("shop", Parcel(b"", b"last", ()))
+    assert blocked.wait(10)
+    thread = threading.Thread(target=transport.flush, daemon=True)
+    thread.start()
+    player.failure = Aborted("another failed")
+    transport.abandon()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    over.set()
+    transport._courier.close()
+
+
+def test_a_courier_is_closed_whatever_a_post_does(monkeypatch):
+    monkeypatch.setattr(room, "_LAST", 0.1)
+    over, blocked = threading.Event(), threading.Event()
+
+    def post(peer, datagram):
+        blocked.set()
+        over.wait(60)
+
+    courier = Courier(post, print, print, print)
+    courier.admit("shop", 100)
+    courier.start()
+    courier.receive("shop", datagram())
+    assert blocked.wait(10)
+    courier.receive("shop", datagram(number=1))
+    thread = threading.Thread(target=courier.close, daemon=True)
+    thread.start()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    over.set()
+
+
+def test_who_tells_what_came_is_there_though_nothing_new_came():
+    """As on a slow line, in which what was repeated is before what was not."""
+    ends, _, lost = pair(["lost"] * 10**6, patience=0.3)
+    bank, heard = ends["bank"], threading.Semaphore(0)
+    bank.send("shop", b"hello")
+    give_up = bank._give_up
+
+    def told():
+        bank.receive("shop", datagram(kind=2, data=b""))
+        give_up()
+        heard.release()
+
+    bank._give_up = told
+    assert all(heard.acquire(timeout=30) for _ in range(60))  # three times its patience
+    assert lost == []
+
+
 def test_what_is_abandoned_has_not_come_and_what_comes_is_still_taken():
     ends, got, lost = pair(["lost"] * 10**6)
     ends["bank"].send("shop", b"hello")
@@ -452,6 +514,7 @@ def begun(post):
 def test_what_left_of_a_role_that_failed_is_noted_and_no_more_leaves(tmp_path, monkeypatch, many):
     monkeypatch.setattr(room, "_FIRST_WAIT", 60.0)  # so nothing goes twice
     monkeypatch.setattr(room, "_UNDER_WAY", 10**6)
+    monkeypatch.setattr(room, "CHUNK", 10**5)
     gone, enough, over = [], threading.Event(), threading.Event()
 
     def post(peer, datagram):

@@ -16,7 +16,7 @@ from torch import nn
 from colonnade import Federation, LabelHolder, Party, Training, drawing, methods, plan
 from colonnade.assembly import _seeded
 from colonnade.audits import audit
-from colonnade.drivers import Processes, Simulate
+from colonnade.drivers import Processes, Simulate, processes
 from colonnade.drivers.driver import perform
 from colonnade.effects import Work
 from colonnade.estimators import VerticalClassifier
@@ -227,6 +227,20 @@ def test_trainings_in_threads_have_the_bits_that_each_has_alone_whatever_draws()
     for seed, expected in enumerate(alone):
         assert len(together[seed]) == 3
         assert all(same(run, expected) for run in together[seed])
+
+
+def test_no_process_begins_while_another_thread_draws(monkeypatch):
+    """Torch's generator has a lock of its own, which the process would wait for without end."""
+    alone.clear()
+    usual = processes.deaf
+
+    def deaf():
+        noted()
+        return usual()
+
+    monkeypatch.setattr(processes, "deaf", deaf)
+    trained(1, Processes())
+    assert not alone, alone[0]
 
 
 def test_what_draws_draws_alike_under_every_driver():

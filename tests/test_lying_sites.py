@@ -284,6 +284,31 @@ def test_who_is_done_is_not_waited_for_while_others_are_not(tmp_path, monkeypatc
     assert play(job, sites, mesh, server) == {}
 
 
+def test_a_site_that_takes_nothing_keeps_no_other_from_hearing_of_the_end(tmp_path):
+    _, job, sites = prepared(tmp_path)
+    told, over = {name: threading.Event() for name in sites}, threading.Event()
+
+    def post(name, datagram):
+        if name == "bank":
+            over.wait(60)
+        told[name].set()
+
+    server = Host(job, post, aborted=lambda: True, patience=1.0)
+
+    def presides():
+        with pytest.raises(Aborted):
+            server.preside()
+
+    thread = threading.Thread(target=presides, daemon=True)
+    thread.start()
+    assert told["shop"].wait(30)
+    assert told["insurer"].wait(30)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert not told["bank"].is_set()
+    over.set()
+
+
 def test_messages_that_nobody_sent_are_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(gatekeeper, "_QUIET", 0.05)
     _, job, sites = prepared(tmp_path)

@@ -510,6 +510,14 @@ WRITING_FUNCTIONS = {
         + ["revoke execute on function s.f0(), s.f2() from public"],
         ["s.f1()", "s.f3()"],
     ),
+    "of who may replicate": (
+        [
+            "create role writer replication",
+            "create function s.saves() returns int language sql security definer as 'select 1'",
+            "alter function s.saves() owner to writer",
+        ],
+        ["s.saves()"],
+    ),
     "in a role that a query can put on": (
         [
             "create role writer",
@@ -1223,3 +1231,14 @@ def test_the_rows_of_a_table_have_no_order(tmp_path: Path) -> None:
         parse_config({"data": data | {"aligned": True}})
     data["parties"]["bank"] = bank | {"query": "select income from clients order by id"}
     assert parse_config({"data": data | {"aligned": True}}).data.aligned
+
+
+@pytest.mark.parametrize("value", ["repeat('[', 5000) || repeat(']', 5000)", "repeat('9', 5000)"])
+def test_json_that_python_cannot_read_is_refused_in_words(ann: str, value: str) -> None:
+    message = refusal(ann, query=f"select ({value})::json as x")
+    assert "holds what its driver cannot read" in message
+
+
+def test_an_encoding_that_is_none_is_refused_in_words(crm: Server) -> None:
+    url = crm.url(user=ANN[0], password=ANN[1], client_encoding="sql_ascii")
+    assert "say another client_encoding" in refusal(url, query="select 'x' as x")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from colonnade.deployment import meeting
@@ -22,6 +22,7 @@ from colonnade.drivers.courier import Courier, Post
 from colonnade.drivers.driver import refuse_disagreement
 from colonnade.drivers.failures import failure
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
+from colonnade.drivers.writers import Writers
 from colonnade.errors import (
     Aborted,
     ColonnadeError,
@@ -91,7 +92,9 @@ class Host:
         self._courier = Courier(post, self._deliver, self._lose, self._fail, patience)
         for name in job.everybody:
             self._courier.admit(name, _LONGEST, watched=True)
+        self._words = Writers[bytes](job.everybody, 0, self._courier.send, self._fail)
         self._courier.start()
+        self._words.start()
         self._came = WhatCame(job.everybody, job.recorded)
         self._rows = 0  # of each site's table
         self._asked = False  # by the label holder what came of all
@@ -131,6 +134,7 @@ class Host:
             self._tell_everybody(control.Abort(f"{type(error).__name__}: {error}"))
             raise
         finally:
+            self._words.finish(_LINGER)
             self._courier.flush(self.job.everybody, _LINGER)
             self._courier.close()
 
@@ -253,8 +257,7 @@ class Host:
     # Words
 
     def _tell(self, name: str, message: meeting.FromServer | control.FromGatekeeper) -> None:
-        with suppress(ConnectionError):  # it was given up, which the inbox tells
-            self._courier.send(name, meeting.encode(message))
+        self._words.put(name, meeting.encode(message))  # if it was given up, the inbox tells
 
     def _tell_everybody(self, message: meeting.FromServer) -> None:
         for name in self.job.everybody:

@@ -38,6 +38,7 @@ _UNDER_WAY = 2**23  # bytes under way to a peer, of which it has not told that t
 _HEADER = struct.Struct("!BQQI")
 _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
+_LAST = 5.0  # seconds in which the last acknowledgements leave
 _LOOKS = 20  # in the time in which a peer is given up, whether it is to be
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a chunk is sent again
 
@@ -72,11 +73,12 @@ class _Outbound:
     number: int = 0
     chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
     size: int = 0  # bytes that they take
-    room: int = field(default_factory=lambda: _UNDER_WAY)  # bytes that they may take
+    room: int = field(default_factory=lambda: 2 * CHUNK)  # bytes that they may take, for now
     in_frame: bool = False  # whether more chunks of the same frame are to go
     ended: bool = False  # whether no more is to go
     watched: bool = False  # whether it is asked, when nothing is under way, if it is there
-    heard: float = math.inf  # when something of it was last acknowledged, or began to be awaited
+    heard: float = math.inf  # when it last told what it awaits, or that began to be awaited
+    arrived: float = -math.inf  # when some of it last came
     wait: float = field(default_factory=lambda: _FIRST_WAIT)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -86,9 +88,9 @@ class _Outbound:
         return self.watched and not has_more and self.heard < since
 
     def oldest_since(self, sent: float) -> tuple[int, _Chunk] | None:
-        """Return the oldest that is under way, and its number, where it was sent before."""
+        """Return the oldest that is under way, and its number, if nothing came of late."""
         oldest = next(iter(self.chunks.items()), None)
-        return oldest if oldest is not None and oldest[1].sent < sent else None
+        return oldest if oldest and max(oldest[1].sent, self.arrived) < sent else None
 
     def enter(self, chunk: _Chunk) -> int:
         """Know one that goes now; return its number."""
@@ -206,11 +208,12 @@ class Courier:
 
     def close(self) -> None:
         """Stop, when all that has come is acknowledged; what is under way may come or not."""
-        for peer, ways in self._known():
-            if ways.inbound.told != ways.inbound.awaited:
-                self._acknowledge(peer)
         self._closed.set()
         self._let_go()
+        until = time.monotonic() + _LAST
+        for keeper in self._keepers.values():
+            if keeper is not threading.current_thread():
+                keeper.join(max(0.0, until - time.monotonic()))
 
     def send(self, peer: str, *parts: bytes) -> None:
         """Send a frame that is put together of ``parts``; wait while too much is under way.
@@ -277,7 +280,7 @@ class Courier:
         kind, number, awaited, left = _HEADER.unpack_from(datagram)
         if kind not in (_CHUNK, _ACKNOWLEDGEMENT):
             raise RemoteProtocolError(f"from {peer!r}: a datagram of kind {kind}")
-        self._acknowledged(peer, awaited)
+        self._acknowledged(peer, awaited, kind == _ACKNOWLEDGEMENT)
         if kind == _CHUNK:
             self._take(peer, number, left, bytes(memoryview(datagram)[_HEADER.size :]))
 
@@ -311,7 +314,8 @@ class Courier:
         with suppress(Exception):  # then it is lost, as one may be, and sent again
             self._post(peer, datagram)
 
-    def _acknowledged(self, peer: str, awaited: int) -> None:
+    def _acknowledged(self, peer: str, awaited: int, alone: bool) -> None:
+        """Know what a peer awaits; what says that ``alone``, it says as something of ours came."""
         out, now = self._peers[peer].outbound, time.monotonic()
         with out.changed:
             if awaited > out.number:
@@ -327,8 +331,10 @@ class Courier:
                     took = now - chunk.sent
                     out.wait = min(max(_FIRST_WAIT, 4 * took), _LONGEST_WAIT)
                     out.room = min(out.room + _size(chunk.data), _UNDER_WAY)
-            if arrived:
+            if arrived or alone:
                 out.heard = now
+            if arrived:
+                out.arrived = now
                 out.changed.notify_all()
 
     # What comes in
@@ -388,6 +394,8 @@ class Courier:
                     if not (self._is_over(peer) or self._look(peer, ways)):  # nothing came between
                         ways.due.wait(self._quiet)
                 self._closed.wait(_SOON)
+            if ways.inbound.told != ways.inbound.awaited:
+                self._acknowledge(peer)
 
     def _watch(self) -> None:
         with self._failing("nobody sees who is gone"):

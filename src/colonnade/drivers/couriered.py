@@ -149,7 +149,8 @@ class CourierTransport:
 
     def flush(self) -> None:
         """Wait until all messages have come to their receivers."""
-        self._writers.finish()
+        player = self._player
+        self._writers.finish(over=lambda: player is not None and player.failure is not None)
         self._courier.flush(self._peers)
 
     def abandon(self) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 import torch
 
+from colonnade.drawing import drawing
 from colonnade.drivers import control
 from colonnade.drivers.bookkeeping import Books
 from colonnade.drivers.child import play
@@ -196,8 +197,8 @@ class _Parent:
                     name=f"colonnade {name}",
                     daemon=True,
                 )
-                with warning_otherwise(), deaf():
-                    # Other threads hold no lock that a child needs: it runs one role and exits.
+                # Torch's generator has a lock that a child would wait for, were it held meanwhile.
+                with drawing(), warning_otherwise(), deaf():
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
                     self.processes[name] = process  # before an interruption is heard

@@ -15,6 +15,8 @@ __all__ = ["Writers"]
 
 Item = TypeVar("Item")
 
+_LOOK = 0.1  # seconds after which it is looked whether a wait is in vain
+
 
 class Writers(Generic[Item]):
     """Threads that write to peers, each in the order in which it was given what to write.
@@ -56,13 +58,22 @@ class Writers(Generic[Item]):
         """Take something to write; wait while too much is waiting."""
         self._pending[peer].put(item)
 
-    def finish(self, seconds: float | None = None) -> None:
-        """Wait until all is written, for so long at most; nothing is taken any more."""
+    def finish(
+        self, seconds: float | None = None, over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Wait until all is written, for so long at most; nothing is taken any more.
+
+        Where it is ``over``, nobody waits: writing may take without end.
+        """
         for pending in self._pending.values():
             pending.end()
         until = None if seconds is None else time.monotonic() + seconds
         for thread in self._threads:
-            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+            while thread.is_alive() and not over():
+                left = _LOOK if until is None else min(_LOOK, until - time.monotonic())
+                if left <= 0:
+                    break
+                thread.join(left)
 
     def abandon(self) -> None:
         """Drop all that waits, and take nothing any more; nobody waits for room."""

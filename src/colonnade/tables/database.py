@@ -308,6 +308,11 @@ def _connected(
             raise KeyboardInterrupt from None  # which SQLite makes this of
         # Not from the error: its text, or that of its causes, could show what is secret.
         raise DataError(_sentence(error, url, where, query, bounds)) from None
+    except (RecursionError, TypeError, ValueError) as error:  # of a driver, by what it was sent
+        raise DataError(
+            f"{where} holds what its driver cannot read ({type(error).__name__}): name the columns "
+            "to read, without json; or say another client_encoding"
+        ) from None
     finally:
         engine.dispose()
 

@@ -80,7 +80,7 @@ with recursive runs as (
     select owner as r from kinds union select oid from pg_roles where rolname = session_user
 ), acts_as as (
     select a.r, m.oid as m, m.writes from asked a, lateral (
-        select oid, rolsuper or rolname in (
+        select oid, rolsuper or rolreplication or rolname in (
             'pg_write_server_files', 'pg_execute_server_program') as writes
         from pg_roles where pg_has_role(a.r, oid, 'member') offset 0) as m
 ), may_call as (
