@@ -29,7 +29,7 @@ from colonnade.config import load_trained, parse_config
 from colonnade.config.data import PartyTableConfig
 from colonnade.config.models import ObjectiveConfig
 from colonnade.departures import departed
-from colonnade.deployment import host, meeting, what_came
+from colonnade.deployment import guest, host, meeting, what_came
 from colonnade.deployment.aligning import ALIGNMENTS
 from colonnade.deployment.checking import checked
 from colonnade.deployment.guest import Guest
@@ -84,6 +84,7 @@ def in_one_process(monkeypatch):
     """Words that nobody hears any more are not waited for as long as between computers."""
     for module in (couriered, host):
         monkeypatch.setattr(module, "_LINGER", 0.3)
+    monkeypatch.setattr(guest, "_LAST_WORDS", 0.3)
 
 
 METHODS = {

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from colonnade.config.models import ObjectiveConfig
-from colonnade.deployment import host, meeting, what_came
+from colonnade.deployment import guest, host, meeting, what_came
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.training import TrainingTogether
@@ -34,6 +34,7 @@ def in_one_process(monkeypatch):
     """Words that nobody hears any more are not waited for as long as between computers."""
     for module in (couriered, host):
         monkeypatch.setattr(module, "_LINGER", 0.3)
+    monkeypatch.setattr(guest, "_LAST_WORDS", 0.3)
 
 
 def lying(mesh, job, lie, name="bank"):

@@ -42,6 +42,7 @@ from colonnade.telling import first_line, plain
 
 __all__ = ["Guest"]
 
+_LAST_WORDS = 30.0  # seconds in which the server may hear that all went well
 _MOST_TOLD = 8192  # characters of why a run was ended
 
 _Kind = TypeVar("_Kind", meeting.Everybody, meeting.Go, meeting.End)
@@ -103,12 +104,14 @@ class Guest:
         ColonnadeError
             As which it failed here; all others are told.
         """
+        linger = None
         try:
             with confided():
                 self._policy = load_policy(self.site.policy)
             self._policy.check_job(self.job, self.name)
             with threads(self.job.training.threads):
                 self._attend(self._engaged())
+            linger = _LAST_WORDS  # without which the run has failed for all others
         except Aborted:
             raise
         except BaseException as error:
@@ -117,7 +120,7 @@ class Guest:
             self._transport.tell(told_elsewhere(error, self.site))
             raise
         finally:
-            self._transport.close()
+            self._transport.close(linger)
 
     def _engaged(self) -> Engagement:
         match self.job.task:

@@ -30,7 +30,7 @@ _HEADROOM = 256  # bytes of a frame besides its body, at most
 _LONGEST = 2**28  # bytes of what a gatekeeper tells
 _MOST_WAITING = 4096  # messages of peers that have heard of the beginning before
 _MOST_EARLY = 2**28  # bytes of these
-_LINGER = 30.0  # seconds in which the last words may be acknowledged
+_LINGER = 5.0  # seconds in which the last words may be acknowledged
 
 
 class CourierTransport:
@@ -129,10 +129,11 @@ class CourierTransport:
             who = f"of {peer!r}" if peer else "of the server"
             self._fail(failure(f"messages {who} cannot be received", error))
 
-    def close(self) -> None:
-        """End, when the last words have come, or nobody seems to hear them."""
-        self._words.finish(_LINGER)
-        self._courier.flush((GATEKEEPER, *self._peers), _LINGER)
+    def close(self, seconds: float | None = None) -> None:
+        """End, when the last words have come, or nobody has heard them in so many seconds."""
+        seconds = _LINGER if seconds is None else seconds
+        self._words.finish(seconds)
+        self._courier.flush((GATEKEEPER, *self._peers), seconds)
         self._courier.close()
         self.abandon()
 
