@@ -40,7 +40,7 @@ _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
 _LAST = 5.0  # seconds in which the last acknowledgements leave
 _LOOKS = 20  # in the time in which a peer is given up, whether it is to be
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a chunk is sent again
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds until a chunk is sent again
 
 
 def _size(data: bytes) -> int:
@@ -64,6 +64,7 @@ class _Chunk:
     data: bytes
     sent: float
     times: int = 1
+    is_leaving: bool = False  # as its post takes long
 
 
 @dataclass
@@ -90,7 +91,9 @@ class _Outbound:
     def oldest_since(self, sent: float) -> tuple[int, _Chunk] | None:
         """Return the oldest that is under way, and its number, if nothing came of late."""
         oldest = next(iter(self.chunks.items()), None)
-        return oldest if oldest and max(oldest[1].sent, self.arrived) < sent else None
+        if oldest is None or oldest[1].is_leaving or max(oldest[1].sent, self.arrived) >= sent:
+            return None
+        return oldest
 
     def enter(self, chunk: _Chunk) -> int:
         """Know one that goes now; return its number."""
@@ -237,12 +240,12 @@ class Courier:
                     raise ConnectionError(f"nothing goes to {peer!r} any more")
                 if self._is_over(peer):
                     raise ConnectionError(f"nothing is heard of {peer!r} any more")
-                chunk.sent = time.monotonic()
+                chunk.sent, chunk.is_leaving = time.monotonic(), True
                 number = out.enter(chunk)
                 out.in_frame = chunk.left > len(chunk.data)
             ways.due.set()
             self._send_chunk(peer, number, chunk)
-            chunk.sent = time.monotonic()  # which may have waited for a line
+            chunk.sent, chunk.is_leaving = time.monotonic(), False
 
     def flush(self, peers: Iterable[str], seconds: float | None = None) -> bool:
         """Wait until all that was sent to these has come, or is given up; return whether."""
