@@ -20,16 +20,10 @@ from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import Assignment, control
 from colonnade.drivers.courier import Courier, Post
 from colonnade.drivers.driver import refuse_disagreement
-from colonnade.drivers.failures import failure
+from colonnade.drivers.failures import ours
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
 from colonnade.drivers.writers import Writers
-from colonnade.errors import (
-    Aborted,
-    ColonnadeError,
-    ConfigurationError,
-    RemoteProtocolError,
-    RoleFailed,
-)
+from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
 from colonnade.telling import first_line, plain, short
 
 __all__ = ["Host"]
@@ -107,10 +101,8 @@ class Host:
         """Take a datagram of a site; any thread may."""
         try:
             self._courier.receive(name, datagram)
-        except ColonnadeError as error:
-            self._inbox.put((name, error))
         except Exception as error:  # such as a lack of memory
-            self._fail(failure(f"messages of {name!r} cannot be received", error))
+            self._fail(ours(f"messages of {name!r} cannot be received", error))
 
     def lose(self, name: str, why: str) -> None:
         """Know that a site has failed, from whoever runs it; any thread may tell."""

@@ -18,10 +18,10 @@ import msgspec
 
 from colonnade.drivers import control
 from colonnade.drivers.courier import Courier, Post
-from colonnade.drivers.failures import failure
+from colonnade.drivers.failures import disconnected, ours
 from colonnade.drivers.player import Parcel, Player
 from colonnade.drivers.writers import Writers
-from colonnade.errors import Aborted, ColonnadeError, Disconnected, RemoteProtocolError
+from colonnade.errors import Aborted, RemoteProtocolError
 
 __all__ = ["GATEKEEPER", "CourierTransport"]
 
@@ -123,11 +123,9 @@ class CourierTransport:
         """Take a datagram that came of a peer, as whoever carries them knows it; any thread may."""
         try:
             self._courier.receive(peer, datagram)
-        except ColonnadeError as error:
-            self._fail(error)
         except Exception as error:  # such as a lack of memory
-            who = f"of {peer!r}" if peer else "of the server"
-            self._fail(failure(f"messages {who} cannot be received", error))
+            who = repr(peer) if peer else "the server"
+            self._fail(ours(f"messages of {who} cannot be received", error))
 
     def close(self, seconds: float | None = None) -> None:
         """End, when the last words have come, or nobody has heard them in so many seconds."""
@@ -237,12 +235,7 @@ class CourierTransport:
             self._fail(Aborted("nothing is heard of the server any more"))
         elif player is not None:
             player.lose(peer)
-            self._fail(
-                Disconnected(
-                    f"{player.role.name} has lost its connection to {peer}, and with it messages "
-                    "that were sent"
-                )
-            )
+            self._fail(disconnected(player.role.name, peer))
 
     def _fail(self, error: Exception) -> None:
         with self._handing_over:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 
 from colonnade.drivers import control
-from colonnade.errors import RoleFailed
+from colonnade.errors import ColonnadeError, Disconnected, RoleFailed
 
-__all__ = ["failed", "failure"]
+__all__ = ["disconnected", "failed", "failure", "ours"]
 
 _MOST_TOLD = 100_000  # characters of an error
 
@@ -18,6 +18,18 @@ def failure(what: str, error: Exception) -> RoleFailed:
     failed = RoleFailed(f"{what}: {said}")
     failed.__cause__ = error
     return failed
+
+
+def ours(what: str, error: Exception) -> ColonnadeError:
+    """Return an error as one of ours: itself where it is one, else as ``failure`` tells it."""
+    return error if isinstance(error, ColonnadeError) else failure(what, error)
+
+
+def disconnected(role: str, *peers: str) -> Disconnected:
+    """Return as an error that a role and others cannot reach each other any more."""
+    return Disconnected(
+        f"{role} has lost its connection to {', '.join(peers)}, and with it messages that were sent"
+    )
 
 
 def failed(error: BaseException) -> control.Failed:

@@ -26,6 +26,7 @@ from colonnade.drivers.course import Decision
 from colonnade.drivers.cut import saved_state
 from colonnade.drivers.driver import Outbox, agreements, asked, identities, perform
 from colonnade.drivers.elsewhere import Elsewhere
+from colonnade.drivers.failures import disconnected
 from colonnade.drivers.keeping import Keeper
 from colonnade.drivers.mailbox import Mailbox
 from colonnade.effects import (
@@ -43,7 +44,7 @@ from colonnade.effects import (
     Send,
     Work,
 )
-from colonnade.errors import Aborted, Disconnected, LocalProtocolError, RemoteProtocolError
+from colonnade.errors import Aborted, LocalProtocolError, RemoteProtocolError
 from colonnade.flows import Limits
 from colonnade.journals import Journal
 from colonnade.ledger import Entry, Ledger
@@ -485,10 +486,7 @@ class Player:
         with self.changed:
             missed = self._missed(counts)
         if missed:
-            raise Disconnected(
-                f"{self.role.name} has lost its connection to {', '.join(missed)}, and with it "
-                "messages that were sent"
-            )
+            raise disconnected(self.role.name, *missed)
 
     def _missed(self, counts: Mapping[str, int]) -> list[str]:
         return [name for name in sorted(self.lost) if self.received[name] < counts.get(name, 0)]

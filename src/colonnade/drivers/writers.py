@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from colonnade.drivers.failures import failure
-from colonnade.errors import ColonnadeError
+from colonnade.drivers.failures import ours
 
 __all__ = ["Writers"]
 
@@ -87,10 +86,8 @@ class Writers(Generic[Item]):
                 self._write(peer, item)
         except ConnectionError:
             pass
-        except ColonnadeError as error:
-            self._fail(error)
         except Exception as error:  # such as a lack of memory or of buffers
-            self._fail(failure(f"messages to {peer!r} cannot be sent", error))
+            self._fail(ours(f"messages to {peer!r} cannot be sent", error))
         pending.drop()  # so that the role, which has not heard of it yet, is not held up
 
 
