@@ -153,6 +153,20 @@ def test_types(ann: str, kind: str, written: str, dtype: Any, value: Any) -> Non
         assert frame["v"].null_count() == 1
 
 
+def test_a_type_that_an_extension_brings_is_text(crm: Server, ann: str) -> None:
+    there = "select 1 from pg_available_extensions where name = 'hstore'"
+    with crm.connect() as asked:
+        if not asked.execute(there).rowcount:
+            pytest.skip("this server has no hstore")
+    crm.run("create extension hstore")
+    try:
+        frame = read_table(ann, query="select 'a=>1'::hstore as v")
+    finally:
+        crm.run("drop extension hstore")
+    assert frame.schema == {"v": pl.String}
+    assert frame["v"].to_list() == ['"a"=>"1"']
+
+
 def test_what_is_nowhere_given(ann: str) -> None:
     frame = read_table(ann, query="select null::int as a, 'NaN'::float8 as b, 'NaN'::numeric as c")
     assert frame["a"].dtype == pl.Null

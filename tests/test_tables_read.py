@@ -444,6 +444,11 @@ def test_whole_numbers_and_floats_mix_also_across_parts(tmp_path: Path) -> None:
         ("://x", {"table": "a"}, "cannot be understood"),
         ("postgresql://ann:hunter22@db:port/crm", {"table": "a"}, "cannot be understood"),
         ("nosuch://ann:hunter22@db/crm", {"table": "a"}, "no driver for 'nosuch'"),
+        (
+            "postgresql://ann:hunter22@db/crm?port=hunter22",
+            {"table": "a"},
+            "an option of the URL of the database 'crm' at db is not what its driver takes",
+        ),
     ],
 )
 def test_urls_that_cannot_be_used(address: str, arguments: dict[str, Any], message: str) -> None:
@@ -454,10 +459,13 @@ def test_urls_that_cannot_be_used(address: str, arguments: dict[str, Any], messa
 
 
 def test_arguments_of_the_driver_are_no_options_of_a_url() -> None:
-    """What is no text fails in Python's words, or makes another transaction of the one."""
+    """What is no text fails in Python's words, or makes another transaction of the one.
+
+    And a plugin, of SQLAlchemy, is code to run.
+    """
     psycopg = pytest.importorskip("psycopg")
     named = {*inspect.signature(psycopg.Connection.connect.__func__).parameters, "self"}
-    for name in named - {"kwargs"}:
+    for name in (named - {"kwargs"}) | {"plugin"}:
         with pytest.raises(ConfigurationError) as caught:
             read_table(f"postgresql://ann@127.0.0.1:1/crm?{name}=1", table="people")
         assert f"has the option {name!r}, which is none of PostgreSQL's; " in str(caught.value)

@@ -293,10 +293,14 @@ def _connected(
     bounds = Bounds(_MOST_STEPS, _MOST_SECONDS, _COUNTED)
     try:
         engine = _engine(url, bounds)
-    except (exc.NoSuchModuleError, ImportError, exc.ArgumentError):
+    except (exc.NoSuchModuleError, ImportError):
         raise ConfigurationError(
             f"no driver for {url.drivername!r} databases is installed; "
             "pip install 'colonnade[sql]' has those of SQLite and PostgreSQL"
+        ) from None
+    except exc.ArgumentError:  # whose text could show what is secret
+        raise ConfigurationError(
+            f"an option of the URL of {where} is not what its driver takes"
         ) from None
     try:
         with engine.connect() as connection:
