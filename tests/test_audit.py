@@ -479,6 +479,29 @@ def test_an_audit_of_a_simulation_repeats_and_another_does_not():
     assert secret[0].as_dict() != secret[1].as_dict()
 
 
+class Drawing(nn.Module):
+    """A bottom that draws in evaluation too."""
+
+    def __init__(self):
+        super().__init__()
+        self.within = mlp(2, [8], "tanh")
+
+    def forward(self, x):
+        return self.within(x) + torch.randn(len(x), 8)
+
+
+def test_an_audit_repeats_where_bottoms_and_others_draw():
+    def audited(told):
+        plain = federation()
+        torch.manual_seed(0)
+        parties = [replace(party, bottom=Drawing()) for party in plain.parties]
+        asked = Federation(parties, plain.label_holder, plain.train_rows, plain.test_rows)
+        scope = replace(SMALL, games=0)
+        return audit(asked, METHODS["vanilla"], training(), scope=scope, told=told).as_dict()
+
+    assert audited(lambda doing: None) == audited(lambda doing: torch.rand(1))
+
+
 def test_a_run_takes_the_same_course_while_it_is_recorded():
     plain = federation().train(METHODS["efvfl"], training())
     recorder = Recording(Simulate(), federation().agreement(svfl(), training()).batches)

@@ -612,6 +612,15 @@ def test_no_flipped_bit_of_a_part_is_read(name):
         load_trained("run")
 
 
+@pytest.mark.parametrize("format", [True, 1.0, "1", None, 99])
+def test_a_part_of_a_format_that_is_none_is_not_read(format):
+    trained(RUNS["classes"])
+    path = Path("run/parts/bank/part.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": format}))
+    with pytest.raises(DataError, match=f"has the format {format!r}, not "):
+        load_part("run/parts/bank")
+
+
 def test_parts_of_another_run_are_not_believed():
     trained(RUNS["classes"])
     trained(RUNS["classes"] | {"training": {"seed": 7}}, "other")

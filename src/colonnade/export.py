@@ -355,7 +355,7 @@ def load_part(folder: str | Path) -> Part:
     path = folder / PART_FILE
     try:
         written = json.loads(_read(path, _LARGEST_PART_FILE))
-        if written["format"] not in (1, _FORMAT):
+        if type(written["format"]) is not int or written["format"] not in (1, _FORMAT):
             raise DataError(f"{path} has the format {written['format']!r}, not {_FORMAT}")
         is_older = written["format"] == 1
         digest = written.pop("digest", None)

@@ -31,7 +31,7 @@ from colonnade.federation import Federation
 from colonnade.links import Rows
 from colonnade.method import Method
 from colonnade.methods import svfl
-from colonnade.models import Learner, take
+from colonnade.models import Learner, drawing_alike, take
 from colonnade.organisations import Party
 from colonnade.privacy import NEAR, Played, check_games, play
 from colonnade.privacy.accountant import check_delta
@@ -473,7 +473,7 @@ class _Attacks:
 def _embedded(party: Party, bottom: nn.Module, rows: Rows) -> NDArray[np.float64]:
     """Return exact embeddings, which the party itself can compute."""
     learner = Learner(bottom, device=party.device)
-    with torch.no_grad():
+    with torch.no_grad(), drawing_alike():  # of a model that draws in evaluation too
         parts = [
             learner(take(party.features, rows[start : start + _AT_ONCE]), training=False).cpu()
             for start in range(0, len(rows), _AT_ONCE)
