@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.config import load_trained, parse_config
-from colonnade.config.data import PartyTableConfig
+from colonnade.config.tables import PartyTableConfig
 from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.estimators import VerticalClassifier
 from colonnade.prediction import Prediction

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from colonnade.channels import Channel
 from colonnade.codecs import Float, Scalar
 from colonnade.config import RunConfig, load_config, override, parse_config
-from colonnade.config import data as data_config
+from colonnade.config import public as public_config
 from colonnade.costs import Measured, Modelled
 from colonnade.datasets import VerticalDataset
 from colonnade.delays import Constant, Exponential
@@ -757,7 +757,7 @@ def data(monkeypatch: pytest.MonkeyPatch) -> VerticalDataset:
         train=torch.arange(20).numpy(),
         test=torch.arange(20, 30).numpy(),
     )
-    monkeypatch.setattr(data_config, "_IMAGES", {"mnist5k": lambda *_, **__: dataset})
+    monkeypatch.setattr(public_config, "_IMAGES", {"mnist5k": lambda *_, **__: dataset})
     return dataset
 
 

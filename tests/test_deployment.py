@@ -26,8 +26,8 @@ from torch import tensor, zeros
 
 from colonnade.alignment import read_alignment, write_alignment
 from colonnade.config import load_trained, parse_config
-from colonnade.config.data import PartyTableConfig
 from colonnade.config.models import ObjectiveConfig
+from colonnade.config.tables import PartyTableConfig
 from colonnade.departures import departed
 from colonnade.deployment import guest, host, meeting, what_came
 from colonnade.deployment.aligning import ALIGNMENTS

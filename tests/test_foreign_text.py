@@ -14,8 +14,8 @@ import yaml
 
 from colonnade import cli
 from colonnade.config import parse_config
-from colonnade.config.data import TableConfig
 from colonnade.config.parse import override
+from colonnade.config.tables import TableConfig
 from colonnade.config.variables import expanded
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import load_part

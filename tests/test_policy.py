@@ -16,8 +16,8 @@ from colonnade import methods
 from colonnade.batches import BatchPlan
 from colonnade.codecs import Scalar, TopK
 from colonnade.config import parse_config
-from colonnade.config.data import SplitConfig
 from colonnade.config.models import ObjectiveConfig
+from colonnade.config.tables import SplitConfig
 from colonnade.deployment.aligning import AligningTogether
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.job import Task, job_of

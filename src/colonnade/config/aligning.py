@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from colonnade.alignment import Organisation, align_apart, align_here, write_alignment
-from colonnade.config.data import TableConfig, TablesConfig
 from colonnade.config.run import RunConfig
+from colonnade.config.tables import TableConfig, TablesConfig
 from colonnade.drivers import Processes
 from colonnade.errors import ConfigurationError
 from colonnade.roles.align import Meeting

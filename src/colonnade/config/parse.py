@@ -13,10 +13,11 @@ import pydantic
 from pydantic.fields import FieldInfo
 
 from colonnade.config.choices import PLACEHOLDER, composition, schema_of, section, usable
-from colonnade.config.data import as_data_section, holds_a_source
+from colonnade.config.data import as_data_section
 from colonnade.config.registry import GROUPS, Group, Part, find
 from colonnade.config.run import RunConfig
 from colonnade.config.sections import Chosen, Section, near
+from colonnade.config.tables import holds_a_source
 from colonnade.errors import ConfigurationError
 from colonnade.paths import as_path
 from colonnade.telling import plain, short, shown

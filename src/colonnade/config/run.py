@@ -13,7 +13,7 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 from colonnade import defaults
 from colonnade.assembly import Blueprint, VerticalData, assemble
 from colonnade.config.choices import ours
-from colonnade.config.data import DataConfig, ImagesConfig
+from colonnade.config.data import DataConfig
 from colonnade.config.method import MethodConfig
 from colonnade.config.models import (
     LabelHolderConfig,
@@ -21,6 +21,7 @@ from colonnade.config.models import (
     ObjectiveConfig,
     OptimiserConfig,
 )
+from colonnade.config.public import ImagesConfig
 from colonnade.config.sections import Count, CountOrAuto, Number, Section
 from colonnade.config.world import CostConfig, NetworkConfig
 from colonnade.drivers import Driver, Processes, Simulate

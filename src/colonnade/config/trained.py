@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from colonnade.annotated import check_kind
 from colonnade.assembly import VerticalData
-from colonnade.config.data import TablesConfig, check_sources
 from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
+from colonnade.config.tables import TablesConfig, check_sources
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
 from colonnade.export import Part, blank
 from colonnade.fallbacks import NOBODY, Fallbacks, Lost, check_fallbacks, lost_by

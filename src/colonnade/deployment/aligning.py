@@ -11,7 +11,7 @@ from pathlib import Path
 from colonnade import __version__
 from colonnade.alignment import Organisation, Seat, refuse_nobody, write_alignment
 from colonnade.config.aligning import own_ids
-from colonnade.config.data import TableConfig
+from colonnade.config.tables import TableConfig
 from colonnade.deployment import meeting
 from colonnade.deployment.engagement import Folders
 from colonnade.deployment.folders import numbered

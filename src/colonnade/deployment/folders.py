@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import yaml
 
-from colonnade.config.data import PartyTableConfig, TablesConfig
 from colonnade.config.run import RunConfig
+from colonnade.config.tables import PartyTableConfig, TablesConfig
 from colonnade.deployment.job import JobConfig, load_job
 from colonnade.errors import ConfigurationError
 from colonnade.faults import explained

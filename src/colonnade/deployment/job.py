@@ -12,7 +12,6 @@ import yaml
 from pydantic import Field
 
 from colonnade.config.choices import ours
-from colonnade.config.data import IdsConfig, SplitConfig, TablesConfig
 from colonnade.config.method import MethodConfig
 from colonnade.config.models import (
     LabelHolderConfig,
@@ -23,6 +22,7 @@ from colonnade.config.models import (
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import RunConfig, TrainingConfig
 from colonnade.config.sections import Name, Section
+from colonnade.config.tables import IdsConfig, SplitConfig, TablesConfig
 from colonnade.deployment.kept_here import BESIDE
 from colonnade.deployment.paths_in_jobs import named_places, placed
 from colonnade.errors import ConfigurationError

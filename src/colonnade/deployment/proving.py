@@ -15,8 +15,8 @@ from typing import Literal
 from urllib.request import urlopen
 
 from colonnade.alignment import alignment_file, read_alignment
-from colonnade.config.data import TableConfig, TablesConfig
 from colonnade.config.run import RunConfig
+from colonnade.config.tables import TableConfig, TablesConfig
 from colonnade.deployment.flare_paths import check_folder, check_program
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import JobConfig, Task, job_of

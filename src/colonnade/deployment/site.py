@@ -14,10 +14,10 @@ from pydantic import Field
 from colonnade.alignment import Kept, read_alignment
 from colonnade.assembly import Blueprint, label_holder_of, party_of
 from colonnade.checks import check_device, embedding_width
-from colonnade.config.data import LabelTableConfig, PartyTableConfig, TableConfig
 from colonnade.config.parse import parse_section, read_file
 from colonnade.config.run import blueprint_of
 from colonnade.config.sections import Name, Section
+from colonnade.config.tables import LabelTableConfig, PartyTableConfig, TableConfig
 from colonnade.deployment.confided import confided
 from colonnade.deployment.job import JobConfig
 from colonnade.drawing import drawing

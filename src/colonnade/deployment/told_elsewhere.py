@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from colonnade.config.data import TableConfig
 from colonnade.config.sections import Section
+from colonnade.config.tables import TableConfig
 from colonnade.deployment.confided import is_confided
 from colonnade.deployment.site import SiteConfig
 from colonnade.drivers import control

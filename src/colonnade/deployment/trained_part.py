@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from colonnade.alignment import Kept
 from colonnade.assembly import Blueprint, judge_of, party_of
-from colonnade.config.data import LabelTableConfig, TableConfig
 from colonnade.config.parse import parse_section
+from colonnade.config.tables import LabelTableConfig, TableConfig
 from colonnade.config.trained import transformer_of
 from colonnade.deployment.confided import confided
 from colonnade.deployment.job import JobConfig
