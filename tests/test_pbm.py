@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -499,6 +501,31 @@ def test_no_epsilon_of_all_predictions_falls_with_one_more(method, last):
     for name in (name for name in told[0] if name.startswith("epsilon")):
         epsilons = [each[name] for each in told]
         assert epsilons == sorted(epsilons)
+
+
+def test_who_has_a_pickled_run_is_told_that_nobody_counts_its_predictions(tmp_path):
+    """Each of its copies told for ever what one prediction discloses, and warned of no budget."""
+    federation = problem()
+    features = {party.name: party.features[:2] for party in federation.parties}
+
+    def predicted(run):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = run.predict(features)
+        alone = [str(each.message) for each in caught if "no folder and was" in str(each.message)]
+        return (found.privacy_loss_of_all or {}).get("uses_of_a_row"), len(alone)
+
+    run = federation.train(pbm_vfl(4, 0.05), replace(TRAINING, epochs=1))
+    assert predicted(run) == (1, 0)
+    assert predicted(copy.deepcopy(run)) == (2, 0)  # which counts for both
+    assert predicted(copy.copy(run)) == (3, 0)
+    other = pickle.loads(pickle.dumps(run))
+    for each in (run, other, pickle.loads(pickle.dumps(other))):
+        assert predicted(each) == (None, 1)
+        assert predicted(each) == (None, 0)
+    kept = federation.train(pbm_vfl(4, 0.05), replace(TRAINING, epochs=1), out=tmp_path / "run")
+    for count, each in enumerate((kept, pickle.loads(pickle.dumps(kept)), kept), 1):
+        assert predicted(each) == (count, 0)
 
 
 @pytest.mark.filterwarnings("ignore:this prediction showed")

@@ -62,7 +62,8 @@ class Prediction:
         without a budget, which ends only training; None where the uplink keeps no account.
     privacy_loss_of_all
         The same of a row that was in this and all earlier predictions of the run; what training
-        disclosed of a row comes besides.
+        disclosed of a row comes besides. None, too, of a run without a folder that was pickled:
+        nobody knows what its copies predicted.
     lost
         What constants in place of parties that have left lose, where that was measured.
 

@@ -7,6 +7,7 @@ are of the same people, so it counts as if all its predictions were of the same 
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,9 +61,14 @@ def without_budget(loss: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in loss.items() if name != "budget"}
 
 
+_counting = threading.Lock()
+
+
 @dataclass
 class Predicted:
-    """How often a run has predicted, which its copies share.
+    """How often a run has predicted, which its copies in this process share.
+
+    Once a run without a folder was pickled, nobody knows what all that were made of it predict.
 
     Parameters
     ----------
@@ -84,6 +90,17 @@ class Predicted:
     told: Mapping[str, Any] | None = None
     kept: PredictionCount | None = None
     untold: int = 0
+    is_pickled: bool = False
+    """Whether it was, and counts for itself alone since."""
+    is_told_alone: bool = False
+    """Whether that was told."""
+
+    def __deepcopy__(self, copied: object) -> Predicted:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.is_pickled = self.kept is None
+        return self.__dict__ | {"is_told_alone": False}
 
     def count(self, parties: int) -> None:
         """Count a prediction that is about to be made.
@@ -100,11 +117,12 @@ class Predicted:
         Unwritten
             If it cannot be written.
         """
-        if self.kept is None:
-            self.times[parties] += 1
-        else:
-            self.times = self.kept.add(parties, self.times)
-        self.untold += 1
+        with _counting:
+            if self.kept is None:
+                self.times[parties] += 1
+            else:
+                self.times = self.kept.add(parties, self.times)
+            self.untold += 1
 
     def tell(self, once: Mapping[str, Any], whole: Mapping[str, Any], training: Any) -> None:
         """Warn at the first prediction, and where all of them together pass the budget.
@@ -130,6 +148,12 @@ class Predicted:
                 f"this prediction showed of its rows' embeddings: {_said(once)} for each row. "
                 f"Predictions of the same row add up, and to training{trained}{limit}: keep what "
                 "was predicted rather than predict a row again"
+            )
+        if self.is_pickled and not self.is_told_alone:
+            self.is_told_alone = True
+            _warn(
+                "this run has no folder and was pickled, so what all copies of it disclose "
+                "together is counted by nobody: train with out=, whose folder counts for all"
             )
         if not self.over and _value(whole["epsilon"]) > budget:
             self.over = True
