@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import sys
 import threading
-from collections import deque
 from contextlib import suppress
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colonnade.departures import departed
-from colonnade.drivers import control
+from colonnade.drivers import control, pace
 from colonnade.drivers import courier as room
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Courier
@@ -26,16 +25,18 @@ from colonnade.ledger import Ledger
 from colonnade.wire import Purpose
 from toys import Scripted
 
-HEADER = struct.Struct("!BQQI")
+HEADER = struct.Struct("!BQQIII")
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """In one process what is late is lost, and need not be waited for."""
-    monkeypatch.setattr(room, "_FIRST_WAIT", 0.01)
-    monkeypatch.setattr(room, "_LONGEST_WAIT", 0.1)
-    monkeypatch.setattr(room, "CHUNK", 100)
-    monkeypatch.setattr(room, "_UNDER_WAY", 1000)
+    monkeypatch.setattr(pace, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(pace, "_LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(pace, "_LONGEST_MEASURED", 0.1)
+    monkeypatch.setattr(pace, "SMALLEST", 100)
+    monkeypatch.setattr(pace, "LARGEST", 100)
+    monkeypatch.setattr(pace, "MOST", 1000)
     yield
     for courier in opened:  # each has a thread
         courier.close()
@@ -160,30 +161,6 @@ def test_no_word_comes_between_the_chunks_of_a_frame():
     assert (got["shop"], lost) == ([b"x" * 250], [])
 
 
-def test_a_slow_line_is_not_filled_by_what_is_repeated(monkeypatch):
-    """What was sent once is waited for; the oldest alone is sent again, and less is under way."""
-    monkeypatch.setattr(room, "_LONGEST_WAIT", 30.0)
-    line, carried = deque(), []
-    came = Courier(print, lambda *_: None, print, print)
-    sends = Courier(lambda _, datagram: line.append(datagram), print, print, print)
-    for courier in (came, sends):
-        courier.admit("shop", 5000)
-    came._post = sends.receive
-    thread = threading.Thread(target=sends.send, args=("shop", b"x" * 3000), daemon=True)
-    thread.start()
-    out = sends._peers["shop"].outbound
-    while thread.is_alive() or out.chunks:
-        if not line:
-            continue
-        for chunk in [*out.chunks.values()]:
-            chunk.sent -= 0.5  # as if it took so long to carry a datagram
-        sends._look("shop", sends._peers["shop"])
-        carried.append(line.popleft())
-        came.receive("shop", carried[-1])
-        came._look("shop", came._peers["shop"])  # which acknowledges it
-    assert 30 <= len(carried) < 40
-
-
 def test_a_courier_that_is_closed_as_it_looks_around_leaves_no_thread(monkeypatch):
     looked = []
 
@@ -229,7 +206,7 @@ def test_who_takes_nothing_keeps_nobody_else_from_being_heard():
 
 
 def datagram(kind=1, number=0, awaited=0, left=1, data=b"x"):
-    return HEADER.pack(kind, number, awaited, left) + data
+    return HEADER.pack(kind, number, awaited, left, 0, 0) + data
 
 
 @pytest.mark.parametrize(
@@ -462,7 +439,8 @@ def test_a_courier_is_closed_whatever_a_post_does(monkeypatch):
     over.set()
 
 
-def test_who_tells_what_came_is_there_though_nothing_new_came():
+@pytest.mark.parametrize("sends", [1, 2], ids=["a chunk", "an acknowledgement"])
+def test_who_sends_anything_is_there_though_nothing_new_came(sends):
     """As on a slow line, in which what was repeated is before what was not."""
     ends, _, lost = pair(["lost"] * 10**6, patience=0.3)
     bank, heard = ends["bank"], threading.Semaphore(0)
@@ -470,13 +448,31 @@ def test_who_tells_what_came_is_there_though_nothing_new_came():
     give_up = bank._give_up
 
     def told():
-        bank.receive("shop", datagram(kind=2, data=b""))
+        bank.receive("shop", datagram(kind=sends))
         give_up()
         heard.release()
 
     bank._give_up = told
     assert all(heard.acquire(timeout=30) for _ in range(60))  # three times its patience
     assert lost == []
+
+
+def test_who_takes_nothing_is_given_up_though_it_is_there():
+    """Who acknowledged again and again what it had, and took no more, was waited for."""
+    ends, _, lost = pair(["lost"] * 10**6, patience=0.1)
+    bank = ends["bank"]
+    bank.send("shop", b"hello")
+    give_up, over = bank._give_up, threading.Event()
+
+    def told():
+        bank.receive("shop", datagram(kind=2))
+        give_up()
+        if lost:
+            over.set()
+
+    bank._give_up = told
+    assert over.wait(30)
+    assert lost == ["shop"]
 
 
 def test_what_is_abandoned_has_not_come_and_what_comes_is_still_taken():
@@ -504,7 +500,7 @@ def begun(post):
     def begin():
         assert told.wait(30)
         frame = control.encode(control.Begin(0))
-        transport.receive(GATEKEEPER, HEADER.pack(1, 0, 0, len(frame)) + frame)
+        transport.receive(GATEKEEPER, HEADER.pack(1, 0, 0, len(frame), 0, 0) + frame)
 
     threading.Thread(target=begin, daemon=True).start()
     return transport
@@ -512,9 +508,8 @@ def begun(post):
 
 @pytest.mark.parametrize("many", [0, 1, 7])
 def test_what_left_of_a_role_that_failed_is_noted_and_no_more_leaves(tmp_path, monkeypatch, many):
-    monkeypatch.setattr(room, "_FIRST_WAIT", 60.0)  # so nothing goes twice
-    monkeypatch.setattr(room, "_UNDER_WAY", 10**6)
-    monkeypatch.setattr(room, "CHUNK", 10**5)
+    monkeypatch.setattr(pace, "_FIRST_WAIT", 60.0)  # so nothing goes twice
+    monkeypatch.setattr(pace, "MOST", 10**6)
     gone, enough, over = [], threading.Event(), threading.Event()
 
     def post(peer, datagram):
@@ -577,7 +572,7 @@ def test_a_clock_beyond_64_bits_is_not_begun_with(origin):
     transport.start(player)
     transport._courier._peers[GATEKEEPER].inbound.limit = 10**6
     frame = control.encode(control.Begin(origin))
-    transport.receive(GATEKEEPER, HEADER.pack(1, 0, 0, len(frame)) + frame)
+    transport.receive(GATEKEEPER, HEADER.pack(1, 0, 0, len(frame), 0, 0) + frame)
     assert player.obeyed == []
     [error] = player.failures
     assert isinstance(error, RemoteProtocolError)
@@ -601,7 +596,7 @@ def told(transport, *messages):
     """Let the gatekeeper tell these."""
     for number, message in enumerate(messages):
         frame = control.encode(message)
-        transport.receive(GATEKEEPER, HEADER.pack(1, number, 0, len(frame)) + frame)
+        transport.receive(GATEKEEPER, HEADER.pack(1, number, 0, len(frame), 0, 0) + frame)
 
 
 @pytest.fixture

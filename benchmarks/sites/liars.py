@@ -19,7 +19,7 @@ from nvflare.fuel.f3.message import Message
 
 from colonnade.deployment import flare, meeting
 from colonnade.deployment.cells import CellPost
-from colonnade.drivers import control, courier
+from colonnade.drivers import control, courier, pace
 from colonnade.drivers.couriered import GATEKEEPER
 from sites import seats
 from sites.ground import HOLDER
@@ -79,7 +79,7 @@ def _forged(send: Callable[[Any, Message], str], to: Any, message: Message) -> s
 
 
 def _chunk(number: int, awaited: int, left: int, data: bytes) -> bytes:
-    return courier._HEADER.pack(courier._CHUNK, number, awaited, left) + data
+    return courier._HEADER.pack(courier._CHUNK, number, awaited, left, 0, 0) + data
 
 
 def _next(post: Lying, peer: str) -> int:
@@ -185,7 +185,7 @@ def _elsewhere(post: Lying, datagram: bytes) -> None:
 def _flood(post: Lying, datagram: bytes) -> None:
     number = _next(post, HOLDER) + 1  # one is left out, so that all of it has to wait
     for ahead in range(40):
-        post.carry(HOLDER, _chunk(number + ahead, 0, courier.CHUNK, _noise(courier.CHUNK)))
+        post.carry(HOLDER, _chunk(number + ahead, 0, pace.LARGEST, _noise(pace.LARGEST)))
 
 
 LIES: Mapping[str, Lie] = MappingProxyType(
@@ -196,10 +196,10 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "three-bytes-to-the-server": _to(GATEKEEPER, b"abc"),
         "it-awaits-what-was-not-sent": _to(HOLDER, _chunk(10**6, 10**9, 4, b"abcd")),
         "a-frame-of-4-gigabytes": lambda post, _: post.carry(
-            HOLDER, _chunk(_next(post, HOLDER), 0, 2**32 - 1, _noise(courier.CHUNK))
+            HOLDER, _chunk(_next(post, HOLDER), 0, 2**32 - 1, _noise(pace.LARGEST))
         ),
         "a-frame-of-4-gigabytes-to-the-server": lambda post, _: post.carry(
-            GATEKEEPER, _chunk(_next(post, GATEKEEPER), 0, 2**32 - 1, _noise(courier.CHUNK))
+            GATEKEEPER, _chunk(_next(post, GATEKEEPER), 0, 2**32 - 1, _noise(pace.LARGEST))
         ),
         "a-datagram-of-64-megabytes": _to(HOLDER, _chunk(10**6, 0, 2**26, bytes(2**26))),
         "40-megabytes-ahead": _flood,

@@ -2,15 +2,20 @@
 
 A frame travels as *chunks*, numbered from 0 for each peer. What has come is acknowledged by the
 number that is awaited next, with each chunk that goes the other way, or by itself where none does.
-The oldest chunk is sent again when nothing was heard of it in time; then less may be under way, so
-that what is repeated does not fill a slow line, and more again as chunks come that were sent once.
-A receiver keeps what comes too early, and drops what it has, so frames come out whole, in their
-order, and once. How much is under way to a peer is bounded, and so is what is kept of one; a length
-is looked at before anything of it is kept.
+The oldest chunk is sent again when nothing was heard of it in time (``pace.py`` says how much is
+under way, and what is in time); a stamp that is sent back tells how long a chunk took, also of one
+that was sent twice. A receiver keeps what comes too early, and drops what it has, so frames come
+out whole, in their order, and once. How much is under way to a peer is bounded, and so is what is
+kept of one; a length is looked at before anything of it is kept.
 
-Each datagram is ``kind (1) | number (8) | awaited (8) | left (4) | bytes``, big endian: the kind is
-a chunk or an acknowledgement alone, ``number`` the chunk's, ``awaited`` the next chunk that its
-sender awaits, and ``left`` what is left of the frame, this chunk included.
+Each datagram is ``kind (1) | number (8) | awaited (8) | left (4) | stamp (4) | echo (4) | bytes``,
+big endian: the kind is a chunk or an acknowledgement alone, ``number`` the chunk's, ``awaited`` the
+next chunk that its sender awaits, ``left`` what is left of the frame, this chunk included;
+``stamp`` is when it was sent, in milliseconds of its sender's own, and ``echo`` the stamp of what
+came first of that which is acknowledged.
+
+Whatever comes of a peer shows that it is there. Who is there and takes nothing is given up too, if
+much later.
 
 A frame of no bytes is acknowledged like others, and handed to nobody: who watches a peer sends it
 one when nothing was heard of it for a while, and so knows whether it is still there.
@@ -28,24 +33,25 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Protocol
 
+from colonnade.drivers import pace
 from colonnade.drivers.failures import failure
+from colonnade.drivers.pace import Pace
 from colonnade.errors import RemoteProtocolError
 
 __all__ = ["Courier", "Post"]
 
-CHUNK = 2**20  # bytes of a frame that travel in one datagram, at most
-_UNDER_WAY = 2**23  # bytes under way to a peer, of which it has not told that they came
-_HEADER = struct.Struct("!BQQI")
+_HEADER = struct.Struct("!BQQIII")
 _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
 _LAST = 5.0  # seconds in which the last acknowledgements leave
 _LOOKS = 20  # in the time in which a peer is given up, whether it is to be
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds until a chunk is sent again
+_STALLED = 10  # times as long nothing that is sent comes, of who is given up though it is there
+_STAMPS = 2**32
 
 
-def _size(data: bytes) -> int:
-    """Return how many bytes it takes to keep a chunk, about."""
-    return len(data) + 256
+def _kept(size: int) -> int:
+    """Return how many bytes it takes to keep a chunk of so many, about."""
+    return size + 256
 
 
 class Post(Protocol):
@@ -58,12 +64,11 @@ class Post(Protocol):
 
 @dataclass
 class _Chunk:
-    """One that is under way: what is left of its frame, and when it was sent how often."""
+    """One that is under way: what is left of its frame, and when it was sent last."""
 
     left: int
     data: bytes
     sent: float
-    times: int = 1
     is_leaving: bool = False  # as its post takes long
 
 
@@ -74,13 +79,12 @@ class _Outbound:
     number: int = 0
     chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
     size: int = 0  # bytes that they take
-    room: int = field(default_factory=lambda: 2 * CHUNK)  # bytes that they may take, for now
+    pace: Pace = field(default_factory=Pace)
     in_frame: bool = False  # whether more chunks of the same frame are to go
     ended: bool = False  # whether no more is to go
     watched: bool = False  # whether it is asked, when nothing is under way, if it is there
-    heard: float = math.inf  # when it last told what it awaits, or that began to be awaited
-    arrived: float = -math.inf  # when some of it last came
-    wait: float = field(default_factory=lambda: _FIRST_WAIT)
+    heard: float = math.inf  # when anything last came of it, or began to be awaited
+    moved: float = -math.inf  # when some of what goes to it last came, or began to be under way
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def is_quiet(self, since: float) -> bool:
@@ -88,20 +92,30 @@ class _Outbound:
         has_more = self.ended or self.in_frame or bool(self.chunks)
         return self.watched and not has_more and self.heard < since
 
+    def is_gone(self, now: float, patience: float) -> bool:
+        """Whether it is to be given up."""
+        is_silent = now - self.heard > patience
+        return bool(self.chunks) and (is_silent or now - self.moved > _STALLED * patience)
+
+    def is_full(self, left: int) -> bool:
+        """Whether a chunk of a frame of which so much is left has to wait."""
+        size = self.size + _kept(min(left, self.pace.chunk))
+        return bool(self.chunks) and size > self.pace.room
+
     def oldest_since(self, sent: float) -> tuple[int, _Chunk] | None:
         """Return the oldest that is under way, and its number, if nothing came of late."""
         oldest = next(iter(self.chunks.items()), None)
-        if oldest is None or oldest[1].is_leaving or max(oldest[1].sent, self.arrived) >= sent:
+        if oldest is None or oldest[1].is_leaving or max(oldest[1].sent, self.moved) >= sent:
             return None
         return oldest
 
     def enter(self, chunk: _Chunk) -> int:
         """Know one that goes now; return its number."""
         if not self.chunks:
-            self.heard = chunk.sent
+            self.heard = self.moved = chunk.sent
         number, self.number = self.number, self.number + 1
         self.chunks[number] = chunk
-        self.size += _size(chunk.data)
+        self.size += _kept(len(chunk.data))
         return number
 
 
@@ -116,12 +130,13 @@ class _Inbound:
     parts: list[bytes] = field(default_factory=list)
     left: int = 0  # of the frame whose parts these are
     told: int = 0  # what was last told to be awaited
+    stamp: int = 0  # of what came first since
     taking: threading.Lock = field(default_factory=threading.Lock)
 
     def has_room(self, number: int, data: bytes) -> bool:
         """Whether a chunk that comes too early can be kept."""
         is_early = number > self.awaited and number not in self.early
-        return is_early and self.early_size + _size(data) <= _UNDER_WAY
+        return is_early and self.early_size + _kept(len(data)) <= pace.MOST
 
 
 @dataclass(frozen=True)
@@ -185,6 +200,7 @@ class Courier:
         self._peers: dict[str, _Ways] = {}
         self._lost: set[str] = set()
         self._closed = threading.Event()
+        self._made = time.monotonic()
         # One for each peer, as a post may take long; and one that posts nothing sees who is gone.
         self._keepers: dict[str, threading.Thread] = {}
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -229,23 +245,25 @@ class Courier:
         frame = b"".join(parts)
         ways = self._peers[peer]
         out = ways.outbound
-        for start in range(0, max(len(frame), 1), CHUNK):
-            chunk = _Chunk(len(frame) - start, frame[start : start + CHUNK], time.monotonic())
+        left = len(frame)
+        while True:
             with out.changed:
-                while out.chunks and out.size + _size(chunk.data) > out.room:
-                    if self._is_over(peer):
-                        break
+                while out.is_full(left) and not self._is_over(peer):
                     out.changed.wait()
                 if out.ended:
                     raise ConnectionError(f"nothing goes to {peer!r} any more")
                 if self._is_over(peer):
                     raise ConnectionError(f"nothing is heard of {peer!r} any more")
-                chunk.sent, chunk.is_leaving = time.monotonic(), True
+                data = frame[len(frame) - left :][: out.pace.chunk]
+                chunk = _Chunk(left, data, time.monotonic(), is_leaving=True)
                 number = out.enter(chunk)
-                out.in_frame = chunk.left > len(chunk.data)
+                left -= len(data)
+                out.in_frame = left > 0
             ways.due.set()
             self._send_chunk(peer, number, chunk)
             chunk.sent, chunk.is_leaving = time.monotonic(), False
+            if not left:
+                return
 
     def flush(self, peers: Iterable[str], seconds: float | None = None) -> bool:
         """Wait until all that was sent to these has come, or is given up; return whether."""
@@ -280,12 +298,12 @@ class Courier:
             return
         if len(datagram) < _HEADER.size:
             raise RemoteProtocolError(f"from {peer!r}: {len(datagram)} bytes are no datagram")
-        kind, number, awaited, left = _HEADER.unpack_from(datagram)
+        kind, number, awaited, left, stamp, echo = _HEADER.unpack_from(datagram)
         if kind not in (_CHUNK, _ACKNOWLEDGEMENT):
             raise RemoteProtocolError(f"from {peer!r}: a datagram of kind {kind}")
-        self._acknowledged(peer, awaited, kind == _ACKNOWLEDGEMENT)
+        self._acknowledged(peer, awaited, echo)
         if kind == _CHUNK:
-            self._take(peer, number, left, bytes(memoryview(datagram)[_HEADER.size :]))
+            self._take(peer, number, left, stamp, bytes(memoryview(datagram)[_HEADER.size :]))
 
     def _known(self) -> list[tuple[str, _Ways]]:
         return [*self._peers.items()]  # any thread may come to know more
@@ -303,58 +321,57 @@ class Courier:
                 ways.outbound.changed.notify_all()
 
     def _send_chunk(self, peer: str, number: int, chunk: _Chunk) -> None:
-        inbound = self._peers[peer].inbound
-        inbound.told = inbound.awaited
-        header = _HEADER.pack(_CHUNK, number, inbound.told, chunk.left)
-        self._carry(peer, header + chunk.data)
+        self._carry(peer, _CHUNK, number, chunk.left, chunk.data)
 
     def _acknowledge(self, peer: str) -> None:
+        self._carry(peer, _ACKNOWLEDGEMENT, 0, 0, b"")
+
+    def _carry(self, peer: str, kind: int, number: int, left: int, data: bytes) -> None:
         inbound = self._peers[peer].inbound
-        inbound.told = inbound.awaited
-        self._carry(peer, _HEADER.pack(_ACKNOWLEDGEMENT, 0, inbound.told, 0))
-
-    def _carry(self, peer: str, datagram: bytes) -> None:
+        stamp, inbound.told = inbound.stamp, inbound.awaited
+        header = _HEADER.pack(kind, number, inbound.told, left, self._stamp(), stamp)
         with suppress(Exception):  # then it is lost, as one may be, and sent again
-            self._post(peer, datagram)
+            self._post(peer, header + data)
 
-    def _acknowledged(self, peer: str, awaited: int, alone: bool) -> None:
-        """Know what a peer awaits; what says that ``alone``, it says as something of ours came."""
+    def _stamp(self) -> int:
+        """Return the time, as it is told to whoever sends it back."""
+        return int(1000 * (time.monotonic() - self._made)) % _STAMPS
+
+    def _acknowledged(self, peer: str, awaited: int, echo: int) -> None:
+        """Know that a peer is there, what it awaits, and when that was sent which it got."""
         out, now = self._peers[peer].outbound, time.monotonic()
         with out.changed:
             if awaited > out.number:
                 raise RemoteProtocolError(
                     f"from {peer!r}: it awaits chunk {awaited}, of {out.number} that were sent"
                 )
-            out.heard = min(out.heard, now)  # it is there
+            out.heard = now
             arrived = [*takewhile(lambda number: number < awaited, out.chunks)]  # in their order
-            for number in arrived:
-                chunk = out.chunks.pop(number)
-                out.size -= _size(chunk.data)
-                if chunk.times == 1:  # of one that was repeated, nobody knows which has come
-                    took = now - chunk.sent
-                    out.wait = min(max(_FIRST_WAIT, 4 * took), _LONGEST_WAIT)
-                    out.room = min(out.room + _size(chunk.data), _UNDER_WAY)
-            if arrived or alone:
-                out.heard = now
-            if arrived:
-                out.arrived = now
-                out.changed.notify_all()
+            if not arrived:
+                return
+            came = sum(_kept(len(out.chunks.pop(number).data)) for number in arrived)
+            out.size -= came
+            out.pace.came(came, (self._stamp() - echo) % _STAMPS / 1000)
+            out.moved = now
+            out.changed.notify_all()
 
     # What comes in
 
-    def _take(self, peer: str, number: int, left: int, data: bytes) -> None:
+    def _take(self, peer: str, number: int, left: int, stamp: int, data: bytes) -> None:
         inbound = self._peers[peer].inbound
         with inbound.taking:
             is_next = number == inbound.awaited
             if is_next:
+                if inbound.told == inbound.awaited:
+                    inbound.stamp = stamp
                 self._add(peer, inbound, left, data)
                 while inbound.awaited in inbound.early:
                     left, data = inbound.early.pop(inbound.awaited)
-                    inbound.early_size -= _size(data)
+                    inbound.early_size -= _kept(len(data))
                     self._add(peer, inbound, left, data)
             elif inbound.has_room(number, data):
                 inbound.early[number] = left, data
-                inbound.early_size += _size(data)
+                inbound.early_size += _kept(len(data))
             is_urgent = not is_next or inbound.awaited - inbound.told >= 4
         if is_urgent:  # it has something twice, or lacks something, or waits with much
             self._acknowledge(peer)
@@ -368,7 +385,8 @@ class Courier:
                     f"from {peer!r}: a frame of {left} bytes; at most {inbound.limit} are accepted"
                 )
             inbound.left = left
-        if left != inbound.left or len(data) != min(left, CHUNK):
+        is_whole = min(left, pace.SMALLEST) <= len(data) <= min(left, pace.LARGEST)
+        if left != inbound.left or not is_whole:
             raise RemoteProtocolError(
                 f"from {peer!r}: a chunk of {len(data)} bytes with {left} left of its frame, "
                 f"where {inbound.left} are"
@@ -420,8 +438,7 @@ class Courier:
         for peer, ways in self._known():
             out = ways.outbound
             with out.changed:
-                gone = bool(out.chunks) and time.monotonic() - out.heard > self._patience
-                if peer in self._lost or not gone:
+                if peer in self._lost or not out.is_gone(time.monotonic(), self._patience):
                     continue
                 self._lost.add(peer)
                 out.changed.notify_all()
@@ -434,11 +451,10 @@ class Courier:
         if inbound.told != inbound.awaited:
             self._acknowledge(peer)
         with out.changed:
-            due = out.oldest_since(now - out.wait)
+            due = out.oldest_since(now - out.pace.wait)
             if due is not None:
-                out.wait = min(2 * out.wait, _LONGEST_WAIT)
-                out.room = max(out.room // 2, CHUNK)
-                due[1].sent, due[1].times = now, due[1].times + 1
+                out.pace.went_again()
+                due[1].sent = now
             elif out.is_quiet(now - self._quiet):
                 word = _Chunk(0, b"", now)
                 due = out.enter(word), word

@@ -1,0 +1,92 @@
+"""How much is under way on lines of any width, which nobody is told."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+
+from colonnade.drivers import courier as room
+from colonnade.drivers.courier import Courier
+
+
+class Lines:
+    """A server and sites whose datagrams wait in a queue each to leave, at so many bytes a second.
+
+    The seconds are those of a clock of its own, which stands still until all that can be sent is.
+    """
+
+    def __init__(self, monkeypatch, rate, sites):
+        self.now, self.rate, self.names = 0.0, rate, ["server", *sites]
+        monkeypatch.setattr(room, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.queues = {name: deque() for name in self.names}
+        self.free = dict.fromkeys(self.names, 0.0)  # when each has carried what it has
+        self.carried, self.got, self.lost = 0, dict.fromkeys(self.names, 0), []
+        self.ends = {name: self.end(name) for name in self.names}
+        for site in sites:
+            self.ends["server"].admit(site, 2**30)
+            self.ends[site].admit("server", 2**30)
+
+    def end(self, own):
+        def post(peer, datagram):
+            self.free[own] = max(self.free[own], self.now) + len(datagram) / self.rate
+            self.queues[own].append((self.free[own], peer, datagram))
+            self.carried += len(datagram)
+
+        def got(_, frame):
+            self.got[own] += len(frame)
+
+        return Courier(post, got, lambda peer: self.lost.append((own, peer)), print)
+
+    def carry(self, size, both):
+        """Send to each site so many bytes, and from each where it is both ways."""
+        ways = [("server", site) for site in self.names[1:]]
+        ways += [(site, server) for server, site in ways] if both else []
+        threads = [
+            (threading.Thread(target=self.ends[own].send, args=(to, bytes(size)), daemon=True), out)
+            for own, to in ways
+            for out in [self.ends[own]._peers[to].outbound]
+        ]
+        for thread, _ in threads:
+            thread.start()
+        while any(thread.is_alive() or out.chunks for thread, out in threads) and not self.lost:
+            while any(thread.is_alive() and not out.is_full(size) for thread, out in threads):
+                pass  # it sends, until it has to wait
+            self.now += 0.05
+            for own, queue in self.queues.items():
+                while queue and queue[0][0] <= self.now:
+                    _, peer, datagram = queue.popleft()
+                    self.ends[peer].receive(own, datagram)
+            for end in self.ends.values():
+                for peer, ways in end._peers.items():
+                    end._look(peer, ways)
+                end._give_up()
+        for end in self.ends.values():
+            end._closed.set()
+            end._let_go()
+
+
+@pytest.mark.parametrize(
+    ("rate", "sites", "size", "both"),
+    [
+        (20e3, 1, 4 * 2**20, False),
+        (200e3, 1, 16 * 2**20, False),
+        (40e3, 1, 8 * 2**20, True),
+        (20e3, 3, 2**20, False),
+        (60e3, 10, 2**20, True),
+        (20e6, 20, 2**20, True),
+    ],
+)
+def test_a_slow_line_carries_what_is_sent_about_once(monkeypatch, rate, sites, size, both):
+    """Nobody is given up on it, and nothing waits that need not."""
+    lines = Lines(monkeypatch, rate, [f"site {number}" for number in range(sites)])
+    lines.carry(size, both)
+    assert lines.lost == []
+    assert lines.got == {
+        name: size * (sites if name == "server" else 1) if both or name != "server" else 0
+        for name in lines.names
+    }
+    assert lines.carried < 1.1 * sites * size * (1 + both) + 200e3 * sites
+    assert lines.now < 1.2 * sites * size / rate + 10
