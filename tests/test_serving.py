@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -587,6 +587,49 @@ def test_a_request_on_one_connection_too_many_is_refused(tmp_path, monkeypatch):
         assert httpx.get(f"{at.url}/health").status_code == 200
         with closing(connected(at)):
             assert httpx.get(f"{at.url}/health").status_code == 503
+
+
+CHUNKED = "POST {} HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
+ASKED = "GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+@pytest.mark.parametrize("many", [0, 1], ids=["", "on one connection too many"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (CHUNKED.format("/predict"), "zz\r\n"),
+        (CHUNKED.format("/predict") + "zz\r\n",),
+        (CHUNKED.format("/health") + "zz\r\n",),
+        (CHUNKED.format("/nowhere"), "zz\r\n"),
+        (ASKED + "no request\r\n\r\n",),
+        (ASKED, "no request\r\n\r\n"),
+        ("no request\r\n\r\n",),
+    ],
+)
+def test_who_sends_nonsense_fills_no_log(tmp_path, monkeypatch, caplog, capfd, parts, many):
+    """Where a request was refused as one too many, what came after it was a traceback each time."""
+    monkeypatch.setattr(connections, "_MOST", 4)
+    with serving(Told(), with_token(tmp_path)) as at:
+        for _ in range(3):
+            with ExitStack() as kept:
+                for _ in range(many):
+                    kept.enter_context(closing(connected(at)))
+                asking = kept.enter_context(closing(connected(at)))
+                for number, part in enumerate(parts):
+                    asking.sendall(part.encode())
+                    if number < len(parts) - 1:
+                        asking.settimeout(0.05)
+                        with suppress(TimeoutError):
+                            asking.recv(4096)
+                asking.settimeout(30)
+                with suppress(ConnectionError):
+                    while asking.recv(4096):
+                        pass
+            deadline = time.monotonic() + 30
+            while not answers(at):
+                assert time.monotonic() < deadline
+    assert caplog.records == []
+    assert "".join(capfd.readouterr()) == ""
 
 
 def with_token(folder):
