@@ -42,7 +42,7 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models defaults telling faults locks paths drawing "
-    "yaml_text annotated quiet turns",
+    "yaml_text annotated quiet turns ordinary",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger tallies clocks checkpoints journals departures channels costs delays "
@@ -73,6 +73,7 @@ FILES = {
     "colonnade.turns": "opens none, and lets no process inherit a lock",
     "colonnade.locks": "two processes must not write what others of this list write",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
+    "colonnade.ordinary": "reads for others of this list, and waits for no pipe",
     "colonnade.paths": "makes a path of a text, and opens none",
     "colonnade.surrogates.disk": "surrogates that outgrow memory",
     "colonnade.surrogates.lock": "two processes must not write one table",

@@ -420,15 +420,15 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, how)
 def test_a_checkpoint_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, code, file):
     store = filled(tmp_path, 4, 8)
     before = {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()}
-    read = Path.read_bytes
+    opened = os.open
 
-    def refusing(path):
-        if path.name == file and path.parent.name == "round-00000008":
+    def refusing(path, *how):
+        if Path(path).name == file and Path(path).parent.name == "round-00000008":
             raise OSError(code, os.strerror(code), str(path))
-        return read(path)
+        return opened(path, *how)
 
     with monkeypatch.context() as then:
-        then.setattr(Path, "read_bytes", refusing)
+        then.setattr(os, "open", refusing)
         told = f"round-00000008/{file} cannot be read: {os.strerror(code)}"
         with pytest.raises(Unwritten, match=told):
             store.latest()
@@ -712,3 +712,21 @@ if __name__ == "__main__":
     graves = Path(sys.argv[1])
     ends = {others: kill_store(graves, others) for others in OTHERS}
     print(json.dumps(ends | {"training": kill_training(graves)}))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have names")
+@pytest.mark.parametrize("name", ["manifest.json", "bank.safetensors"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, name):
+    store = CheckpointStore(tmp_path / "checkpoint", {"run": "fingerprint"})
+    store.make()
+    for round in (1, 2):
+        draft = store.draft(round)
+        draft.write("bank.safetensors", encode_state({"round": round}))
+        store.commit(draft, round, {})
+    newest = tmp_path / "checkpoint" / "round-00000002" / name
+    newest.unlink()
+    os.mkfifo(newest)
+    store.check_format()
+    found = store.latest()
+    assert found is not None
+    assert found.round == 1

@@ -21,7 +21,7 @@ from torch import nn
 
 from colonnade import cli
 from colonnade.config import load_trained, parse_config
-from colonnade.errors import ConfigurationError, DataError, PrivacyWarning
+from colonnade.errors import ConfigurationError, DataError, DataWarning, PrivacyWarning
 from colonnade.export import Part, blank, export_part, form_of, load_part
 from colonnade.federation import Federation
 from colonnade.organisations import LabelHolder, Party
@@ -635,6 +635,22 @@ def test_parts_of_another_run_are_not_believed():
             load_trained("run")
 
 
+def test_a_mean_that_is_gone_is_told(monkeypatch, capsys):
+    trained(RUNS["classes"])
+    file = Path("run/parts/bank/mean.json")
+    file.unlink()
+    call = ("export", "run", "--to", "given")
+    code, out, err = command(monkeypatch, capsys, *call)
+    assert code == 0
+    assert "run/parts/bank/mean.json is gone, which this run wrote" in " ".join((out + err).split())
+    for elsewhere in ("mean.json", "nowhere"):
+        file.symlink_to(elsewhere)
+        code, out, err = command(monkeypatch, capsys, *call)
+        assert code == 2
+        assert "mean.json is not the mean that 'bank' wrote" in " ".join((out + err).split())
+        file.unlink()
+
+
 def test_a_mean_of_another_run_is_not_believed():
     trained(RUNS["classes"])
     trained(RUNS["classes"] | {"training": {"seed": 7}}, "other")
@@ -646,7 +662,8 @@ def test_a_mean_of_another_run_is_not_believed():
     file.write_bytes(own)
     assert set(load_trained("run").run.predictor.means) == {"bank", "shop"}
     file.unlink()
-    assert set(load_trained("run").run.predictor.means) == {"shop"}
+    with pytest.warns(DataWarning, match="bank/mean.json is gone, which this run wrote"):
+        assert set(load_trained("run").run.predictor.means) == {"shop"}
 
 
 def test_nothing_is_exported_into_a_runs_own_parts():

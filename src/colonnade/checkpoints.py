@@ -29,6 +29,7 @@ import torch
 from colonnade.clocks import NOT_NOTED, Clock, continued, why_refused
 from colonnade.errors import CheckpointError
 from colonnade.faults import explained, unread
+from colonnade.ordinary import read_ordinary
 
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
@@ -173,9 +174,13 @@ class Checkpoint:
         CheckpointError
             If it is not what the manifest says, or that does not name it.
         """
-        data = (self.folder / file).read_bytes()
+        path = self.folder / file
+        try:
+            data = read_ordinary(path)
+        except ValueError as error:
+            raise CheckpointError(f"{path} is not what was written: {error}") from None
         if self.manifest["files"].get(file) != _digest(data):
-            raise CheckpointError(f"{self.folder / file} is not what was written")
+            raise CheckpointError(f"{path} is not what was written")
         return data
 
     def state(self, role: str) -> State:
@@ -474,12 +479,12 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
         If the system refuses to read one, which says nothing of whether it is whole.
     """
     try:
-        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+        manifest: dict[str, Any] = json.loads(read_ordinary(folder / "manifest.json"))
         digest = manifest.pop("digest", None)
         if digest != _digest(_canonical(manifest)) and (digest or manifest["format"] == FORMAT):
             return None  # others than this version may have had no digest of the manifest itself
         whole = type(manifest["format"]) is int and all(
-            _digest((folder / file).read_bytes()) == digest
+            _digest(read_ordinary(folder / file)) == digest
             for file, digest in manifest["files"].items()
         )
         return manifest if whole and isinstance(manifest["fingerprint"], (str, dict)) else None

@@ -31,6 +31,7 @@ from colonnade.errors import CheckpointError, Unwritten
 from colonnade.faults import unwritten
 from colonnade.journals import file_name
 from colonnade.ledger import Entry
+from colonnade.ordinary import open_ordinary
 from colonnade.wire import Purpose
 
 __all__ = ["Departures", "Found", "Mark", "departed", "lost_since"]
@@ -248,10 +249,12 @@ def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
         If not all of it is of messages from ``name``.
     """
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | _NO_LINK), "rb") as file:
+        with os.fdopen(open_ordinary(path, _NO_LINK), "rb") as file:
             lines = file.read().splitlines(keepends=True)
     except FileNotFoundError:
         return [], []
+    except ValueError as error:
+        raise _damaged(path, str(error)) from None
     start = _encode([name])[:-1] + b","
     torn = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
     if not (torn.startswith(start) or start.startswith(torn)):

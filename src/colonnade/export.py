@@ -29,6 +29,7 @@ from colonnade.drawing import drawing
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.faults import explained, of_the_disk, unread_or_damaged
 from colonnade.models import Features, copied, put_state, versions_of
+from colonnade.ordinary import NOT_ORDINARY
 from colonnade.outputs import (
     CONFIGURATION,
     MARK,
@@ -401,7 +402,7 @@ def _details(told: Any) -> dict[str, Any]:
 
 def _read(path: Path, most: float = math.inf) -> bytes:
     if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise ValueError("it is no ordinary file")
+        raise ValueError(NOT_ORDINARY)
     if (size := path.stat().st_size) > most:
         raise ValueError(f"it has {size:,} bytes, and at most {most:,} are written")
     return path.read_bytes()

@@ -37,6 +37,7 @@ from colonnade.effects import Notes
 from colonnade.errors import CheckpointError, LocalProtocolError
 from colonnade.faults import unwritten
 from colonnade.locks import locked
+from colonnade.ordinary import NOT_ORDINARY
 
 __all__ = ["MAX_DEPTH", "MAX_RECORD_BYTES", "Journal", "file_name", "open_journals"]
 
@@ -154,6 +155,8 @@ class Journal:
         if noted is not None and not self.path.exists():
             raise self._behind("it is missing")
         folder.mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and not self.path.is_file():
+            raise CheckpointError(f"{self.path} is no journal: {NOT_ORDINARY}; move it away")
         # Unbuffered: what a failed write leaves must not be written by a later one.
         self._file = self.path.open("r+b" if self.path.exists() else "x+b", buffering=0)
         self._lock(self._file)

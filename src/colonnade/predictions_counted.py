@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 from colonnade.errors import DataError
 from colonnade.faults import explained, unread_or_damaged
 from colonnade.locks import locked, unlock
+from colonnade.ordinary import NOT_ORDINARY
 from colonnade.outputs import SIGNATURE, replacing
 
 __all__ = ["PREDICTED", "UNKNOWN", "PredictionCount", "Times"]
@@ -123,7 +124,7 @@ def _times_in(file: Path) -> Times | None:
         return None
     try:
         if file.is_symlink() or not file.is_file():
-            raise ValueError("it is no ordinary file")
+            raise ValueError(NOT_ORDINARY)
         told = json.loads(file.read_text(encoding="utf-8"))
         digest = told.pop("digest")
         if digest != _digest(told):

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from colonnade.errors import (
     ColonnadeError,
     ConfigurationError,
     DataError,
+    DataWarning,
     Unwritten,
 )
 from colonnade.export import (
@@ -39,6 +41,7 @@ from colonnade.faults import explained, misnamed_or_unwritten, unread_or_damaged
 from colonnade.layout import check_names
 from colonnade.ledger import Ledger
 from colonnade.locks import locked, unlock
+from colonnade.ordinary import read_ordinary
 from colonnade.outputs import (
     CONFIGURATION,
     PAGE,
@@ -205,6 +208,11 @@ def load_means(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
     DataError
         If one is damaged, or is that of another organisation or run.
 
+    Warns
+    -----
+    DataWarning
+        If one that the run wrote is gone.
+
     Examples
     --------
     >>> load_means("runs/credit", ["bank"])
@@ -216,7 +224,14 @@ def load_means(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
     means = {}
     for name in names:
         file = _mean_file(name)
-        if not (folder / file).exists():
+        if not os.path.lexists(folder / file):
+            if file in sealed:
+                warnings.warn(
+                    f"{folder / file} is gone, which this run wrote: the mean of {name!r}, that "
+                    "could stand for it, is neither known nor exported",
+                    DataWarning,
+                    stacklevel=2,
+                )
             continue
         means[name] = read_mean(folder / file, name)
         if sealed and _digest_of(folder / file) != sealed.get(file):
@@ -463,10 +478,10 @@ class RunFolder:
         """
         file = self.path / TRAINING
         try:
-            return file.read_text(encoding="utf-8").strip()
+            return read_ordinary(file).decode().strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError) as error:
             raise unread_or_damaged(file, error) from None
 
     def keep_training(self, which: str) -> None:
@@ -626,9 +641,9 @@ class RunFolder:
     def _says(self, text: str) -> bool:
         """Whether ``config.yaml`` is this text, or says the same in other words."""
         try:
-            there = (self.path / "config.yaml").read_text(encoding="utf-8")
+            there = read_ordinary(self.path / "config.yaml").decode()
             return there == text or read_yaml(there, _WRITTEN_OUT) == yaml.safe_load(text)
-        except (OSError, ConfigurationError, *NOT_YAML):
+        except (OSError, ValueError, ConfigurationError, *NOT_YAML):
             return False
 
     def _check_unbegun(self, is_said: bool) -> None:

@@ -379,12 +379,11 @@ def load_trained(path: str | Path) -> Trained:
     check_has_parts(folder)
     config = parse_config(dict(run.config), str(folder / "config.yaml"))
     holder, parts = config.label_holder.name, load_parts(folder)
+    means = load_means(folder, parts)
     try:
         federation = config.build_federation(_blank_data(parts, config))
         models = _models(parts, federation)
-        predictor = federation.predictor(
-            config.method.build(), config.training.seed, models, load_means(folder, parts)
-        )
+        predictor = federation.predictor(config.method.build(), config.training.seed, models, means)
     except ColonnadeError:
         raise
     except Exception as error:  # what a digest is right of may be anything

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.locks import locked
+from colonnade.ordinary import open_ordinary
 from colonnade.outputs import MARK, SIGNATURE
 from colonnade.quiet import warning_otherwise
 from colonnade.streamed.form import Form
@@ -335,7 +336,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
         if _MANIFEST not in inside:
             break
         try:
-            with (folder / _MANIFEST).open("rb") as file:
+            with os.fdopen(open_ordinary(folder / _MANIFEST), "rb") as file:
                 manifest = json.loads(file.read(_LONGEST))
         except FileNotFoundError:
             continue  # another store takes the place of this one
