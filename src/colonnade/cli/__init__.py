@@ -106,8 +106,8 @@ def _check_arguments(arguments: Sequence[str]) -> None:
 def main() -> None:
     """Run the command; one sentence says what is wrong.
 
-    What a user gave exits with 2; a full disk, a folder that is gone, or what else the system
-    refuses with 3; what else is known to go wrong with 1.
+    What a user gave exits with 2; a full disk, a folder that is gone, or what else the system does
+    not read or write with 3; what else is known to go wrong with 1.
     """
     try:
         _check_arguments(sys.argv[1:])
