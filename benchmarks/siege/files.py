@@ -45,8 +45,8 @@ def _trial(found: Found, whole: Path, part: Path, wanted: str, seed: int) -> Non
         path = source.choice(files)
         before = path.read_bytes()
         how = _damage(path, source)
-        if path.exists() and path.read_bytes() == before:
-            return
+        while path.exists() and path.read_bytes() == before:  # as where an empty one was emptied
+            how = _damage(path, source)
         what = f"{whole.name}, {path.relative_to(folder)} {how}, seed {seed}"
         try:
             if finished and path.parent == folder:
