@@ -18,8 +18,9 @@ class Lines:
     The seconds are those of a clock of its own, which stands still until all that can be sent is.
     """
 
-    def __init__(self, monkeypatch, rate, sites):
+    def __init__(self, monkeypatch, rate, sites, latency=0.0):
         self.now, self.rate, self.names = 0.0, rate, ["server", *sites]
+        self.latency = latency
         monkeypatch.setattr(room, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.queues = {name: deque() for name in self.names}
         self.free = dict.fromkeys(self.names, 0.0)  # when each has carried what it has
@@ -32,7 +33,7 @@ class Lines:
     def end(self, own):
         def post(peer, datagram):
             self.free[own] = max(self.free[own], self.now) + len(datagram) / self.rate
-            self.queues[own].append((self.free[own], peer, datagram))
+            self.queues[own].append((self.free[own] + self.latency, peer, datagram))
             self.carried += len(datagram)
 
         def got(_, frame):
@@ -90,3 +91,15 @@ def test_a_slow_line_carries_what_is_sent_about_once(monkeypatch, rate, sites, s
     }
     assert lines.carried < 1.1 * sites * size * (1 + both) + 200e3 * sites
     assert lines.now < 1.2 * sites * size / rate + 10
+
+
+@pytest.mark.parametrize("latency", [0.025, 6.0])
+def test_a_long_line_is_filled(monkeypatch, latency):
+    """Within a few ways there and back, as much is under way as may be."""
+    lines = Lines(monkeypatch, 1e9, ["site"], latency)
+    lines.carry(32 * 2**20, False)
+    assert lines.lost == []
+    assert lines.got["site"] == 32 * 2**20
+    ways = 2 * latency + 0.1  # there and back, and until it is looked
+    assert lines.now < (9 + 32 / 8) * ways
+    assert lines.carried < 1.01 * 32 * 2**20

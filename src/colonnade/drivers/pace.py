@@ -2,14 +2,15 @@
 
 A line may carry gigabytes a second, or kilobytes that wait behind others': nobody says which, and
 what hands over datagrams may take any number of them at once. So little is under way at first. What
-comes within *two seconds* lets as much more be under way, which doubles it with each round trip;
-what takes longer than twice that lets less be, so that no more waits on a line than it carries in
-seconds, and what goes the other way does not wait behind it. A chunk is a quarter of what may be
-under way.
+comes within *two seconds* of the least time that any took lets as much more be under way, which
+doubles it with each round trip; what takes twice as much longer lets less be. So no more waits on a
+line than it carries in seconds, and what goes the other way does not wait behind it, however long
+the line itself takes. A chunk is a quarter of what may be under way.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 __all__ = ["LARGEST", "MOST", "SMALLEST", "Pace"]
@@ -18,7 +19,7 @@ SMALLEST, LARGEST = 2**14, 2**20  # bytes of a chunk that is not the last of its
 MOST = 2**23  # bytes under way to a peer, of which it has not told that they came
 _PIECES = 4  # chunks that may be under way, at least
 _FIRST = 2**17  # bytes under way before anything has come
-_GOOD, _BAD = 2.0, 4.0  # seconds from when a chunk is sent until it is known that it came
+_GOOD, _BAD = 2.0, 4.0  # seconds for which a chunk waits on a line
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds until a chunk is sent again
 _LONGEST_MEASURED = 600.0  # and where it is known to take so long
 
@@ -45,6 +46,9 @@ class Pace:
     wait: float = field(default_factory=lambda: _FIRST_WAIT)
     """Seconds until a chunk of which nothing is heard is sent again."""
 
+    least: float = math.inf
+    """Seconds from when a chunk is sent until it is known that it came, at least."""
+
     @property
     def chunk(self) -> int:
         """Bytes of a frame that travel in one datagram."""
@@ -53,9 +57,11 @@ class Pace:
     def came(self, size: int, seconds: float) -> None:
         """Know that so many bytes came, the last of them in so many seconds."""
         self.wait = min(max(_FIRST_WAIT, 4 * seconds), _LONGEST_MEASURED)
-        if seconds <= _GOOD:
+        self.least = min(self.least, seconds)
+        waited = seconds - self.least
+        if waited <= _GOOD:
             self.room = min(self.room + size, MOST)
-        elif seconds > _BAD:
+        elif waited > _BAD:
             self._narrow(size // 2)
 
     def went_again(self) -> None:
