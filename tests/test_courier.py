@@ -32,10 +32,11 @@ HEADER = struct.Struct("!BQQIII")
 def impatient(monkeypatch):
     """In one process what is late is lost, and need not be waited for."""
     monkeypatch.setattr(pace, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(pace, "_SHORTEST_WAIT", 0.01)
     monkeypatch.setattr(pace, "_LONGEST_WAIT", 0.1)
-    monkeypatch.setattr(pace, "_LONGEST_MEASURED", 0.1)
-    monkeypatch.setattr(pace, "SMALLEST", 100)
-    monkeypatch.setattr(pace, "LARGEST", 100)
+    monkeypatch.setattr(pace, "_TRIES", 300)
+    monkeypatch.setattr(pace, "SMALLEST", 356)  # what a chunk of 100 bytes takes
+    monkeypatch.setattr(pace, "LARGEST", 356)
     monkeypatch.setattr(pace, "MOST", 1000)
     yield
     for courier in opened:  # each has a thread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import deque
 from types import SimpleNamespace
@@ -18,9 +19,9 @@ class Lines:
     The seconds are those of a clock of its own, which stands still until all that can be sent is.
     """
 
-    def __init__(self, monkeypatch, rate, sites, latency=0.0):
+    def __init__(self, monkeypatch, rate, sites, latency=0.0, is_lost=lambda now: False):
         self.now, self.rate, self.names = 0.0, rate, ["server", *sites]
-        self.latency = latency
+        self.latency, self.is_lost = latency, is_lost
         monkeypatch.setattr(room, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.queues = {name: deque() for name in self.names}
         self.free = dict.fromkeys(self.names, 0.0)  # when each has carried what it has
@@ -33,8 +34,9 @@ class Lines:
     def end(self, own):
         def post(peer, datagram):
             self.free[own] = max(self.free[own], self.now) + len(datagram) / self.rate
-            self.queues[own].append((self.free[own] + self.latency, peer, datagram))
             self.carried += len(datagram)
+            if not self.is_lost(self.now):
+                self.queues[own].append((self.free[own] + self.latency, peer, datagram))
 
         def got(_, frame):
             self.got[own] += len(frame)
@@ -64,7 +66,7 @@ class Lines:
                 for peer, ways in end._peers.items():
                     end._look(peer, ways)
                 end._give_up()
-        for end in self.ends.values():
+        for end in self.ends.values() if self.lost else ():
             end._closed.set()
             end._let_go()
 
@@ -77,6 +79,7 @@ class Lines:
         (40e3, 1, 8 * 2**20, True),
         (20e3, 3, 2**20, False),
         (60e3, 10, 2**20, True),
+        (2e3, 1, 2**18, False),
         (20e6, 20, 2**20, True),
     ],
 )
@@ -103,3 +106,29 @@ def test_a_long_line_is_filled(monkeypatch, latency):
     ways = 2 * latency + 0.1  # there and back, and until it is looked
     assert lines.now < (9 + 32 / 8) * ways
     assert lines.carried < 1.01 * 32 * 2**20
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+def test_what_is_lost_is_soon_sent_again(monkeypatch, share):
+    """That something was lost lets no less be under way, and what was lost with it goes at once."""
+    draws = random.Random(0)
+    lines = Lines(monkeypatch, 10e6, ["site"], 0.02, lambda now: draws.random() < share)
+    lines.carry(20 * 2**20, False)
+    assert lines.lost == []
+    assert lines.got["site"] == 20 * 2**20
+    assert lines.carried < 20 * 2**20 / (1 - share) ** 2 + 2**21
+    assert lines.now < 2 + 400 * share
+
+
+def test_a_line_that_stands_still_is_waited_for_no_longer_ever_after(monkeypatch):
+    """A minute later, one chunk is lost, and sent again before its receiver is given up."""
+    lost = iter([True])
+    lines = Lines(monkeypatch, 1e6, ["site"], 0.02, lambda now: now > 100 and next(lost, False))
+    lines.carry(1000, False)
+    lines.free["server"] = lines.now + 31
+    lines.carry(1000, False)
+    lines.now = 101.0
+    lines.carry(1000, False)
+    assert lines.lost == []
+    assert lines.got["site"] == 3000
+    assert lines.now < 101 + 30 + 1

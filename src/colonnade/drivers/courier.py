@@ -35,7 +35,7 @@ from typing import Protocol
 
 from colonnade.drivers import pace
 from colonnade.drivers.failures import failure
-from colonnade.drivers.pace import Pace
+from colonnade.drivers.pace import Pace, kept
 from colonnade.errors import RemoteProtocolError
 
 __all__ = ["Courier", "Post"]
@@ -47,11 +47,6 @@ _LAST = 5.0  # seconds in which the last acknowledgements leave
 _LOOKS = 20  # in the time in which a peer is given up, whether it is to be
 _STALLED = 10  # times as long nothing that is sent comes, of who is given up though it is there
 _STAMPS = 2**32
-
-
-def _kept(size: int) -> int:
-    """Return how many bytes it takes to keep a chunk of so many, about."""
-    return size + 256
 
 
 class Post(Protocol):
@@ -69,19 +64,32 @@ class _Chunk:
     left: int
     data: bytes
     sent: float
+    before: float | None = None  # when it was sent before, if it was
     is_leaving: bool = False  # as its post takes long
+
+    def send_again(self, now: float) -> None:
+        """Know that it is sent again."""
+        self.before, self.sent = self.sent, now
+
+    def was_lost(self, taken: float) -> bool:
+        """Whether of one that has come, and was sent when that was taken, an earlier one had not.
+
+        A stamp is in milliseconds, so it is that of the one to which it is nearer.
+        """
+        return self.before is not None and abs(taken - self.sent) < abs(taken - self.before)
 
 
 @dataclass
 class _Outbound:
     """What goes to a peer. ``changed`` guards it."""
 
+    pace: Pace
     number: int = 0
     chunks: dict[int, _Chunk] = field(default_factory=dict)  # under way, by number
     size: int = 0  # bytes that they take
-    pace: Pace = field(default_factory=Pace)
     in_frame: bool = False  # whether more chunks of the same frame are to go
     ended: bool = False  # whether no more is to go
+    lost: float = -math.inf  # what was sent before is to go again: something was lost until then
     watched: bool = False  # whether it is asked, when nothing is under way, if it is there
     heard: float = math.inf  # when anything last came of it, or began to be awaited
     moved: float = -math.inf  # when some of what goes to it last came, or began to be under way
@@ -99,15 +107,27 @@ class _Outbound:
 
     def is_full(self, left: int) -> bool:
         """Whether a chunk of a frame of which so much is left has to wait."""
-        size = self.size + _kept(min(left, self.pace.chunk))
+        size = self.size + kept(min(left, self.pace.chunk))
         return bool(self.chunks) and size > self.pace.room
 
     def oldest_since(self, sent: float) -> tuple[int, _Chunk] | None:
         """Return the oldest that is under way, and its number, if nothing came of late."""
-        oldest = next(iter(self.chunks.items()), None)
-        if oldest is None or oldest[1].is_leaving or max(oldest[1].sent, self.moved) >= sent:
+        number, oldest = next(iter(self.chunks.items()), (0, None))
+        if oldest is None or oldest.is_leaving:
             return None
-        return oldest
+        is_due = max(oldest.sent, self.moved) < sent or oldest.sent < self.lost
+        return (number, oldest) if is_due else None
+
+    def take_off(self, awaited: int, sent: float) -> int:
+        """Know what has come, the last of it as sent at such a time; return the bytes it took."""
+        came = 0
+        for number in [*takewhile(lambda number: number < awaited, self.chunks)]:  # in their order
+            chunk = self.chunks.pop(number)
+            came += kept(len(chunk.data))
+            if chunk.was_lost(sent):
+                self.lost = chunk.sent
+        self.size -= came
+        return came
 
     def enter(self, chunk: _Chunk) -> int:
         """Know one that goes now; return its number."""
@@ -115,7 +135,7 @@ class _Outbound:
             self.heard = self.moved = chunk.sent
         number, self.number = self.number, self.number + 1
         self.chunks[number] = chunk
-        self.size += _kept(len(chunk.data))
+        self.size += kept(len(chunk.data))
         return number
 
 
@@ -136,7 +156,7 @@ class _Inbound:
     def has_room(self, number: int, data: bytes) -> bool:
         """Whether a chunk that comes too early can be kept."""
         is_early = number > self.awaited and number not in self.early
-        return is_early and self.early_size + _kept(len(data)) <= pace.MOST
+        return is_early and self.early_size + kept(len(data)) <= pace.MOST
 
 
 @dataclass(frozen=True)
@@ -213,7 +233,8 @@ class Courier:
         Who is ``watched`` is, from its first word on, given up also where nothing is under way.
         """
         with self._starting:
-            self._peers[peer] = _Ways(_Outbound(watched=watched), _Inbound(limit))
+            outbound = _Outbound(Pace(self._patience), watched=watched)
+            self._peers[peer] = _Ways(outbound, _Inbound(limit))
             if self._started:
                 self._keep_from_now_on(peer)
 
@@ -245,8 +266,9 @@ class Courier:
         frame = b"".join(parts)
         ways = self._peers[peer]
         out = ways.outbound
-        left = len(frame)
+        start = 0
         while True:
+            left = len(frame) - start
             with out.changed:
                 while out.is_full(left) and not self._is_over(peer):
                     out.changed.wait()
@@ -254,15 +276,15 @@ class Courier:
                     raise ConnectionError(f"nothing goes to {peer!r} any more")
                 if self._is_over(peer):
                     raise ConnectionError(f"nothing is heard of {peer!r} any more")
-                data = frame[len(frame) - left :][: out.pace.chunk]
+                data = frame[start : start + out.pace.chunk]
                 chunk = _Chunk(left, data, time.monotonic(), is_leaving=True)
                 number = out.enter(chunk)
-                left -= len(data)
-                out.in_frame = left > 0
+                start += len(data)
+                out.in_frame = start < len(frame)
             ways.due.set()
             self._send_chunk(peer, number, chunk)
             chunk.sent, chunk.is_leaving = time.monotonic(), False
-            if not left:
+            if start >= len(frame):
                 return
 
     def flush(self, peers: Iterable[str], seconds: float | None = None) -> bool:
@@ -346,14 +368,16 @@ class Courier:
                     f"from {peer!r}: it awaits chunk {awaited}, of {out.number} that were sent"
                 )
             out.heard = now
-            arrived = [*takewhile(lambda number: number < awaited, out.chunks)]  # in their order
-            if not arrived:
+            seconds = (self._stamp() - echo) % _STAMPS / 1000
+            came = out.take_off(awaited, now - seconds)
+            if not came:
                 return
-            came = sum(_kept(len(out.chunks.pop(number).data)) for number in arrived)
-            out.size -= came
-            out.pace.came(came, (self._stamp() - echo) % _STAMPS / 1000)
+            out.pace.came(came, seconds)
             out.moved = now
             out.changed.notify_all()
+            is_due = out.oldest_since(-math.inf) is not None
+        if is_due:
+            self._peers[peer].due.set()
 
     # What comes in
 
@@ -361,17 +385,17 @@ class Courier:
         inbound = self._peers[peer].inbound
         with inbound.taking:
             is_next = number == inbound.awaited
+            if number <= inbound.awaited == inbound.told:
+                inbound.stamp = stamp  # also of what comes again, as what told of it may be lost
             if is_next:
-                if inbound.told == inbound.awaited:
-                    inbound.stamp = stamp
                 self._add(peer, inbound, left, data)
                 while inbound.awaited in inbound.early:
                     left, data = inbound.early.pop(inbound.awaited)
-                    inbound.early_size -= _kept(len(data))
+                    inbound.early_size -= kept(len(data))
                     self._add(peer, inbound, left, data)
             elif inbound.has_room(number, data):
                 inbound.early[number] = left, data
-                inbound.early_size += _kept(len(data))
+                inbound.early_size += kept(len(data))
             is_urgent = not is_next or inbound.awaited - inbound.told >= 4
         if is_urgent:  # it has something twice, or lacks something, or waits with much
             self._acknowledge(peer)
@@ -385,8 +409,7 @@ class Courier:
                     f"from {peer!r}: a frame of {left} bytes; at most {inbound.limit} are accepted"
                 )
             inbound.left = left
-        is_whole = min(left, pace.SMALLEST) <= len(data) <= min(left, pace.LARGEST)
-        if left != inbound.left or not is_whole:
+        if left != inbound.left or not pace.is_chunk(len(data), left):
             raise RemoteProtocolError(
                 f"from {peer!r}: a chunk of {len(data)} bytes with {left} left of its frame, "
                 f"where {inbound.left} are"
@@ -453,8 +476,9 @@ class Courier:
         with out.changed:
             due = out.oldest_since(now - out.pace.wait)
             if due is not None:
-                out.pace.went_again()
-                due[1].sent = now
+                if due[1].sent >= out.lost:  # else it is known, and nothing new of how long to wait
+                    out.pace.went_again()
+                due[1].send_again(now)
             elif out.is_quiet(now - self._quiet):
                 word = _Chunk(0, b"", now)
                 due = out.enter(word), word
