@@ -28,6 +28,7 @@ class Watched:
             lambda name, message: self.said.append((name, message)),
             lambda: control.Begin(7),
             self.kept.append,
+            patience=60.0,
         )
 
     def hears(self, name, *messages):
@@ -51,9 +52,10 @@ class Watched:
         assert isinstance(ask, control.Ask)
         return ask.number
 
-    def stands(self, number, name, waits="waits for x", sent=3, received=3, lost=()):
+    def stands(self, number, name, waits="waits for x", sent=3, received=3, lost=(), came=0):
         other = "b" if name == "a" else "a"
-        standing = control.Standing(number, waits, {other: sent}, {other: received}, list(lost))
+        counts = {other: sent}, {other: received}, list(lost), {other: came}
+        standing = control.Standing(number, waits, *counts)
         self.hears(name, standing)
 
 
@@ -262,3 +264,25 @@ def test_who_has_not_saved_is_named_where_nobody_goes_on():
     watched.stands(number, "a", "waits for the others at the boundary before round 2")
     with pytest.raises(Deadlock, match="a has not told that it saved"):
         watched.stands(number, "b", "waits for the others at the boundary before round 2")
+
+
+def test_what_is_told_to_be_sent_and_does_not_come_is_not_waited_for_without_end():
+    """Of an honest one, over whatever line, something comes."""
+    watched = Watched()
+
+    def all_wait(came):
+        watched.keeper._stuck_since -= 50.0
+        number = watched.asked()
+        watched.stands(number, "a", sent=6)
+        watched.stands(number, "b", received=5, came=came)
+
+    for came in range(5):
+        all_wait(came)
+    all_wait(came)
+    watched.hears("a", control.Reported({"x": 1}))  # so it does not wait
+    for _ in range(2):
+        all_wait(came)
+    with pytest.raises(
+        RemoteProtocolError, match="'a' tells that it has sent 'b' 6 messages, and 5 came"
+    ):
+        all_wait(came)

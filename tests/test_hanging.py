@@ -204,6 +204,22 @@ def test_half_a_frame_keeps_nobody_from_hearing_others(monkeypatch):
         Processes().run(roles, Assignment())
 
 
+@pytest.mark.parametrize("part", [0, 3, 9])
+def test_who_counts_what_it_has_not_sent_is_waited_for_a_while_alone(monkeypatch, part):
+    def send(connection, header, body):
+        if connection.prefix == 4:
+            frame = (len(header) + len(body)).to_bytes(4, "big") + header + body
+            connection._socket.sendall(frame[:part])
+        else:
+            whole(connection, header, body)
+
+    whole = FramedSocket.send
+    monkeypatch.setattr(FramedSocket, "send", send)
+    monkeypatch.setattr(processes, "_ON_THE_WAY", 1.0)
+    with pytest.raises(RemoteProtocolError, match="'a' tells that it has sent 'b' 1 messages, and"):
+        Processes().run(pair(sending()), Assignment())
+
+
 def test_a_connection_that_ends_before_its_process(monkeypatch):
     raw(monkeypatch, b"", close=True)
     with pytest.raises(Deadlock, match="b has lost its connection to a"):

@@ -18,7 +18,7 @@ from colonnade.deployment.job import JobConfig
 from colonnade.deployment.told_elsewhere import spoken_by
 from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import Assignment, control
-from colonnade.drivers.courier import Courier, Post
+from colonnade.drivers.courier import STALLED, Courier, Post
 from colonnade.drivers.driver import refuse_disagreement
 from colonnade.drivers.failures import ours
 from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
@@ -82,6 +82,7 @@ class Host:
     ) -> None:
         self.job = job
         self._aborted, self._on_round, self._on_report = aborted, on_round, on_report
+        self._patience = patience
         self._inbox: queue.Queue[tuple[str, bytes | Exception | _Ended]] = queue.Queue()
         self._courier = Courier(post, self._deliver, self._lose, self._fail, patience)
         for name in job.everybody:
@@ -164,7 +165,9 @@ class Host:
             on_round=self._on_round,
             on_report=self._on_report,
         )
-        gatekeeper = Gatekeeper(names, assignment, self._tell, self._begin, _nothing)
+        gatekeeper = Gatekeeper(
+            names, assignment, self._tell, self._begin, _nothing, STALLED * self._patience
+        )
         self._tell_everybody(meeting.Go(first, gatekeeper.gate))
         return gatekeeper
 

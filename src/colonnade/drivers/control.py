@@ -96,7 +96,7 @@ class Standing(msgspec.Struct, tag=True):
     embedding of round 3 from 'shop', which is missing"``; it is empty when the role has played to
     its end, and None when it is at work, or time alone may bring it further. ``sent`` and
     ``received`` count messages to and from each peer; of those in ``lost`` nothing can come any
-    more.
+    more. ``came`` are bytes, those of messages that have not come whole too.
     """
 
     number: int
@@ -104,6 +104,7 @@ class Standing(msgspec.Struct, tag=True):
     sent: dict[str, int]
     received: dict[str, int]
     lost: list[str]
+    came: dict[str, int] = {}  # msgspec copies defaults
 
 
 class Reached(msgspec.Struct, tag=True):

@@ -38,14 +38,14 @@ from colonnade.drivers.failures import failure
 from colonnade.drivers.pace import Pace, kept
 from colonnade.errors import RemoteProtocolError
 
-__all__ = ["Courier", "Post"]
+__all__ = ["STALLED", "Courier", "Post"]
 
 _HEADER = struct.Struct("!BQQIII")
 _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
 _LAST = 5.0  # seconds in which the last acknowledgements leave
 _LOOKS = 20  # in the time in which a peer is given up, whether it is to be
-_STALLED = 10  # times as long nothing that is sent comes, of who is given up though it is there
+STALLED = 10  # times as long nothing that is sent comes, of who is given up though it is there
 _STAMPS = 2**32
 
 
@@ -103,7 +103,7 @@ class _Outbound:
     def is_gone(self, now: float, patience: float) -> bool:
         """Whether it is to be given up."""
         is_silent = now - self.heard > patience
-        return bool(self.chunks) and (is_silent or now - self.moved > _STALLED * patience)
+        return bool(self.chunks) and (is_silent or now - self.moved > STALLED * patience)
 
     def is_full(self, left: int) -> bool:
         """Whether a chunk of a frame of which so much is left has to wait."""
@@ -307,6 +307,10 @@ class Courier:
                 out.chunks.clear()
                 out.size, out.ended = 0, True
                 out.changed.notify_all()
+
+    def in_part(self, peer: str) -> int:
+        """Return how many bytes have come of a peer's frame that has not come whole."""
+        return sum(map(len, self._peers[peer].inbound.parts)) if peer in self._peers else 0
 
     def receive(self, peer: str, datagram: bytes) -> None:
         """Take a datagram that came of a peer; any thread may.

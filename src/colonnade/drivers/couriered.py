@@ -163,7 +163,7 @@ class CourierTransport:
 
     def bytes_received(self) -> Mapping[str, int]:
         """Return the bytes of the frames that came of each peer, without what carried them."""
-        return dict(self._bytes)
+        return {peer: came + self._courier.in_part(peer) for peer, came in self._bytes.items()}
 
     # What others do
 

@@ -9,7 +9,8 @@ When nothing was heard for a while it asks how it stands. If every role waits fo
 can bring, and has received all that was sent to it, nobody will ever go on: each tells what it has
 sent and received at a moment at which it waits, so these numbers could not be equal if anything
 were still to be taken (the argument of Mattern, "Algorithms for distributed termination detection",
-1987).
+1987). If all wait, and of what one tells that it has sent not a byte comes for long, it was not
+sent, or is lost.
 
 It knows neither processes nor networks: whoever has these passes on what players tell, and is told
 what to say to them.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from colonnade import errors
 from colonnade.drivers import control
@@ -30,6 +32,22 @@ __all__ = ["Gatekeeper", "rebuilt"]
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
 _ASKED_IN_VAIN = 5  # times, after which what has not come does not come
 _QUIET = 1.0  # seconds in which nothing is heard, after which the gatekeeper asks how it stands
+
+
+class _Short(NamedTuple):
+    """Messages that a sender tells to have sent, and other numbers of them came."""
+
+    sender: str
+    receiver: str
+    told: int
+    came: int
+    size: int = -1  # bytes that came in all
+
+    def refusal(self) -> RemoteProtocolError:
+        return RemoteProtocolError(
+            f"{self.sender!r} tells that it has sent {self.receiver!r} {self.told} messages, and "
+            f"{self.came} came"
+        )
 
 
 class Gatekeeper:
@@ -47,6 +65,8 @@ class Gatekeeper:
         Makes what players are told when all are there.
     keep
         Called with the round at whose gate everybody has saved, before anybody goes on.
+    patience
+        Seconds in which something comes of what was sent, where all wait for it.
     """
 
     def __init__(
@@ -56,11 +76,13 @@ class Gatekeeper:
         tell: Callable[[str, control.FromGatekeeper], None],
         begin: Callable[[], control.Begin],
         keep: Callable[[int], None],
+        patience: float,
     ) -> None:
         self.names = tuple(names)
         self.gate = 0
         self._assignment = assignment
         self._tell, self._begin, self._keep = tell, begin, keep
+        self._patience = patience
         self._due = self._next_due(assignment.first_round)
         self.gate = self._gate_from(assignment.first_round)
         self._stop_at = assignment.stop_before
@@ -74,6 +96,8 @@ class Gatekeeper:
         self._heard = time.monotonic()  # when a player last told anything of its own accord
         self._asked = 0  # the number of the last question
         self._short = 0  # how often it was answered that less came than was sent
+        self._stuck: list[_Short] = []  # what had not come as all waited
+        self._stuck_since = 0.0
         self._standings: dict[str, control.Standing] = {}  # answers to it
         self._owing: set[str] = set()  # who has not answered the last one that it was asked
 
@@ -128,7 +152,7 @@ class Gatekeeper:
                 self._refuse_deadlock()
             return
         self._void()
-        self._short = 0
+        self._short, self._stuck = 0, []
         match message:
             case control.Cast(agreed):
                 self._agreed[name] = agreed
@@ -244,10 +268,15 @@ class Gatekeeper:
         waits = {name: standings[name].waits for name in self.names}
         if None in waits.values():
             return
-        for receiver, standing in standings.items():
-            for sender, count in standing.received.items():
-                if standings[sender].sent[receiver] != count and sender not in standing.lost:
-                    return
+        short = [
+            _Short(sender, receiver, told, came, standing.came.get(sender, -1))
+            for receiver, standing in standings.items()
+            for sender, came in standing.received.items()
+            if (told := standings[sender].sent[receiver]) != came and sender not in standing.lost
+        ]
+        if short:
+            self._refuse_stuck(short)
+            return
         raise Deadlock(
             nobody_goes_on(
                 [
@@ -267,6 +296,14 @@ class Gatekeeper:
             )
         )
 
+    def _refuse_stuck(self, short: list[_Short]) -> None:
+        """Refuse what a sender tells of its messages, where all wait and nothing comes of them."""
+        now = time.monotonic()
+        if short != self._stuck:
+            self._stuck, self._stuck_since = short, now
+        elif now - self._stuck_since > self._patience:
+            raise short[0].refusal()
+
     def _refuse_short(self) -> None:
         """Refuse what a sender tells of its messages, where so many do not come.
 
@@ -277,7 +314,7 @@ class Gatekeeper:
         if set(standings) != set(self.names) - self._left:
             return
         short = [
-            (sender, receiver, count, standing.received.get(sender, 0))
+            _Short(sender, receiver, count, standing.received.get(sender, 0))
             for receiver, standing in standings.items()
             if standing.waits is not None
             for sender, count in _sent_to(receiver, self._played).items()
@@ -285,10 +322,7 @@ class Gatekeeper:
         ]
         self._short = self._short + 1 if short else 0
         if self._short >= _ASKED_IN_VAIN:
-            sender, receiver, told, came = short[0]
-            raise RemoteProtocolError(
-                f"{sender!r} tells that it has sent {receiver!r} {told} messages, and {came} came"
-            )
+            raise short[0].refusal()
 
 
 def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

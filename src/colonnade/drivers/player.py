@@ -100,7 +100,10 @@ class Transport(Protocol):
         ...
 
     def bytes_received(self) -> Mapping[str, int]:
-        """Return how many bytes came from each role as counted below us; -1 where nobody counts."""
+        """Return how many bytes came from each role as counted below us; -1 where nobody counts.
+
+        Those of a frame that has not come whole are counted too.
+        """
         ...
 
 
@@ -580,10 +583,11 @@ class Player:
             self.changed.notify_all()
 
     def _standing(self, number: int) -> control.Standing:
+        came = dict(self.transport.bytes_received())
         with self.changed:
             waits = self.hampered and self.hampered()
             sent, received = dict(self.sent), dict(self.received)
-            return control.Standing(number, waits, sent, received, sorted(self.lost))
+            return control.Standing(number, waits, sent, received, sorted(self.lost), came)
 
     def _put(self, message: Message, now: int) -> None:
         if not self.mailbox.put(message, now):

@@ -49,6 +49,7 @@ __all__ = ["Processes"]
 
 _PATIENCE = 10.0  # seconds in which a process takes what it is told, when much waits already
 _ENDING = 5.0  # seconds in which processes end by themselves, when their run has ended
+_ON_THE_WAY = 60.0  # seconds in which something comes of what was sent on this machine
 _LOOK = 0.2  # seconds after which the parent looks around, heard anything or not
 _BY_NAME = (
     "models, losses and optimisers must be importable by name, as no lambda or local class is; or "
@@ -129,7 +130,7 @@ class _Parent:
         self.books = Books(roles, assignment)
         self.roles = self.books.roles
         self.gatekeeper = Gatekeeper(
-            self.roles, assignment, self._tell, self.books.begin, self.books.keep
+            self.roles, assignment, self._tell, self.books.begin, self.books.keep, _ON_THE_WAY
         )
         self.lines: dict[str, FramedSocket] = {}  # to those who have not left
         self.left: list[FramedSocket] = []
