@@ -15,10 +15,12 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
+from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import (
     Assignment,
     Processes,
@@ -202,6 +204,43 @@ def test_half_a_frame_keeps_nobody_from_hearing_others(monkeypatch):
     roles = [*pair(nothing, others), Scripted("c", c, ["b"])]
     with pytest.raises(Deadlock, match=r"b waits for x of round 0 \(training\) from a"):
         Processes().run(roles, Assignment())
+
+
+LIES = {
+    "leaves twice": (control.Left, lambda told: [told, told]),
+    "ends with no account": (control.Played, lambda told: [replaced(told, account={})]),
+    "ends with another account": (control.Played, lambda told: [replaced(told, account={"a": 1})]),
+    "ends with no state": (control.Played, lambda told: [replaced(told, state=b"zz")]),
+    "saves no account": (control.Saved, lambda told: [replaced(told, account={"a": 1})]),
+}
+
+
+def replaced(told, **fields):
+    return msgspec.structs.replace(told, **fields)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_process_that_tells_what_no_player_tells_is_named(monkeypatch, tmp_path, lie):
+    kind, instead = LIES[lie]
+
+    def send(connection, header, body):
+        is_theirs = multiprocessing.current_process().name == "colonnade a"
+        told = control.from_player(body) if is_theirs and connection.prefix == 8 else None
+        for each in instead(told) if isinstance(told, kind) else [None]:
+            whole(connection, header, body if each is None else control.encode(each))
+
+    async def plays(role):
+        if kind is control.Saved:
+            await Boundary(2)
+
+    whole = FramedSocket.send
+    monkeypatch.setattr(FramedSocket, "send", send)
+    store = CheckpointStore(tmp_path, {"run": "x"}) if kind is control.Saved else None
+    if store is not None:
+        store.make()
+    assignment = Assignment(store=store, checkpoint_every=2)
+    with pytest.raises((RemoteProtocolError, RoleFailed), match=r"'a'|that a told"):
+        Processes().run([Scripted("a", plays), Scripted("b", plays)], assignment)
 
 
 @pytest.mark.parametrize("part", [0, 3, 9])

@@ -16,6 +16,7 @@ from colonnade.drivers.course import Course
 from colonnade.drivers.cut import Cut
 from colonnade.drivers.driver import Assignment, Discarded, Part, RunRecord, lost_before
 from colonnade.drivers.elsewhere import Elsewhere
+from colonnade.drivers.failures import failure
 from colonnade.drivers.player import Task
 from colonnade.effects import Notes, Role
 from colonnade.ledger import Ledger
@@ -132,7 +133,10 @@ class Books:
         """
         for name, role in self.roles.items():
             if not isinstance(role, Elsewhere):
-                role.load_state_dict(decode_state(self._played[name].state))
+                try:
+                    role.load_state_dict(decode_state(self._played[name].state))
+                except Exception as error:  # as of what no role of ours has told
+                    raise failure(f"the state that {name} told is of no use", error) from error
         seconds_wall, seconds_cpu = self._seconds()
         record = RunRecord.assembled(
             {name: _part(self._played[name], self._courses[name]) for name in self.roles},

@@ -22,11 +22,11 @@ from itertools import combinations
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import msgspec
 import torch
 
 from colonnade.drawing import drawing
 from colonnade.drivers import control
+from colonnade.drivers.account import Account
 from colonnade.drivers.bookkeeping import Books
 from colonnade.drivers.child import play
 from colonnade.drivers.deaf import deaf
@@ -258,18 +258,18 @@ class _Parent:
     def _told(self, name: str) -> list[control.FromPlayer]:
         """Return what is complete of what a player tells, of which something has come."""
         try:
-            return [control.from_player(frame) for frame in self.lines[name].receive()]
+            return [_read(frame) for frame in self.lines[name].receive()]
         except (EOFError, OSError):
             self.processes[name].join(timeout=5)
             raise self._died(name) from None
-        except (RemoteProtocolError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (RemoteProtocolError, ValueError, TypeError) as error:
             raise RoleFailed(f"the process of {name!r} told what cannot be read: {error}") from None
 
     def _hear(self, name: str, message: control.FromPlayer) -> None:
         self.books.enter(name, message)
+        self.gatekeeper.heed(name, message)
         if isinstance(message, control.Left):
             self.left.append(self.lines.pop(name))
-        self.gatekeeper.heed(name, message)
 
     def _tell(self, name: str, message: control.FromGatekeeper) -> None:
         if name not in self.lines:
@@ -282,6 +282,20 @@ class _Parent:
             ) from None
         except OSError:
             pass  # its process ended, which is seen when it is heard
+
+
+def _read(frame: bytes) -> control.FromPlayer:
+    """Return what a player tells.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is nothing that a player tells.
+    """
+    message = control.from_player(frame)
+    if isinstance(message, control.Saved | control.Played):
+        Account.told(message.account)
+    return message
 
 
 @contextmanager
