@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -337,6 +338,35 @@ def test_rows_without_end_do_not_fill_the_memory(ann: str, monkeypatch: pytest.M
     )
     told = refusal(ann, query=endless)
     assert "takes more than 1,048,576 bytes of memory, and may not end" in told
+
+
+def test_long_values_are_not_held_together(ann: str, tmp_path: Path) -> None:
+    """Of rows that are fetched together all were in memory before anybody looked."""
+    script = tmp_path / "reads.py"
+    script.write_text(READING_LONG.format(url=ann))
+    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    before, after = map(int, found.stdout.split())
+    assert after - before < 900 * 2**10
+
+
+READING_LONG = """
+import resource
+from colonnade.errors import DataError
+from colonnade.tables import read_table
+from colonnade.tables import database
+
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+url = {url!r}
+read_table(url, query="select 1 as a")
+before = most()
+database._MOST_BYTES, database._TIMES = 2**27, 0
+try:
+    read_table(url, query="select repeat('x', 30000000) as a from generate_series(1, 64)")
+except DataError:
+    print(before, most())
+"""
 
 
 def test_how_much_a_database_has_is_asked_of_it(ann: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,8 +115,16 @@ def engine_for(url: URL) -> Engine:
         use_native_hstore=False,  # it is looked for wherever a connection looks
     )
     # Before SQLAlchemy asks what it is connected to, in the same transaction.
-    listen(engine, "connect", lambda made, _: made.execute(_OWN_NAMES), insert=True)
+    listen(engine, "connect", lambda made, _: _set_out(made), insert=True)
     return engine
+
+
+def _set_out(connection: Any) -> None:
+    """Make a new connection of psycopg's as all here are."""
+    from colonnade.tables.postgresql_rows import Coming
+
+    connection.server_cursor_factory = Coming
+    connection.execute(_OWN_NAMES)
 
 
 def _wanted(options: Mapping[str, Any]) -> dict[str, Any]:
