@@ -10,7 +10,7 @@ import pytest
 
 from colonnade import cli
 from colonnade.deployment.flare_paths import check_folder, check_program
-from colonnade.deployment.folders import CLASSES, TRACKERS
+from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS
 from colonnade.deployment.kits import prepare_kit
 from colonnade.errors import ConfigurationError, DataError
 
@@ -26,10 +26,22 @@ USUAL = {
 }
 
 
+RIGHTS = {
+    "format_version": "1.0",
+    "permissions": {
+        "project_admin": "any",
+        "lead": {"submit_job": "any", "shell_commands": "o:site", "byoc": "any"},
+        "member": {"view": "any"},
+    },
+}
+
+
 @pytest.fixture
 def kit(tmp_path):
     (tmp_path / "local").mkdir()
-    (tmp_path / "local/resources.json.default").write_text(json.dumps(USUAL), encoding="utf-8")
+    for name, said in (("resources", USUAL), ("authorization", RIGHTS)):
+        file = tmp_path / f"local/{name}.json.default"
+        file.write_text(json.dumps(said), encoding="utf-8")
     return tmp_path
 
 
@@ -71,6 +83,65 @@ def test_a_server_lets_a_job_name_the_receiver_that_it_was_written_with(kit, mon
         assert left.value.code == 0
         settings = json.loads((kit / "local/resources.json").read_text(encoding="utf-8"))
         assert settings["class_allow_list"] == [*others, *CLASSES, TRACKERS[tracker]]
+
+
+def test_nobody_may_bring_code_or_use_a_shell(kit):
+    for _ in range(2):
+        prepare_kit(kit)
+        rights = json.loads((kit / "local/authorization.json").read_text(encoding="utf-8"))
+        assert rights["format_version"] == "1.0"
+        for role, theirs in rights["permissions"].items():
+            assert {theirs[right] for right in ("byoc", "shell_commands")} == {"none"}, role
+    assert rights["permissions"]["project_admin"]["submit_job"] == "any"
+    assert rights["permissions"]["lead"]["submit_job"] == "any"
+    assert "submit_job" not in rights["permissions"]["member"]
+
+
+def test_flare_reads_these_rights_so(kit):
+    authz = pytest.importorskip("nvflare.fuel.sec.authz")
+    security = pytest.importorskip("nvflare.security.security")
+    prepare_kit(kit)
+    rights = json.loads((kit / "local/authorization.json").read_text(encoding="utf-8"))
+    authz.AuthorizationService.initialize(security.FLAuthorizer("clinic", rights))
+    for role in ("project_admin", "lead", "member", "nobody"):
+        who = authz.Person("ann", "clinic", role)
+        asked = {
+            right: authz.AuthorizationService.authorize(authz.AuthzContext(right, who, who))[0]
+            for right in ("byoc", "head", "cat", "submit_job", "check_status")
+        }
+        assert not any(asked[right] for right in ("byoc", "head", "cat"))
+        assert asked["submit_job"] == (role in ("project_admin", "lead"))
+    authz.AuthorizationService.the_authorizer = None
+
+
+def test_a_site_has_a_guard_and_a_server_has_none(kit):
+    prepare_kit(kit)
+    site = {"class_allow_list": [], "components": [{"id": "launcher", "path": "a.B", "args": {}}]}
+    file = kit / "local/resources.json"
+    assert GUARD not in file.read_text(encoding="utf-8")
+    file.write_text(json.dumps(site), encoding="utf-8")
+    for _ in range(2):
+        prepare_kit(kit)
+        components = json.loads(file.read_text(encoding="utf-8"))["components"]
+        assert [each["path"] for each in components] == ["a.B", GUARD]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"permissions": {"a": 7}}', '{"permissions": 1}']
+)
+def test_rights_that_flare_did_not_write_are_told_and_left(kit, text):
+    file = kit / "local/authorization.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"authorization\.json is not as FLARE writes it: "):
+        prepare_kit(kit)
+    assert file.read_text(encoding="utf-8") == text
+    assert not (kit / "local/resources.json").exists()
+
+
+def test_a_kit_without_rights_is_none(kit):
+    (kit / "local/authorization.json.default").unlink()
+    with pytest.raises(ConfigurationError, match=r"has no local/authorization\.json\.default"):
+        prepare_kit(kit)
 
 
 def test_what_is_no_kit_is_told(tmp_path):

@@ -13,9 +13,12 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.message import Message
+from nvflare.private.admin_defs import Message as AdminMessage
+from nvflare.private.defs import RequestHeader, SysCommandTopic, TrainingTopic
 
 from colonnade.deployment import flare, meeting
 from colonnade.deployment.cells import CellPost
@@ -24,9 +27,10 @@ from colonnade.drivers.couriered import GATEKEEPER
 from sites import seats
 from sites.ground import HOLDER
 
-__all__ = ["LIAR", "LIES", "Attend"]
+__all__ = ["COMMANDS", "LIAR", "LIES", "Attend"]
 
 LIAR = "shop"
+COMMANDS = "commands-to-a-site"
 AFTER = 12  # datagrams to the label holder that it sends as it should
 _INTRODUCTIONS, _SEALED, _FORGED = "colonnade-introductions", "colonnade-sealed", "forged"
 
@@ -55,6 +59,15 @@ class Lying(CellPost):
     def carry(self, peer: str, datagram: bytes) -> None:
         """Send a datagram as any other."""
         super().__call__(peer, datagram)
+
+    def ask(self, site: str, command: AdminMessage, forged: Mapping[str, Any]) -> Any:
+        """Send a site's own process a request that is none of a job's; return the answer."""
+        request = new_cell_message({_FORGED: dict(forged)}, command)
+        channel = CellChannel.CLIENT_MAIN
+        answer = self._cell.send_request(
+            channel, command.topic, site, request, timeout=5.0, optional=True
+        )
+        return None if answer is None else answer.payload
 
     def push(
         self,
@@ -188,6 +201,30 @@ def _flood(post: Lying, datagram: bytes) -> None:
         post.carry(HOLDER, _chunk(number + ahead, 0, pace.LARGEST, _noise(pace.LARGEST)))
 
 
+def _commands(post: Lying, datagram: bytes) -> None:
+    """Ask another site's own process for what operators ask for; spoil the run if it is done."""
+    asked = [
+        (SysCommandTopic.SHELL, "cat startup/client.key", {}),
+        (SysCommandTopic.SHELL, "head -n 3 local/colonnade/site.yaml", {}),
+        (SysCommandTopic.REPORT_ENV, "", {}),
+        (TrainingTopic.CHECK_STATUS, "", {}),
+        (TrainingTopic.DELETE_RUN, "", {RequestHeader.JOB_ID: "local"}),
+        (
+            TrainingTopic.DEPLOY,
+            b"",
+            {RequestHeader.JOB_ID: "local", RequestHeader.JOB_META: {"a": 1}},
+        ),
+    ]
+    for topic, body, headers in asked:
+        for origin in ({}, {MessageHeaderKey.ORIGIN: FQCN.ROOT_SERVER}):
+            command = AdminMessage(topic, body)
+            for name, value in headers.items():
+                command.set_header(name, value)
+            answer = post.ask(HOLDER, command, origin)
+            if getattr(answer, "topic", None) not in (None, "reply"):  # which refuses
+                post.carry(HOLDER, _noise(300))
+
+
 LIES: Mapping[str, Lie] = MappingProxyType(
     {
         "noise-to-a-site": _to(HOLDER, _noise(300)),
@@ -220,6 +257,7 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "in-its-name-and-in-the-clear": _in_its_name_and_the_clear,
         "objects": _objects,
         "other-topics": _elsewhere,
+        COMMANDS: _commands,
     }
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from colonnade.runs import Run
 from sites.ground import EVERYBODY, Ground, Job, ground
-from sites.liars import LIES
+from sites.liars import COMMANDS, LIES
 from sites.seats import ATTEND, PRESIDE
 from sites.table import Row
 
@@ -26,7 +26,8 @@ def members(only: str = "") -> Iterator[Row]:
         expected = place.job("expected", epochs=6).expected
         for lie in LIES:
             if only in lie:
-                yield _tried(place, place.job(lie, attend=LYING, epochs=6), expected)
+                job = place.job(lie, attend=LYING, epochs=6)
+                yield _tried(place, job, expected, must=lie == COMMANDS)
         yield _tried(place, place.job("honest", epochs=6), expected, must=True)
 
 

@@ -26,10 +26,22 @@ from colonnade.outputs import (
 )
 from colonnade.serving import ServeConfig
 
-__all__ = ["CLASSES", "TRACKERS", "Tracker", "numbered", "read_job", "write_job", "write_site"]
+__all__ = [
+    "CLASSES",
+    "GUARD",
+    "TRACKERS",
+    "Tracker",
+    "numbered",
+    "read_job",
+    "write_job",
+    "write_site",
+]
 
 CLASSES = ("colonnade.deployment.flare.Preside", "colonnade.deployment.flare.Attend")
 """What a job names, and a site has to allow."""
+
+GUARD = "colonnade.deployment.guard.Guard"
+"""What a site's settings name, and no job."""
 
 Tracker = Literal["tensorboard", "mlflow"]
 

@@ -1,4 +1,8 @@
-"""A kit of FLARE's, made ready for Colonnade: what jobs may name, and where a server keeps them."""
+"""A kit of FLARE's, made ready for Colonnade.
+
+What jobs may name, what may be asked of a site, what operators may do, and where a server keeps
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.deployment.flare_paths import check_folder
-from colonnade.deployment.folders import CLASSES, TRACKERS, Tracker
+from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS, Tracker
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.outputs import replacing
@@ -17,16 +21,24 @@ __all__ = ["prepare_kit"]
 
 _SETTINGS = Path("local") / "resources.json"
 _USUAL = Path("local") / "resources.json.default"
+_RIGHTS = Path("local") / "authorization.json"
+_USUAL_RIGHTS = Path("local") / "authorization.json.default"
+_ALL = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
+_NOBODY = ("shell_commands", "byoc", "server-predeployed-flwr")  # has these rights
 _LONGEST = 2**20  # bytes
 _BY_DEFAULT = "/tmp/"
+
+
+_NOT_FLARES = (OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) -> Path:
     """Let a site, or the server, run Colonnade's jobs; return the file of settings.
 
-    Jobs may name Colonnade's two classes, the site's logs stay at the site, and a server keeps jobs
-    and what it needs of them in the kit. What is said there of anything else stays; settings that
-    FLARE wrote are begun with where there are none.
+    Jobs may name Colonnade's two classes and bring no code of their own, nobody may read files of a
+    site or delete any there, whoever operates the federation or runs the server, the site's logs
+    stay at the site, and a server keeps jobs and what it needs of them in the kit. What is said
+    there of anything else stays; settings that FLARE wrote are begun with where there are none.
 
     Parameters
     ----------
@@ -64,11 +76,39 @@ def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) ->
         settings["class_allow_list"] = [*others, *ours]
         settings["allow_log_streaming"] = False
         _keep_in(kit.absolute(), settings)
-    except (OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        if "snapshot_persistor" not in settings:  # as a server has
+            _guard(settings)
+    except _NOT_FLARES as error:
         raise DataError(f"{there[0]} is not as FLARE writes it: {first_line(error)}") from None
-    with explained(kit / _SETTINGS), replacing(kit / _SETTINGS) as partial:
-        partial.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    rights = _rights(kit)
+    for file, said in ((kit / _RIGHTS, rights), (kit / _SETTINGS, settings)):
+        with explained(file), replacing(file) as partial:
+            partial.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
     return kit / _SETTINGS
+
+
+def _guard(settings: dict[str, Any]) -> None:
+    """Let a site's process hear Colonnade's guard of what is asked of it."""
+    others = [each for each in settings.get("components", []) if each.get("path") != GUARD]
+    settings["components"] = [*others, {"id": "colonnade_guard", "path": GUARD, "args": {}}]
+
+
+def _rights(kit: Path) -> dict[str, Any]:
+    """Return who may do what, so that nobody runs code of a job's own or commands of a shell."""
+    file = next((kit / name for name in (_RIGHTS, _USUAL_RIGHTS) if (kit / name).is_file()), None)
+    if file is None:
+        raise ConfigurationError(
+            f"{kit} is no kit of a site or a server: it has no {_USUAL_RIGHTS}; name the folder "
+            "that `nvflare provision` made for one"
+        )
+    try:
+        said: dict[str, Any] = json.loads(_text(file))
+        for role, rights in said["permissions"].items():
+            each = dict.fromkeys(_ALL, rights) if isinstance(rights, str) else dict(rights)
+            said["permissions"][role] = each | dict.fromkeys(_NOBODY, "none")
+    except _NOT_FLARES as error:
+        raise DataError(f"{file} is not as FLARE writes it: {first_line(error)}") from None
+    return said
 
 
 def _text(file: Path) -> str:
