@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import socket
+import stat
 import threading
 import time
 import warnings
@@ -985,6 +987,24 @@ def test_with_whom_else_a_site_has_aligned_is_told_to_nobody(tmp_path):
     for error in failed.values():
         assert "is of other organisations than the job's, bank, shop, insurer" in str(error)
         assert "rival" not in str(error)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have names")
+def test_a_pipe_where_a_failure_is_kept_is_waited_for_by_nobody(tmp_path):
+    """Nor are cells written where others may read."""
+    kept = Kept(tmp_path / "runs", "first")
+    (tmp_path / "runs").mkdir()
+    os.mkfifo(kept.failure)
+    kept.fail(ValueError("P-1"))
+    with os.fdopen(os.open(kept.failure, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        kept.fail(ValueError("P-1"))
+        assert reader.read() == b""
+    kept.failure.unlink()
+    kept.failure.write_text("older")
+    kept.failure.chmod(0o644)
+    kept.fail(ValueError("P-1"))
+    assert "P-1" in kept.failure.read_text()
+    assert stat.S_IMODE(kept.failure.stat().st_mode) == 0o600
 
 
 def test_a_failure_is_kept_with_all_that_it_says_and_what_to_do(tmp_path):

@@ -33,7 +33,7 @@ from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.local import Local, _end_all_in, local_federation
 from colonnade.deployment.proving import Place, _epochs_in, _lengths, _reasons, prove
 from colonnade.drivers.couriered import GATEKEEPER
-from colonnade.errors import ConfigurationError, DataError, Unwritten
+from colonnade.errors import ConfigurationError, DataError, RoleFailed, Unwritten
 from colonnade.run_folder import alone_in, load_run
 from test_deployment import prepared, same_as
 from toy_sites import configuration, tables
@@ -334,6 +334,18 @@ def test_who_asks_a_deployment_to_end_is_heard_unless_that_was_ignored(
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def test_a_process_that_ended_is_told_by_its_name(tmp_path):
+    """The server awaited it for long before it gave a job up that had not started."""
+    local = Local(tmp_path)
+    for name, code in (("bank", "pass"), ("shop", "print('it was killed')")):
+        with local.log(name).open("wb") as log:
+            local.processes[name] = subprocess.Popen([sys.executable, "-c", code], stdout=log)
+    local.processes["shop"].wait()
+    local.processes.pop("bank").wait()
+    with pytest.raises(RoleFailed, match=r"'shop' ended \(it was killed\); see .*shop\.log"):
+        local.check_alive()
 
 
 def test_every_method_is_among_those_that_are_tried_over_the_engine():

@@ -512,7 +512,7 @@ def test_who_has_a_pickled_run_is_told_that_nobody_counts_its_predictions(tmp_pa
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = run.predict(features)
-        alone = [str(each.message) for each in caught if "no folder and was" in str(each.message)]
+        alone = [str(each.message) for each in caught if "no folder, and was" in str(each.message)]
         return (found.privacy_loss_of_all or {}).get("uses_of_a_row"), len(alone)
 
     run = federation.train(pbm_vfl(4, 0.05), replace(TRAINING, epochs=1))
@@ -523,6 +523,14 @@ def test_who_has_a_pickled_run_is_told_that_nobody_counts_its_predictions(tmp_pa
     for each in (run, other, pickle.loads(pickle.dumps(other))):
         assert predicted(each) == (None, 1)
         assert predicted(each) == (None, 0)
+    of_older = {name: getattr(run.predicted, name) for name in ("times", "over", "told", "kept")}
+    older = copy.copy(run.predicted)
+    older.__dict__.clear()
+    older.__setstate__(of_older | {"untold": 0})
+    assert predicted(replace(run, predicted=older)) == (None, 1)
+    forked = federation.train(pbm_vfl(4, 0.05), replace(TRAINING, epochs=1))
+    forked.predicted.process += 1
+    assert predicted(forked) == (None, 1)
     kept = federation.train(pbm_vfl(4, 0.05), replace(TRAINING, epochs=1), out=tmp_path / "run")
     for count, each in enumerate((kept, pickle.loads(pickle.dumps(kept)), kept), 1):
         assert predicted(each) == (count, 0)

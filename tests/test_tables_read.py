@@ -444,6 +444,14 @@ def test_whole_numbers_and_floats_mix_also_across_parts(tmp_path: Path) -> None:
         ("://x", {"table": "a"}, "cannot be understood"),
         ("postgresql://ann:hunter22@db:port/crm", {"table": "a"}, "cannot be understood"),
         ("nosuch://ann:hunter22@db/crm", {"table": "a"}, "no driver for 'nosuch'"),
+        *(
+            (
+                f"{scheme}://ann:hunter22@db/crm?plugin=hunter22",
+                {"table": "a"},
+                "has the option 'plugin', which is code to run",
+            )
+            for scheme in ("sqlite", "postgresql", "postgresql+psycopg2", "mysql+pymysql", "mysql")
+        ),
         (
             "postgresql://ann:hunter22@db/crm?port=hunter22",
             {"table": "a"},
@@ -459,13 +467,10 @@ def test_urls_that_cannot_be_used(address: str, arguments: dict[str, Any], messa
 
 
 def test_arguments_of_the_driver_are_no_options_of_a_url() -> None:
-    """What is no text fails in Python's words, or makes another transaction of the one.
-
-    And a plugin, of SQLAlchemy, is code to run.
-    """
+    """What is no text fails in Python's words, or makes another transaction of the one."""
     psycopg = pytest.importorskip("psycopg")
     named = {*inspect.signature(psycopg.Connection.connect.__func__).parameters, "self"}
-    for name in (named - {"kwargs"}) | {"plugin"}:
+    for name in named - {"kwargs"}:
         with pytest.raises(ConfigurationError) as caught:
             read_table(f"postgresql://ann@127.0.0.1:1/crm?{name}=1", table="people")
         assert f"has the option {name!r}, which is none of PostgreSQL's; " in str(caught.value)

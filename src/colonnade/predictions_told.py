@@ -7,6 +7,7 @@ are of the same people, so it counts as if all its predictions were of the same 
 from __future__ import annotations
 
 import math
+import os
 import threading
 import warnings
 from collections.abc import Mapping
@@ -68,7 +69,8 @@ _counting = threading.Lock()
 class Predicted:
     """How often a run has predicted, which its copies in this process share.
 
-    Once a run without a folder was pickled, nobody knows what all that were made of it predict.
+    Once a run without a folder was pickled, or its process forked, nobody knows what all that were
+    made of it predict.
 
     Parameters
     ----------
@@ -90,17 +92,22 @@ class Predicted:
     told: Mapping[str, Any] | None = None
     kept: PredictionCount | None = None
     untold: int = 0
-    is_pickled: bool = False
-    """Whether it was, and counts for itself alone since."""
+    is_copied: bool = False
+    """Whether it was pickled, or is a forked process's, and counts for itself alone since."""
     is_told_alone: bool = False
     """Whether that was told."""
+    process: int = field(default_factory=os.getpid)
 
     def __deepcopy__(self, copied: object) -> Predicted:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        self.is_pickled = self.kept is None
+        self.is_copied = self.kept is None
         return self.__dict__ | {"is_told_alone": False}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.process, self.is_copied = os.getpid(), self.kept is None
 
     def count(self, parties: int) -> None:
         """Count a prediction that is about to be made.
@@ -119,6 +126,7 @@ class Predicted:
         """
         with _counting:
             if self.kept is None:
+                self.is_copied = self.is_copied or self.process != os.getpid()
                 self.times[parties] += 1
             else:
                 self.times = self.kept.add(parties, self.times)
@@ -149,11 +157,12 @@ class Predicted:
                 f"Predictions of the same row add up, and to training{trained}{limit}: keep what "
                 "was predicted rather than predict a row again"
             )
-        if self.is_pickled and not self.is_told_alone:
+        if self.is_copied and not self.is_told_alone:
             self.is_told_alone = True
             _warn(
-                "this run has no folder and was pickled, so what all copies of it disclose "
-                "together is counted by nobody: train with out=, whose folder counts for all"
+                "this run has no folder, and was pickled or is a forked process's, so what all "
+                "copies of it disclose together is counted by nobody: train with out=, whose "
+                "folder counts for all"
             )
         if not self.over and _value(whole["epsilon"]) > budget:
             self.over = True

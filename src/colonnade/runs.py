@@ -188,7 +188,7 @@ class Run:
             return found
         whole = self.predictor.cost(self.predicted.times)
         self.predicted.tell(found.privacy_loss, whole, self.summary.get("privacy_loss"))
-        return replace(found, privacy_loss_of_all=None if self.predicted.is_pickled else whole)
+        return replace(found, privacy_loss_of_all=None if self.predicted.is_copied else whole)
 
     def export(self, folder: str | Path, *, programs: bool = False) -> None:
         """Write each organisation's trained part into a folder of its own under ``folder``.

@@ -7,6 +7,7 @@ say only where more is.
 from __future__ import annotations
 
 import os
+import stat
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ BESIDE = (".failure.txt", ".notes.txt")
 """What follows a run's name in those of the files beside it."""
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for whoever reads a pipe
 
 
 class Kept:
@@ -70,8 +72,10 @@ class Kept:
         """Write to a file; a disk that does not take it keeps nobody from anything."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            opened = os.open(file, os.O_WRONLY | os.O_CREAT | how | _NO_LINK, 0o600)
+            opened = os.open(file, os.O_WRONLY | os.O_CREAT | how | _NO_LINK | _NO_WAIT, 0o600)
             with os.fdopen(opened, "w", encoding="utf-8", errors="backslashreplace") as written:
-                written.write(text)
+                if stat.S_ISREG(os.fstat(opened).st_mode):
+                    file.chmod(0o600)  # where it was there, its mode was another's choice
+                    written.write(text)
         except OSError:
             return

@@ -88,6 +88,12 @@ class Local:
                 raise RoleFailed(f"the federation did not come together; see {self.log(SERVER)}")
             time.sleep(_LOOK)
 
+    def check_alive(self) -> None:
+        """Raise ``RoleFailed`` if the process of the server or of a site has ended."""
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise RoleFailed(f"{name!r} ended ({self._last_line(name)}); see {self.log(name)}")
+
     def start_one(self, name: str) -> None:
         """Start the process of the server or of a site."""
         own = self.folder / name

@@ -37,6 +37,7 @@ from colonnade.tables.there import is_file
 __all__ = ["Place", "prove"]
 
 _FEDERATION = "federation"
+_UNTOLD = " (nobody tells why: a process of it may have been ended)"
 _LOOK = 0.5  # seconds after which it is looked how a service stands
 _PATIENCE = 5.0  # seconds that it may take to say so
 _DIED = re.compile(r"\S+\.py: error: .+|[\w.]+(?:Error|Exception)(?:: .+)?")
@@ -180,8 +181,14 @@ def prove(
             told(f"job {number} is submitted, {_PURPOSES[task]}")
             return number
 
+        def has_ended(number: str) -> bool:
+            if local.has_ended(number):
+                return True
+            local.check_alive()  # whom the server would await for long before a job starts
+            return False
+
         def failed(number: str) -> RoleFailed:
-            why = _reasons(local.folder, number, before)
+            why = _reasons(local.folder, number, before) or _UNTOLD
             return RoleFailed(f"the job failed{why}; the logs are in {folder}")
 
         aligned = files[job.label_holder.name].parent
@@ -203,7 +210,7 @@ def prove(
             ended = False
             while not ended:
                 time.sleep(_LOOK)
-                ended = local.has_ended(number)
+                ended = has_ended(number)
                 if most and (done := _epochs_in(local.job_log(number))):
                     trained(done, max(done, most))
             if not local.wait(number):
@@ -215,7 +222,7 @@ def prove(
         if service is not None:
             number = submit("serve")
             try:
-                _serve(service, lambda: local.has_ended(number), told)
+                _serve(service, lambda: has_ended(number), told)
             finally:
                 ended_by_itself = local.has_ended(number)
                 local.abort(number)

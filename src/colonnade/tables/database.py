@@ -131,6 +131,10 @@ def read_database(
             "sqlite:///people.db or postgresql://user@host/database"
         ) from None
     _refuse_misplaced(parsed)
+    if "plugin" in parsed.query:
+        raise ConfigurationError(
+            "the URL of the database has the option 'plugin', which is code to run; leave it out"
+        )
     if query is not None and _driver(parsed) not in _HELD_TO_READING:
         raise ConfigurationError(
             f"a query could write, and only those to SQLite and postgresql:// are held to reading, "

@@ -45,8 +45,8 @@ DRIVER = "postgresql+psycopg"
 PADDED = 1042  # the type char(n), by its number
 CATALOG = "pg_catalog"  # the schema of the server's own names
 
-_ARGUMENTS = {  # of Python's driver and SQLAlchemy; what else is no option is refused by the driver
-    *("autocommit", "cls", "conninfo", "context", "cursor_factory", "plugin", "prepare_threshold"),
+_ARGUMENTS = {  # of the driver, in Python; what else is no option is refused by the driver
+    *("autocommit", "cls", "conninfo", "context", "cursor_factory", "prepare_threshold"),
     *("row_factory", "self"),
 }
 _CONNECT_SECONDS = 10
@@ -96,7 +96,7 @@ def engine_for(url: URL) -> Engine:
     Raises
     ------
     ConfigurationError
-        If an option of the URL is an argument of the driver, or of SQLAlchemy.
+        If an option of the URL is an argument of the driver.
     """
     from sqlalchemy import create_engine
     from sqlalchemy.event import listen
