@@ -211,7 +211,8 @@ LIES = {
     "ends with no account": (control.Played, lambda told: [replaced(told, account={})]),
     "ends with another account": (control.Played, lambda told: [replaced(told, account={"a": 1})]),
     "ends with no state": (control.Played, lambda told: [replaced(told, state=b"zz")]),
-    "saves no account": (control.Saved, lambda told: [replaced(told, account={"a": 1})]),
+    "saves no account": (control.Saved, lambda told: [replaced(told, account={})]),
+    "saves another account": (control.Saved, lambda told: [replaced(told, account={"a": 1})]),
 }
 
 

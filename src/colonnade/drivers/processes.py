@@ -127,6 +127,7 @@ class _Parent:
     ) -> None:
         self.queue = queue
         self.threads = assignment.threads
+        self.saves = assignment.store is not None
         self.books = Books(roles, assignment)
         self.roles = self.books.roles
         self.gatekeeper = Gatekeeper(
@@ -258,7 +259,7 @@ class _Parent:
     def _told(self, name: str) -> list[control.FromPlayer]:
         """Return what is complete of what a player tells, of which something has come."""
         try:
-            return [_read(frame) for frame in self.lines[name].receive()]
+            return [_read(frame, self.saves) for frame in self.lines[name].receive()]
         except (EOFError, OSError):
             self.processes[name].join(timeout=5)
             raise self._died(name) from None
@@ -284,8 +285,8 @@ class _Parent:
             pass  # its process ended, which is seen when it is heard
 
 
-def _read(frame: bytes) -> control.FromPlayer:
-    """Return what a player tells.
+def _read(frame: bytes, saves: bool) -> control.FromPlayer:
+    """Return what a player tells, who tells what is saved where there are checkpoints alone.
 
     Raises
     ------
@@ -293,7 +294,7 @@ def _read(frame: bytes) -> control.FromPlayer:
         If it is nothing that a player tells.
     """
     message = control.from_player(frame)
-    if isinstance(message, control.Saved | control.Played):
+    if isinstance(message, control.Played) or (isinstance(message, control.Saved) and saves):
         Account.told(message.account)
     return message
 
