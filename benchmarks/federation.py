@@ -27,9 +27,9 @@ from nvflare.apis.shareable import make_reply
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
-from colonnade.deployment import flare, local, meeting
+from colonnade.deployment import flare, kits, local, meeting
 from colonnade.deployment.engagement import Folders
-from colonnade.deployment.folders import write_job
+from colonnade.deployment.folders import CLASSES, write_job
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.job import JobConfig
 from colonnade.deployment.leaving import Leaving
@@ -81,7 +81,7 @@ class Catcher:
 class Playing:
     """What a site does in this benchmark, in place of training."""
 
-    every, limits = 0, Limits()
+    every, limits, noted_in = 0, Limits(), None
     leaving = Leaving(frozenset({"ball"}))
 
     def __init__(self, name: str, settings: dict) -> None:
@@ -190,8 +190,8 @@ def main() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
         write_job(job, folder / "job")
         config = folder / "job" / "app" / "config" / "config_fed_client.json"
-        config.write_text(config.read_text().replace(local.CLASSES[1], "federation.Site"))
-        local.CLASSES = (*local.CLASSES, "federation.Site")
+        config.write_text(config.read_text().replace(CLASSES[1], "federation.Site"))
+        kits.CLASSES = (*CLASSES, "federation.Site")
         with local.local_federation(folder / "flare", job.everybody) as federation:
             federation.start(job.everybody)
             completed = federation.wait(federation.submit(folder / "job"))
