@@ -286,3 +286,20 @@ def test_what_is_told_to_be_sent_and_does_not_come_is_not_waited_for_without_end
         RemoteProtocolError, match="'a' tells that it has sent 'b' 6 messages, and 5 came"
     ):
         all_wait(came)
+
+
+@pytest.mark.parametrize("of", [{"sent": {"c": 1}}, {"received": {"c": 1}}, {"lost": ["c"]}])
+def test_who_tells_of_strangers_is_refused_by_name(of):
+    watched = Watched()
+    told = {"sent": {"b": 1}, "received": {"b": 1}, "lost": []} | of
+    standing = control.Standing(watched.asked(), "waits for x", **told)
+    with pytest.raises(RemoteProtocolError, match="'a' tells of messages of others than there are"):
+        watched.hears("a", standing)
+
+
+def test_who_tells_nothing_of_what_it_sent_is_no_error_of_ours():
+    watched = Watched()
+    number = watched.asked()
+    watched.hears("a", control.Standing(number, "waits for x", {}, {"b": 0}, []))
+    with pytest.raises(Deadlock):
+        watched.hears("b", control.Standing(number, "waits for x", {"a": 0}, {"a": 0}, []))

@@ -36,6 +36,7 @@ JOB = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 def ask():
     """Return what answers a request as a site's process does, which has a guard; None if it may."""
     cell, asked = CoreCell.__new__(CoreCell), []
+    cell.my_info = SimpleNamespace(fqcn="bank")
     cell.in_req_filter_reg = importlib.import_module("nvflare.fuel.f3.cellnet.registry").Registry()
     context = FLContext()
     site = SimpleNamespace(cell=SimpleNamespace(core_cell=cell))
@@ -145,6 +146,13 @@ def test_no_member_asks_how_a_sites_connections_are(ask, origin):
     for topic in ("process_info", "stop_cell", "change_root"):
         assert ask({}, origin, topic, "_net_manager") is not None
         assert ask({}, "server", topic, "_net_manager") is None
+
+
+@pytest.mark.parametrize("origin", ["server", f"server.{JOB}", "bank", f"bank.{JOB}"])
+def test_nobody_asks_a_site_anything_but_the_server_and_its_own_processes(ask, origin):
+    assert ask({}, origin, "any", "aux_communication") is None
+    for other in ("clinic", f"clinic.{JOB}", "bankrupt", "", None, 7):
+        assert ask({}, other, "any", "aux_communication") is not None
 
 
 @pytest.mark.parametrize("payload", [None, b"cat", "cat", {"topic": "train.start"}])

@@ -227,8 +227,12 @@ def test_a_process_that_tells_what_no_player_tells_is_named(monkeypatch, tmp_pat
     def send(connection, header, body):
         is_theirs = multiprocessing.current_process().name == "colonnade a"
         told = control.from_player(body) if is_theirs and connection.prefix == 8 else None
-        for each in instead(told) if isinstance(told, kind) else [None]:
-            whole(connection, header, body if each is None else control.encode(each))
+        if not isinstance(told, kind):
+            whole(connection, header, body)
+            return
+        bodies = map(control.encode, instead(told))
+        frames = b"".join(len(each).to_bytes(8, "big") + each for each in bodies)
+        connection._socket.sendall(frames)  # at once, so that they are heard together
 
     async def plays(role):
         if kind is control.Saved:

@@ -30,7 +30,7 @@ RIGHTS = {
     "format_version": "1.0",
     "permissions": {
         "project_admin": "any",
-        "lead": {"submit_job": "any", "shell_commands": "o:site", "byoc": "any"},
+        "lead": {"submit_job": "any", "shell_commands": "o:site", "byoc": "any", "cat": "any"},
         "member": {"view": "any"},
     },
 }

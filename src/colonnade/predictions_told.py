@@ -69,8 +69,8 @@ _counting = threading.Lock()
 class Predicted:
     """How often a run has predicted, which its copies in this process share.
 
-    Once a run without a folder was pickled, or its process forked, nobody knows what all that were
-    made of it predict.
+    Once a run without a folder was pickled, nobody knows what all that were made of it predict. A
+    process that was forked knows that it counts for itself alone, and who forked it knows nothing.
 
     Parameters
     ----------

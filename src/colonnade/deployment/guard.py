@@ -69,7 +69,9 @@ class Guard(FLComponent):  # type: ignore[misc]  # untyped in FLARE
         if event_type == EventType.SYSTEM_BOOTSTRAP:
             cell = fl_ctx.get_prop(FLContextKey.SITE_OBJ).cell.core_cell
             cell.add_incoming_request_filter(CellChannel.CLIENT_MAIN, "*", _refusal)
-            cell.add_incoming_request_filter(_OF_THE_NET, "*", _refusal_of_members)
+            cell.add_incoming_request_filter(_OF_THE_NET, "*", _refusal_of_others, None)
+            # What has no filter of its own comes here.
+            cell.add_incoming_request_filter("*", "*", _refusal_of_others, cell.my_info.fqcn)
 
 
 def _refusal(request: CellMessage) -> CellMessage | None:
@@ -83,9 +85,11 @@ def _refusal(request: CellMessage) -> CellMessage | None:
     return new_cell_message({}, error_reply(f"a site of Colonnade's does not do {topic}"))
 
 
-def _refusal_of_members(request: CellMessage) -> CellMessage | None:
-    """Return the answer to others than the server, who ask how the site's connections are."""
-    if request.get_header(MessageHeaderKey.ORIGIN) == FQCN.ROOT_SERVER:
+def _refusal_of_others(request: CellMessage, own: str | None) -> CellMessage | None:
+    """Return the answer to others than the server; and its jobs, and those of this site, if any."""
+    origin = request.get_header(MessageHeaderKey.ORIGIN)
+    root = FQCN.get_root(origin) if isinstance(origin, str) else None
+    if origin == FQCN.ROOT_SERVER or (own is not None and root in (FQCN.ROOT_SERVER, own)):
         return None
     return make_reply(ReturnCode.INVALID_REQUEST)
 

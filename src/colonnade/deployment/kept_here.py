@@ -75,7 +75,8 @@ class Kept:
             opened = os.open(file, os.O_WRONLY | os.O_CREAT | how | _NO_LINK | _NO_WAIT, 0o600)
             with os.fdopen(opened, "w", encoding="utf-8", errors="backslashreplace") as written:
                 if stat.S_ISREG(os.fstat(opened).st_mode):
-                    file.chmod(0o600)  # where it was there, its mode was another's choice
+                    if hasattr(os, "fchmod"):  # where it was there, its mode was another's choice
+                        os.fchmod(opened, 0o600)
                     written.write(text)
         except OSError:
             return

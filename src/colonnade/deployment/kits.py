@@ -25,6 +25,7 @@ _RIGHTS = Path("local") / "authorization.json"
 _USUAL_RIGHTS = Path("local") / "authorization.json.default"
 _ALL = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
 _NOBODY = ("shell_commands", "byoc", "server-predeployed-flwr")  # has these rights
+_SHELL = ("cat", "grep", "head", "ls", "pwd", "tail")  # each of which may be said by itself
 _LONGEST = 2**20  # bytes
 _BY_DEFAULT = "/tmp/"
 
@@ -105,7 +106,8 @@ def _rights(kit: Path) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(_text(file))
         for role, rights in said["permissions"].items():
             each = dict.fromkeys(_ALL, rights) if isinstance(rights, str) else dict(rights)
-            said["permissions"][role] = each | dict.fromkeys(_NOBODY, "none")
+            taken = (*_NOBODY, *(right for right in _SHELL if right in each))
+            said["permissions"][role] = each | dict.fromkeys(taken, "none")
     except _NOT_FLARES as error:
         raise DataError(f"{file} is not as FLARE writes it: {first_line(error)}") from None
     return said

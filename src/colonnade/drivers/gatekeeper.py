@@ -147,6 +147,9 @@ class Gatekeeper:
             self._owing.discard(name)
             if message.waits == "" and name not in self._played:
                 raise RemoteProtocolError(f"{name!r} is at its end, and has told none")
+            told_of = message.sent.keys() | message.received.keys() | {*message.lost}
+            if not told_of <= {*self.names}:
+                raise RemoteProtocolError(f"{name!r} tells of messages of others than there are")
             if message.number == self._asked:
                 self._standings[name] = message
                 self._refuse_deadlock()
@@ -272,7 +275,8 @@ class Gatekeeper:
             _Short(sender, receiver, told, came, standing.came.get(sender, -1))
             for receiver, standing in standings.items()
             for sender, came in standing.received.items()
-            if (told := standings[sender].sent[receiver]) != came and sender not in standing.lost
+            if (told := standings[sender].sent.get(receiver, 0)) != came
+            and sender not in standing.lost
         ]
         if short:
             self._refuse_stuck(short)
