@@ -60,15 +60,10 @@ def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) ->
     Unwritten
         If they cannot be written.
     """
-    there = [kit / name for name in (_SETTINGS, _USUAL) if (kit / name).is_file()]
-    if not there:
-        raise ConfigurationError(
-            f"{kit} is no kit of a site or a server: it has no {_USUAL}; name the folder that "
-            "`nvflare provision` made for one"
-        )
+    there = _begun_with(kit, _SETTINGS, _USUAL)
     check_folder(kit)
     try:
-        settings = json.loads(_text(there[0]))
+        settings = json.loads(_text(there))
         allowed = settings["class_allow_list"]
         if not isinstance(allowed, list):  # of a text each letter would be a class
             raise ValueError("its class_allow_list is no list")
@@ -80,7 +75,7 @@ def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) ->
         if "snapshot_persistor" not in settings:  # as a server has
             _guard(settings)
     except _NOT_FLARES as error:
-        raise DataError(f"{there[0]} is not as FLARE writes it: {first_line(error)}") from None
+        raise DataError(f"{there} is not as FLARE writes it: {first_line(error)}") from None
     rights = _rights(kit)
     for file, said in ((kit / _RIGHTS, rights), (kit / _SETTINGS, settings)):
         with explained(file), replacing(file) as partial:
@@ -96,21 +91,27 @@ def _guard(settings: dict[str, Any]) -> None:
 
 def _rights(kit: Path) -> dict[str, Any]:
     """Return who may do what, so that nobody runs code of a job's own or commands of a shell."""
-    file = next((kit / name for name in (_RIGHTS, _USUAL_RIGHTS) if (kit / name).is_file()), None)
-    if file is None:
-        raise ConfigurationError(
-            f"{kit} is no kit of a site or a server: it has no {_USUAL_RIGHTS}; name the folder "
-            "that `nvflare provision` made for one"
-        )
+    there = _begun_with(kit, _RIGHTS, _USUAL_RIGHTS)
     try:
-        said: dict[str, Any] = json.loads(_text(file))
+        said: dict[str, Any] = json.loads(_text(there))
         for role, rights in said["permissions"].items():
             each = dict.fromkeys(_ALL, rights) if isinstance(rights, str) else dict(rights)
             taken = (*_NOBODY, *(right for right in _SHELL if right in each))
             said["permissions"][role] = each | dict.fromkeys(taken, "none")
     except _NOT_FLARES as error:
-        raise DataError(f"{file} is not as FLARE writes it: {first_line(error)}") from None
+        raise DataError(f"{there} is not as FLARE writes it: {first_line(error)}") from None
     return said
+
+
+def _begun_with(kit: Path, own: Path, usual: Path) -> Path:
+    """Return the file of what the owner of a kit has said, else that which FLARE wrote."""
+    for name in (own, usual):
+        if (kit / name).is_file():
+            return kit / name
+    raise ConfigurationError(
+        f"{kit} is no kit of a site or a server: it has no {usual}; name the folder that "
+        "`nvflare provision` made for one"
+    )
 
 
 def _text(file: Path) -> str:

@@ -78,21 +78,18 @@ class Local:
         self._start_operator()
         deadline = time.monotonic() + _START
         while not set(self._asked("there")) >= set(names):
-            for name, process in self.processes.items():
-                if process.poll() is not None:
-                    raise RoleFailed(
-                        f"{name!r} ended as it started ({self._last_line(name)}); "
-                        f"see {self.log(name)}"
-                    )
+            self.check_alive(" as it started")
             if time.monotonic() > deadline:
                 raise RoleFailed(f"the federation did not come together; see {self.log(SERVER)}")
             time.sleep(_LOOK)
 
-    def check_alive(self) -> None:
-        """Raise ``RoleFailed`` if the process of the server or of a site has ended."""
+    def check_alive(self, when: str = "") -> None:
+        """Raise ``RoleFailed`` if the process of the server or of a site has ended; say when."""
         for name, process in self.processes.items():
             if process.poll() is not None:
-                raise RoleFailed(f"{name!r} ended ({self._last_line(name)}); see {self.log(name)}")
+                raise RoleFailed(
+                    f"{name!r} ended{when} ({self._last_line(name)}); see {self.log(name)}"
+                )
 
     def start_one(self, name: str) -> None:
         """Start the process of the server or of a site."""
