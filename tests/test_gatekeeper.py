@@ -18,9 +18,9 @@ from colonnade.errors import (
 
 
 class Watched:
-    """A gatekeeper of the roles a and b, and what it says and keeps."""
+    """A gatekeeper of the roles a and b, who are there, and what it says and keeps."""
 
-    def __init__(self, **assignment):
+    def __init__(self, are_there=True, **assignment):
         self.said, self.kept = [], []
         self.keeper = Gatekeeper(
             "ab",
@@ -30,6 +30,10 @@ class Watched:
             self.kept.append,
             patience=60.0,
         )
+        if are_there:
+            for name in "ab":
+                self.hears(name, control.Waiting())
+            self.said.clear()
 
     def hears(self, name, *messages):
         for message in messages:
@@ -68,7 +72,7 @@ def played(**sent):
 
 
 def test_all_begin_when_all_are_there():
-    watched = Watched()
+    watched = Watched(are_there=False)
     watched.hears("a", control.Cast("x"), control.Waiting())
     assert not watched.last()
     watched.hears("b", control.Cast("x"), control.Waiting())
@@ -76,10 +80,37 @@ def test_all_begin_when_all_are_there():
 
 
 def test_who_was_cast_from_another_agreement_is_refused():
-    watched = Watched()
+    watched = Watched(are_there=False)
     watched.hears("a", control.Cast("x"))
     with pytest.raises(ConfigurationError, match="the agreements of 'a' and of 'b' differ"):
         watched.hears("b", control.Cast("y"))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [control.Waiting(), control.Waiting()],
+        [control.Waiting(), control.Cast("x")],
+        [control.Cast("x"), control.Cast("x")],
+        [control.Reached(0, {}, 0)],
+        [control.Waiting(), control.Reported({"x": 1})],
+    ],
+)
+def test_nobody_plays_before_all_are_there_or_comes_twice(told):
+    *before, last = told
+    watched = Watched(are_there=False)
+    watched.hears("a", *before)
+    with pytest.raises(RemoteProtocolError, match=f"'a' told {type(last).__name__} out of turn"):
+        watched.hears("a", last)
+
+
+@pytest.mark.parametrize("told", [control.Waiting(), control.Cast("x")])
+def test_all_begin_once(told):
+    """A second beginning set the clocks of all back, and who told what it had waited was blamed."""
+    watched = Watched()
+    with pytest.raises(RemoteProtocolError, match="'a' told .* out of turn"):
+        watched.hears("a", told)
+    assert not watched.last()
 
 
 def test_the_gate_keeps_ahead_of_the_fastest_and_stops_at_what_is_due(tmp_path):

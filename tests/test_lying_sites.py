@@ -165,6 +165,24 @@ def leaving_twice(job, mesh):
     return server
 
 
+@pytest.mark.parametrize("told", [control.Waiting(), control.Cast("x")])
+def test_who_comes_again_while_all_play_is_named(tmp_path, told):
+    """All were told to begin once more, and an honest site blamed for a wait of negative length."""
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    server = Host(job, mesh.post(GATEKEEPER))
+    note = server._came.note
+
+    def noted(name, message, size):
+        note(name, message, size)
+        if name == "bank" and isinstance(message, control.Reached):
+            server._deliver(name, meeting.encode(told))
+
+    server._came.note = noted
+    failed = play(job, sites, mesh, server)
+    assert "'bank' told " + type(told).__name__ in str(failed[GATEKEEPER])
+
+
 @pytest.mark.parametrize("left", [1, 2])
 def test_nobody_leaves_early_or_twice(tmp_path, left):
     _, job, sites = prepared(tmp_path)
@@ -450,6 +468,21 @@ def test_a_server_that_lies_is_refused_in_words(tmp_path, lie):
         if not isinstance(message, kind):
             return [message]
         return changed(message, **change(message))
+
+    failed = play(job, sites, mesh, telling(mesh, job, told))
+    assert why in str(failed["insurer"])
+
+
+@pytest.mark.parametrize(
+    ("origins", "why"), [([0, 0], "that all begin, twice"), ([10**9], "that the run begins later")]
+)
+def test_a_server_that_sets_clocks_back_is_refused_in_words(tmp_path, origins, why):
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def told(name, message):
+        is_beginning = isinstance(message, control.Begin)
+        return [control.Begin(each) for each in origins] if is_beginning else [message]
 
     failed = play(job, sites, mesh, telling(mesh, job, told))
     assert why in str(failed["insurer"])

@@ -216,6 +216,8 @@ class CourierTransport:
             if isinstance(message, control.Abort):
                 self.abandon()
             return
+        if message.origin > 0:
+            raise RemoteProtocolError("the gatekeeper told that the run begins later")
         player.obey(control.Begin(time.monotonic_ns() + message.origin))
         with self._beginning:
             for peer, early in self._waiting or ():

@@ -154,6 +154,7 @@ class Gatekeeper:
                 self._standings[name] = message
                 self._refuse_deadlock()
             return
+        self._refuse_out_of_turn(name, message)
         self._void()
         self._short, self._stuck = 0, []
         match message:
@@ -162,7 +163,7 @@ class Gatekeeper:
                 refuse_disagreement(self._agreed)
             case control.Waiting():
                 self._waiting.add(name)
-                if len(self._waiting) == len(self.names):
+                if self.everybody_is_there:
                     self.broadcast(self._begin())
             case control.Reached(round, sent, sent_bytes):
                 self._refuse_leap(name, round)
@@ -189,6 +190,20 @@ class Gatekeeper:
                 self._owing.discard(name)
             case control.Failed():
                 raise rebuilt(name, message)
+
+    def _refuse_out_of_turn(self, name: str, message: control.FromPlayer) -> None:
+        """Refuse what is told twice as players come together, and what before all are there."""
+        match message:
+            case control.Cast():
+                in_turn = name not in self._agreed and name not in self._waiting
+            case control.Waiting():
+                in_turn = name not in self._waiting
+            case control.Failed():
+                in_turn = True
+            case _:
+                in_turn = self.everybody_is_there
+        if not in_turn:
+            raise RemoteProtocolError(f"{name!r} told {type(message).__name__} out of turn")
 
     def _refuse_leap(self, name: str, round: int) -> None:
         """Refuse a round that the player of ``name`` has left behind, or may not be at yet."""

@@ -557,7 +557,13 @@ class Player:
             self.changed.notify_all()
 
     def obey(self, message: control.FromGatekeeper) -> None:
-        """Do as the gatekeeper says."""
+        """Do as the gatekeeper says.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it tells of whom there is not, or what it has told.
+        """
         if isinstance(message, control.Ask):
             self.transport.tell(self._standing(message.number))
             return
@@ -570,6 +576,8 @@ class Player:
         with self.changed:
             match message:
                 case control.Begin(origin):
+                    if self.origin is not None:  # time does not go back
+                        raise RemoteProtocolError("the gatekeeper told that all begin, twice")
                     self.origin = origin
                 case control.Gate(round):
                     self.gate = round
