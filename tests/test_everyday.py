@@ -524,6 +524,10 @@ def test_dates_of_any_unit_are_told_apart_from_numbers(unit):
         ({"class_weight": [1, 2]}, "class weights are 'balanced' or a number for each class"),
         ({"class_weight": {"yes": "a", "no": 1}}, "class weights are numbers"),
         ({"class_weight": {"yes": float("nan"), "no": 1}}, "class weights must be above 0"),
+        (
+            {"class_weight": {"yes": 1e300, "no": 1}},
+            r"class weights are .* from 1e-20 to 1e\+20",
+        ),
         ({"threshold": "a"}, "a threshold is a probability"),
         ({"metrics": "auc"}, r"'auc' is no metric: say colonnade\.metrics\.AUC"),
         ({"metrics": ["auc"]}, r"'auc' is no metric: say colonnade\.metrics\.AUC"),

@@ -108,7 +108,7 @@ def test_nobody_plays_before_all_are_there_or_comes_twice(told):
 def test_all_begin_once(told):
     """A second beginning set the clocks of all back, and who told what it had waited was blamed."""
     watched = Watched()
-    with pytest.raises(RemoteProtocolError, match="'a' told .* out of turn"):
+    with pytest.raises(RemoteProtocolError, match=r"'a' told .* out of turn"):
         watched.hears("a", told)
     assert not watched.last()
 

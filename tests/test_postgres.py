@@ -202,6 +202,7 @@ def test_values_do_not_depend_on_what_an_account_is_set_to(crm: Server, ann: str
         ("""'{"a": [1, "x"]}'::jsonb""", "a dict"),
         ("int4range(1, 5)", "a Range"),
         ("row(1, 'a')", "a tuple"),
+        ("'10:00+02'::timetz", "10:00:00+02:00 in row 1, a time of day with a zone"),
     ],
 )
 def test_what_is_no_cell_is_refused_in_words(ann: str, value: str, kind: str) -> None:

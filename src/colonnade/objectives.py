@@ -28,6 +28,8 @@ from colonnade.telling import shown
 
 __all__ = ["Classification", "Objective", "Regression", "Rescaled", "balanced_weights"]
 
+_HEAVIEST = 1e20  # a class; sums of as heavy losses are float32
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 _MOST_ROWS = 2**40  # of a table
@@ -110,6 +112,11 @@ class Classification:
                 )
             if not all(0 < weight < float("inf") for weight in weights):
                 raise ConfigurationError(f"class weights must be above 0, not {list(weights)}")
+            if not all(1 / _HEAVIEST <= weight <= _HEAVIEST for weight in weights):
+                raise ConfigurationError(
+                    f"class weights are numbers from {1 / _HEAVIEST:g} to {_HEAVIEST:g}, not "
+                    f"{list(weights)}"
+                )
         if self.threshold is not None:
             if self.classes != 2:
                 raise ConfigurationError(

@@ -17,6 +17,7 @@ from colonnade.telling import first_line, shown
 
 __all__ = ["Gathered"]
 
+_REMEDY = "cast it in a query, or name the columns to read without it"
 _NUMBERS = {int, float, Decimal}
 _AS_TEXT = {
     uuid.UUID,
@@ -40,7 +41,7 @@ class Gathered:
     """A column that arrives in parts, whose kind is known when all have come.
 
     Decimals without a fraction are whole numbers, as their text would be in a file, where 64 bits
-    hold them. A time with a zone is that of UTC. Addresses and UUIDs are text.
+    hold them. A moment with a zone is that of UTC. Addresses and UUIDs are text.
 
     Parameters
     ----------
@@ -57,7 +58,8 @@ class Gathered:
     Raises
     ------
     DataError
-        If values are of several kinds, or of one that is no cell of a table's, such as a list.
+        If values are of several kinds, or of one that is no cell of a table's, such as a list, or a
+        time of day with a zone, which is no moment.
 
     Examples
     --------
@@ -98,12 +100,21 @@ class Gathered:
             row, value = next(iter(self._first.values()))
             raise DataError(
                 f"{self._column} holds {shown(value)} in row {row}, a {type(value).__name__}, "
-                "which is no number, text, truth value or date; cast it in a query, or name the "
-                "columns to read without it"
+                f"which is no number, text, truth value or date; {_REMEDY}"
             )
+        if datetime.time in kinds:
+            self._refuse_zones(values)
         self._count += len(values)
         self._parts.append(self._series(values, kinds))
         self.bytes += int(self._parts[-1].estimated_size())
+
+    def _refuse_zones(self, values: Sequence[Any]) -> None:
+        for row, value in enumerate(values, self._count):
+            if value is not None and value.tzinfo is not None:
+                raise DataError(
+                    f"{self._column} holds {value.isoformat()} in row {row}, a time of day with a "
+                    f"zone, which is no moment; {_REMEDY}"
+                )
 
     def series(self) -> pl.Series:
         """Return all that came."""

@@ -11,7 +11,8 @@ connections of the account's, and ``pg_logical_emit_message`` writes to the log 
 a view or a foreign table runs what its owner wrote.
 
 Values arrive as the driver reads them and as exactly as they are stored, whatever the account is
-set to; and a table that somebody else locks is not waited for without end.
+set to, but for intervals of months and years, which have 30 days and 365; and a table that somebody
+else locks is not waited for without end.
 
 Whatever is asked beside the one select, here, by SQLAlchemy or by the check, means the server's own
 functions and operators: a connection may look into other schemas first, and would call what it
