@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
+import warnings
 import zipfile
 from types import SimpleNamespace
 
@@ -16,6 +18,9 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
+from nvflare.fuel.utils.config import ConfigFormat
+from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 from nvflare.private.admin_defs import Message
 from nvflare.private.defs import (
     InfoCollectorTopic,
@@ -25,45 +30,88 @@ from nvflare.private.defs import (
     new_cell_message,
 )
 
-from colonnade.deployment.folders import GUARD
-from colonnade.deployment.guard import Guard
+from colonnade.deployment.folders import CLASSES, CLIENT, GUARD, SERVER, client_config
+from colonnade.deployment.folders import JOB as TOLD
+from colonnade.deployment.guard import Guard, keep_to_itself
 
 OTHER = "5c0a7d7e-1111-4b2d-9b5d-ab8dfbbd4bed"
 JOB = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 
 
-@pytest.fixture
-def ask():
-    """Return what answers a request as a site's process does, which has a guard; None if it may."""
-    cell, asked = CoreCell.__new__(CoreCell), []
-    cell.my_info = SimpleNamespace(fqcn="bank")
-    cell.in_req_filter_reg = importlib.import_module("nvflare.fuel.f3.cellnet.registry").Registry()
-    context = FLContext()
-    site = SimpleNamespace(cell=SimpleNamespace(core_cell=cell))
-    context.set_prop(FLContextKey.SITE_OBJ, site, private=True)
-    Guard().handle_event(EventType.SYSTEM_BOOTSTRAP, context)
+@pytest.fixture(autouse=True)
+def loaders(monkeypatch):
+    monkeypatch.setattr(ConfigFactory, "_fmt2Loader", dict(ConfigFactory._fmt2Loader))
 
-    def answered(payload, origin="server", topic="x", channel=CellChannel.CLIENT_MAIN, **headers):
-        request = new_cell_message({MessageHeaderKey.ORIGIN: origin}, payload)
-        for name, value in headers.items():
-            payload.set_header(name, value)
-        for each in cell.in_req_filter_reg.find(channel, topic):
-            asked.append(each)
+
+class Asked:
+    """A process with a cell, which answers requests as FLARE's does; None to what it may do."""
+
+    def __init__(self, name):
+        self.cell, self.heard = CoreCell.__new__(CoreCell), 0
+        self.cell.my_info = SimpleNamespace(fqcn=name)
+        registry = importlib.import_module("nvflare.fuel.f3.cellnet.registry")
+        self.cell.in_req_filter_reg = registry.Registry()
+
+    def begin(self):
+        """Let a guard hear that the process begins."""
+        context = FLContext()
+        site = SimpleNamespace(cell=SimpleNamespace(core_cell=self.cell))
+        context.set_prop(FLContextKey.SITE_OBJ, site, private=True)
+        Guard().handle_event(EventType.SYSTEM_BOOTSTRAP, context)
+        return self
+
+    def __call__(self, asked, origin="server", topic="x", channel=CellChannel.CLIENT_MAIN, **heads):
+        request = new_cell_message({MessageHeaderKey.ORIGIN: origin}, asked)
+        for name, value in heads.items():
+            asked.set_header(name, value)
+        for each in self.cell.in_req_filter_reg.find(channel, topic) or ():
+            self.heard += 1
             answer = each.cb(request, *each.args, **each.kwargs)
             if answer:
                 return answer.payload or answer
         return None
 
-    yield answered
-    assert asked
+
+@pytest.fixture
+def ask():
+    """Return what answers a request as a site's process does, which has a guard."""
+    site = Asked("bank").begin()
+    yield site
+    assert site.heard
+
+
+CONFIGURED = client_config(CLASSES[1])
+
+
+def archive(*names, client=CONFIGURED, more=()):
+    """Return an archive of a job's files: the usual, and empty ones of these names."""
+    written = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as files:
+        warnings.simplefilter("ignore")  # of names that are there twice
+        if client is not None:
+            text = client if isinstance(client, str) else json.dumps(client)
+            files.writestr(f"config/{CLIENT}", text)
+        for name in names:
+            files.writestr(name, "")
+        for name, text in more:
+            files.writestr(name, text)
+    return written.getvalue()
+
+
+USUAL = (f"config/{SERVER}", f"config/{TOLD}")
 
 
 def test_jobs_are_run(ask):
-    assert ask(Message(TrainingTopic.DEPLOY, archive("config/job.yaml")), job_id=JOB) is None
+    signed = [at + of for at in ("", "config/") for of in SIGNATURES]
+    for names in (USUAL, ("config/", *USUAL), (*USUAL, *signed)):
+        assert ask(Message(TrainingTopic.DEPLOY, archive(*names)), job_id=JOB) is None
     topics = ("START_JOB", "ABORT", "CHECK_RESOURCE", "CHECK_STATUS", "SHUTDOWN")
     for topic in (getattr(TrainingTopic, name) for name in topics):
         assert ask(Message(topic, "")) is None
         assert ask(Message(topic, ""), **{RequestHeader.JOB_ID: JOB}) is None
+
+
+SIGNATURES = (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)
 
 
 @pytest.mark.parametrize(
@@ -98,54 +146,110 @@ def test_the_server_alone_is_heard(ask, origin):
 )
 def test_a_job_has_such_a_name_as_flare_gives(ask, job):
     """By it a folder of the kit is removed before a job is put there."""
-    app = archive("config/job.yaml")
+    app = archive(*USUAL)
     assert ask(Message(TrainingTopic.DEPLOY, app), **{RequestHeader.JOB_ID: job}) is not None
     assert ask(Message(TrainingTopic.START_JOB, ""), job_id=job) is not None
 
 
-def archive(*names):
-    """Return an archive of empty files."""
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as files:
-        for name in names:
-            files.writestr(name, "")
-    return written.getvalue()
+def with_executor(**changes):
+    return {**CONFIGURED, "executors": [CONFIGURED["executors"][0] | changes]}
 
 
 @pytest.mark.parametrize(
     "app",
     [
-        archive("config/job.yaml", "custom/sitecustomize.py"),
-        archive("config/custom/x.py"),
-        archive("Custom/x.py"),
-        archive("config/../../x.py"),
-        archive("/tmp/x.py"),
-        archive("config\\..\\custom\\x.py"),
+        archive(*USUAL, "custom/sitecustomize.py"),
+        archive(*USUAL, "config/custom/x.py"),
+        archive(*USUAL, "config/../../x.py"),
+        archive(*USUAL, "/tmp/x.py"),
+        archive(*USUAL, "config\\..\\custom\\x.py"),
+        archive(*USUAL, "other/"),
+        archive(*USUAL, "config/config_fed_client.conf"),
+        archive(*USUAL, "config/config_fed_client.conf", client=None),
+        archive(*USUAL, "config/config_fed_server.yml"),
+        archive(*USUAL, "config/sub/config_fed_client.json", client=None),
+        archive(*USUAL, "resources.json"),
+        archive(*USUAL, client=None),
+        archive(*USUAL, client=""),
+        archive(*USUAL, client="[" * 10**5),
+        archive(*USUAL, client=CONFIGURED | {"components": [{"id": "r"}]}),
+        archive(*USUAL, client=CONFIGURED | {"task_data_filters": []}),
+        archive(*USUAL, client=with_executor(executor={"path": CLASSES[1], "args": {"a": "/"}})),
+        archive(*USUAL, client=with_executor(executor={"path": CLASSES[1]})),
+        archive(*USUAL, client=with_executor(executor={"path": "{SECRET}", "args": {}})),
+        archive(*USUAL, client=with_executor(executor={"path": 7, "args": {}})),
+        archive(*USUAL, client={"executors": []}),
+        archive(*USUAL[:1], more=[(USUAL[1], "0" * 2**24)]),
+        archive(*USUAL, more=[(USUAL[1], "twice")]),
+        archive(*USUAL)[:-30],
         b"no archive",
         "",
         None,
         7,
     ],
 )
-def test_a_job_brings_no_code(ask, app):
-    """FLARE took it off again when it refused it, and left it where it failed as it looked."""
-    assert ask(Message(TrainingTopic.DEPLOY, app), job_id=JOB) is not None
+def test_a_job_is_what_ours_are(ask, app):
+    """FLARE read what is not JSON as it looked, with files and the environment, and told it."""
+    refused = ask(Message(TrainingTopic.DEPLOY, app), job_id=JOB)
+    assert "of jobs as `colonnade deploy --to` writes them" in refused.body
+
+
+def test_a_job_names_one_class_whatever_it_is(ask):
+    """Whether it may, the site's list says."""
+    app = archive(*USUAL, client=client_config("sites.liars.Attend"))
+    assert ask(Message(TrainingTopic.DEPLOY, app), job_id=JOB) is None
+
+
+def test_no_configuration_is_read_but_json(ask, tmp_path):
+    ask(Message(TrainingTopic.ABORT, ""))
+    file = tmp_path / "config_fed_client.conf"
+    file.write_text("a = ${PATH}")
+    for kind in (ConfigFormat.PYHOCON, ConfigFormat.OMEGACONF):
+        loader = ConfigFactory.get_config_loader(kind)
+        for read in (loader.load_config, loader.load_config_from_str):
+            with pytest.raises(ValueError, match="a job of Colonnade's is in JSON"):
+                read(str(file))
+    with pytest.raises(ValueError, match="in JSON"):
+        ConfigFactory.load_config("config_fed_client.json", [str(tmp_path)])
 
 
 @pytest.mark.parametrize("meta", [7, {}, {"job_id": OTHER}, {"job_id": None}])
 @pytest.mark.parametrize("topic", [TrainingTopic.DEPLOY, TrainingTopic.START_JOB])
 def test_a_request_is_about_one_job(ask, topic, meta):
     """The files of one were started by the name of another."""
-    app = archive("config/job.yaml")
+    app = archive(*USUAL)
     assert ask(Message(topic, app), job_id=JOB, job_meta={"job_id": JOB, "name": "x"}) is None
     assert ask(Message(topic, app), job_id=JOB, job_meta=meta) is not None
 
 
-@pytest.mark.parametrize("origin", ["clinic", f"server.{JOB}", None])
-def test_no_member_asks_how_a_sites_connections_are(ask, origin):
+@pytest.mark.parametrize("origin", ["clinic", f"clinic.{JOB}", None])
+@pytest.mark.parametrize("name", ["bank", f"bank.{JOB}", "server", f"server.{JOB}"])
+def test_no_member_asks_how_anothers_connections_are(origin, name):
+    process = Asked(name)
+    if name.endswith(JOB):
+        keep_to_itself(process.cell)
+    else:
+        process.begin()
     for topic in ("process_info", "stop_cell", "change_root"):
-        assert ask({}, origin, topic, "_net_manager") is not None
-        assert ask({}, "server", topic, "_net_manager") is None
+        assert process({}, origin, topic, "_net_manager") is not None
+        assert process({}, "server", topic, "_net_manager") is None
+    assert process({}, origin, "get_clients", "server_parent_listener") is not None
+
+
+def test_the_server_hears_members(ask):
+    server = Asked("server").begin()
+    for channel in (CellChannel.SERVER_MAIN, CellChannel.CLIENT_MAIN, "aux_communication"):
+        assert server({}, "clinic", "any", channel) is None
+    assert ask({}, "clinic", "any", "aux_communication") is not None
+
+
+def test_a_process_of_a_job_hears_its_site_and_others_where_it_is_to():
+    process = Asked(f"bank.{JOB}")
+    keep_to_itself(process.cell, ["ours"])
+    for origin in ("bank", "server", f"server.{JOB}"):
+        assert process({}, origin, "abort", CellChannel.CLIENT_COMMAND) is None
+    assert process({}, "clinic", "abort", CellChannel.CLIENT_COMMAND) is not None
+    assert process({}, f"clinic.{JOB}", "any", "ours") is None
 
 
 @pytest.mark.parametrize("origin", ["server", f"server.{JOB}", "bank", f"bank.{JOB}"])

@@ -1,4 +1,4 @@
-"""A kit of FLARE's is prepared: our classes alone are added, and what the owner has said stays."""
+"""A kit of FLARE's is prepared: jobs are ours alone, and what the owner has said stays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def kept(settings):
 
 def test_a_server_lets_jobs_in_and_keeps_all_in_its_kit(kit):
     settings = json.loads(prepare_kit(kit).read_text(encoding="utf-8"))
-    assert settings["class_allow_list"] == ["theirs.One", *CLASSES]
+    assert settings["class_allow_list"] == [*CLASSES]
     assert settings["allow_log_streaming"] is False
     assert kept(settings) == (str(kit / "jobs"), str(kit / "snapshots"))
     assert settings["components"][0] == USUAL["components"][0]
@@ -63,26 +63,24 @@ def test_twice_is_as_once_and_what_the_owner_said_stays(kit):
     file = prepare_kit(kit)
     once = file.read_bytes()
     assert prepare_kit(kit).read_bytes() == once
-    own = json.loads(once) | {"own": 7}
+    listed = ["theirs.One", *CLASSES, "owners.Own"]  # as an earlier version left FLARE's
+    own = json.loads(once) | {"own": 7, "class_allow_list": listed}
     own["components"][1]["args"]["uri_root"] = "/srv/jobs"
     file.write_text(json.dumps(own), encoding="utf-8")
-    settings = json.loads(prepare_kit(kit, alone=True).read_text(encoding="utf-8"))
-    assert settings["class_allow_list"] == [*CLASSES]
+    settings = json.loads(prepare_kit(kit).read_text(encoding="utf-8"))
+    assert settings["class_allow_list"] == ["owners.Own", *CLASSES]
     assert settings["own"] == 7
     assert kept(settings)[0] == "/srv/jobs"
 
 
 @pytest.mark.parametrize("tracker", TRACKERS)
 def test_a_server_lets_a_job_name_the_receiver_that_it_was_written_with(kit, monkeypatch, tracker):
-    for said, others in ([], ["theirs.One"]), (["--alone"], []):
-        monkeypatch.setattr(
-            sys, "argv", ["colonnade", "prepare-kit", str(kit), "--track", tracker, *said]
-        )
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        assert left.value.code == 0
-        settings = json.loads((kit / "local/resources.json").read_text(encoding="utf-8"))
-        assert settings["class_allow_list"] == [*others, *CLASSES, TRACKERS[tracker]]
+    monkeypatch.setattr(sys, "argv", ["colonnade", "prepare-kit", str(kit), "--track", tracker])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 0
+    settings = json.loads((kit / "local/resources.json").read_text(encoding="utf-8"))
+    assert settings["class_allow_list"] == [*CLASSES, TRACKERS[tracker]]
 
 
 def test_nobody_may_bring_code_or_use_a_shell(kit):
@@ -97,6 +95,10 @@ def test_nobody_may_bring_code_or_use_a_shell(kit):
     assert "submit_job" not in rights["permissions"]["member"]
 
 
+RUNNING_JOBS = ("list_jobs", "get_job_log", "download_job", "abort_job", "delete_job", "restart")
+"""What docs/deploy.md lets an operator do, as FLARE asks whether it may."""
+
+
 def test_flare_reads_these_rights_so(kit):
     authz = pytest.importorskip("nvflare.fuel.sec.authz")
     security = pytest.importorskip("nvflare.security.security")
@@ -107,23 +109,27 @@ def test_flare_reads_these_rights_so(kit):
         who = authz.Person("ann", "clinic", role)
         asked = {
             right: authz.AuthorizationService.authorize(authz.AuthzContext(right, who, who))[0]
-            for right in ("byoc", "head", "cat", "submit_job", "check_status")
+            for right in ("byoc", "head", "cat", "submit_job", "check_status", *RUNNING_JOBS)
         }
+        if role == "project_admin":
+            assert all(asked[right] for right in RUNNING_JOBS)
         assert not any(asked[right] for right in ("byoc", "head", "cat"))
         assert asked["submit_job"] == (role in ("project_admin", "lead"))
     authz.AuthorizationService.the_authorizer = None
 
 
-def test_a_site_has_a_guard_and_a_server_has_none(kit):
-    prepare_kit(kit)
+def test_a_site_and_a_server_have_a_guard(kit):
     site = {"class_allow_list": [], "components": [{"id": "launcher", "path": "a.B", "args": {}}]}
     file = kit / "local/resources.json"
-    assert GUARD not in file.read_text(encoding="utf-8")
-    file.write_text(json.dumps(site), encoding="utf-8")
-    for _ in range(2):
-        prepare_kit(kit)
-        components = json.loads(file.read_text(encoding="utf-8"))["components"]
-        assert [each["path"] for each in components] == ["a.B", GUARD]
+    for settings in (site, USUAL):
+        file.write_text(json.dumps(settings), encoding="utf-8")
+        for _ in range(2):
+            prepare_kit(kit)
+            *others, guard = json.loads(file.read_text(encoding="utf-8"))["components"]
+            assert guard["path"] == GUARD
+            assert [each["id"] for each in others] == [
+                each["id"] for each in settings["components"]
+            ]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +226,6 @@ def test_a_real_kit(tmp_path):
     with local_federation(tmp_path / "f", ["bank"]) as local:
         for name in (SERVER, "bank"):
             settings = json.loads((local.folder / name / "local/resources.json").read_text())
-            assert settings["class_allow_list"][-2:] == [*CLASSES]
+            assert settings["class_allow_list"] == [*CLASSES]
             assert "/tmp/nvflare" not in json.dumps(settings)
         assert not list(Path(local.folder).rglob("*.writing-*"))

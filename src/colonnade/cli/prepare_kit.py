@@ -17,9 +17,6 @@ def prepare_kit(
     kit: Annotated[
         Path, typer.Argument(help="Folder that `nvflare provision` made for a site or the server.")
     ],
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Let jobs name these classes and no others.")
-    ] = False,
     track: Annotated[
         Tracked | None,
         typer.Option(
@@ -28,12 +25,13 @@ def prepare_kit(
         ),
     ] = None,
 ) -> None:
-    """Let a site, or the server, run Colonnade's jobs.
+    """Let a site, or the server, run Colonnade's jobs and no others.
 
-    Writes local/resources.json in the kit: jobs may name Colonnade's two classes, the logs of a
-    site stay at the site, and a server keeps in the kit what it would keep in /tmp.
+    Writes local/resources.json and local/authorization.json in the kit: jobs may name Colonnade's
+    two classes, nobody has code run or files read there, the logs of a site stay at the site, and
+    a server keeps in the kit what it would keep in /tmp.
     """
     from colonnade.deployment.kits import prepare_kit as prepare
 
-    settings = prepare(kit, alone, track.value if track else None)
+    settings = prepare(kit, track.value if track else None)
     say(out, f"{settings} lets Colonnade's jobs in.")

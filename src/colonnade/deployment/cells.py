@@ -27,9 +27,12 @@ from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError
 from colonnade.secure import AGREEMENT_BYTES, Conversation, context
 
-__all__ = ["CellPost", "cell_of_server", "cell_of_site"]
+__all__ = ["CHANNELS", "CellPost", "cell_of_server", "cell_of_site"]
 
-_INTRODUCTIONS, _SEALED = "colonnade-introductions", "colonnade-sealed"  # channels
+_INTRODUCTIONS, _SEALED = "colonnade-introductions", "colonnade-sealed"
+CHANNELS = (_INTRODUCTIONS, _SEALED, "credential_manager")
+"""On these comes what processes of a job say to each other; on the last, FLARE's certificates."""
+
 _MOST = 64  # datagrams that are kept for a peer until it is known; others are lost
 _TO_GATEKEEPER, _TO_ROLE, _BETWEEN = "to_gatekeeper", "to_role", "between"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
@@ -20,7 +21,9 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from colonnade.deployment.cells import CellPost, cell_of_server, cell_of_site
+from colonnade.deployment.cells import CHANNELS, CellPost, cell_of_server, cell_of_site
+from colonnade.deployment.folders import JOB
+from colonnade.deployment.guard import keep_to_itself
 from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import JobConfig, load_job
@@ -34,7 +37,6 @@ from colonnade.telling import first_line, named, plain
 
 __all__ = ["Attend", "Preside"]
 
-JOB = Path("config") / "job.yaml"  # in the folder of the job
 SITE = Path("colonnade") / "site.yaml"  # in the folder `local` of a site
 _log = logging.getLogger(__name__)
 _TASK, _REASON = "attend", "reason"
@@ -50,6 +52,7 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Listen to sites, which may be there before."""
+        keep_to_itself(_cell(fl_ctx), CHANNELS)
         self._signal, self._here = Signal(), dict[str, Callable[[str, bytes], None]]()
         self._job = job = _job(fl_ctx)
         self._engine = fl_ctx.get_engine()
@@ -101,6 +104,11 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
 class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE
     """A site's part of a job."""
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Keep to itself from the beginning."""
+        if event_type == EventType.START_RUN:
+            keep_to_itself(_cell(fl_ctx), CHANNELS)
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
@@ -166,7 +174,7 @@ def _watch(guest: Guest, abort_signal: Signal, over: threading.Event) -> None:
 
 def _job(fl_ctx: FLContext) -> JobConfig:
     workspace = fl_ctx.get_engine().get_workspace()
-    return load_job(Path(workspace.get_app_dir(fl_ctx.get_job_id())) / JOB)
+    return load_job(Path(workspace.get_app_dir(fl_ctx.get_job_id())) / "config" / JOB)
 
 
 def _cell(fl_ctx: FLContext) -> Any:

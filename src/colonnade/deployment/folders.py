@@ -28,9 +28,13 @@ from colonnade.serving import ServeConfig
 
 __all__ = [
     "CLASSES",
+    "CLIENT",
     "GUARD",
+    "JOB",
+    "SERVER",
     "TRACKERS",
     "Tracker",
+    "client_config",
     "numbered",
     "read_job",
     "write_job",
@@ -51,7 +55,11 @@ TRACKERS: Mapping[Tracker, str] = {
 }
 """FLARE's own, of which a job may name one, and the server has to allow it."""
 
-_JOB = Path("app") / "config" / "job.yaml"
+CLIENT, SERVER, JOB = "config_fed_client.json", "config_fed_server.json", "job.yaml"
+"""The files of a job's configuration: of a site, of the server, and what all are told."""
+
+_JOB = Path("app") / "config" / JOB
+_USUAL: Mapping[str, Any] = {"format_version": 2, "components": []}
 _MARK = f"# {SIGNATURE}: "
 
 
@@ -86,6 +94,11 @@ def read_job(folder: Path) -> JobConfig:
     return load_job(folder / _JOB)
 
 
+def client_config(attend: str) -> dict[str, Any]:
+    """Return what FLARE is told to run at a site: a class, and nothing besides."""
+    return {**_USUAL, "executors": [{"tasks": ["*"], "executor": {"path": attend, "args": {}}}]}
+
+
 def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> None:
     """Write a job as FLARE takes it: configuration, and no code.
 
@@ -117,15 +130,13 @@ def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> Non
     }
     preside, attend = CLASSES
     server = {"workflows": [{"id": "preside", "path": preside, "args": {}}]}
-    client = {"executors": [{"tasks": ["*"], "executor": {"path": attend, "args": {}}}]}
     with explained(folder), replacing_folder(folder) as partial:
         config = (partial / _JOB).parent
         config.mkdir(parents=True)
         _write_json(partial / "meta.json", meta)
-        usual = {"format_version": 2, "components": []}
         receivers = [] if track is None else [{"id": "tracker", "path": TRACKERS[track]}]
-        _write_json(config / "config_fed_server.json", usual | server | {"components": receivers})
-        _write_json(config / "config_fed_client.json", usual | client)
+        _write_json(config / SERVER, {**_USUAL, **server} | {"components": receivers})
+        _write_json(config / CLIENT, client_config(attend))
         (partial / _JOB).write_text(
             f"{_MARK}what all organisations of a run are told.\n{job.as_yaml()}", encoding="utf-8"
         )

@@ -1,20 +1,23 @@
-"""What may be asked of a site's own process of FLARE's, in which no job runs.
+"""What may be asked of FLARE's processes, and what a job may be, where a kit is prepared.
 
 FLARE lets an operator, and whoever has a cell of the federation, as a member's process or the
-server's, have that process read files, delete folders, or call parts of a job: whether a right is
-needed is said by who asks. So a ``Guard``, which ``colonnade prepare-kit`` puts into a site's
-settings, hears each request first, and lets pass what it takes to run jobs and to end the site, if
-it comes from the server and is about one job, by such a name as FLARE gives. A job brings no code:
-FLARE refuses it by a right that nobody has, but leaves there what it fails at as it looks.
+server's, have a site's own process read files, delete folders, or call parts of a job: whether a
+right is needed is said by who asks. And it reads the configuration of a job, before anybody may
+refuse it, in languages that take in files, addresses and the environment, and tells what it read
+where that is wrong. So a ``Guard``, which ``colonnade prepare-kit`` puts into the settings of a
+site and of the server, hears each request first. A site's process runs jobs for the server, each
+by such a name as FLARE gives, and ends, and no more; and a job is what ``write_job`` writes, of
+which the class alone may be another, if the site's list has it.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import zipfile
-from pathlib import PurePosixPath
+from collections.abc import Iterable
 from typing import Any
 
 from nvflare.apis.event_type import EventType
@@ -22,10 +25,14 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import JobMetaKey
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message as CellMessage
+from nvflare.fuel.utils.config import Config, ConfigFormat, ConfigLoader
+from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 from nvflare.private.admin_defs import Message, error_reply
 from nvflare.private.defs import (
     RequestHeader,
@@ -34,9 +41,10 @@ from nvflare.private.defs import (
     new_cell_message,
 )
 
+from colonnade.deployment.folders import CLIENT, JOB, SERVER, client_config
 from colonnade.telling import short
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "keep_to_itself"]
 
 _PASSES = frozenset(
     {
@@ -56,22 +64,66 @@ _PASSES = frozenset(
         SysCommandTopic.REPORT_VERSION,
     }
 )
-_OF_THE_NET = "_net_manager"  # a channel
+_OF_THE_NET, _OF_JOBS = "_net_manager", "server_parent_listener"  # channels
+_FOLDERS = ("", "config/")
+_FILES = frozenset(
+    {*(f"config/{name}" for name in (CLIENT, SERVER, JOB)), *_FOLDERS[1:]}
+    | {at + of for at in _FOLDERS for of in (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)}
+)
+_CLASS = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+_LARGEST = 2**24  # bytes of a job's files together
 _JOB = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # it names a folder of the kit
 _log = logging.getLogger(__name__)
 
 
+class _OnlyJson(ConfigLoader):  # type: ignore[misc]  # untyped in FLARE
+    """Reads no configuration: those of Colonnade's jobs are JSON."""
+
+    def load_config(self, file_path: str) -> Config:
+        return self.load_config_from_str("")
+
+    def load_config_from_str(self, config_str: str) -> Config:
+        raise ValueError(f"a job of Colonnade's is in JSON, not in {self.get_format().name}")
+
+    def load_config_from_dict(self, config_dict: dict[str, Any]) -> Config:
+        return self.load_config_from_str("")
+
+
 class Guard(FLComponent):  # type: ignore[misc]  # untyped in FLARE
-    """Refuses what nobody has to ask of a site."""
+    """Refuses what nobody has to ask of a site, or of the server."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen before anybody else does."""
         if event_type == EventType.SYSTEM_BOOTSTRAP:
+            for kind in (ConfigFormat.PYHOCON, ConfigFormat.OMEGACONF):
+                ConfigFactory._fmt2Loader[kind] = _OnlyJson(kind)
             cell = fl_ctx.get_prop(FLContextKey.SITE_OBJ).cell.core_cell
-            cell.add_incoming_request_filter(CellChannel.CLIENT_MAIN, "*", _refusal)
-            cell.add_incoming_request_filter(_OF_THE_NET, "*", _refusal_of_others, None)
-            # What has no filter of its own comes here.
-            cell.add_incoming_request_filter("*", "*", _refusal_of_others, cell.my_info.fqcn)
+            if cell.my_info.fqcn != FQCN.ROOT_SERVER:
+                cell.add_incoming_request_filter(CellChannel.CLIENT_MAIN, "*", _refusal)
+            keep_to_itself(cell)
+
+
+def keep_to_itself(cell: CoreCell, besides: Iterable[str] = ()) -> None:
+    """Let a process answer no member of the federation what it is not there for.
+
+    A site's processes hear the server's and each other alone. The server's tell members nothing of
+    connections, nor of others' jobs.
+
+    Parameters
+    ----------
+    cell
+        The cell of the process.
+    besides
+        Channels on which it hears everybody.
+    """
+    own = FQCN.get_root(cell.my_info.fqcn)
+    for channel in (_OF_THE_NET, _OF_JOBS):
+        cell.add_incoming_request_filter(channel, "*", _refusal_of_others, own)
+    if own != FQCN.ROOT_SERVER:
+        # What has no filter of its own comes here.
+        cell.add_incoming_request_filter("*", "*", _refusal_of_others, own)
+    for channel in besides:
+        cell.add_incoming_request_filter(channel, "*", _nothing)
 
 
 def _refusal(request: CellMessage) -> CellMessage | None:
@@ -82,35 +134,47 @@ def _refusal(request: CellMessage) -> CellMessage | None:
     if origin == FQCN.ROOT_SERVER and topic in _PASSES and _is_of_a_job(asked):
         return None
     _log.warning("refused %s, asked by %s", short(repr(topic)), short(repr(origin)))
-    return new_cell_message({}, error_reply(f"a site of Colonnade's does not do {topic}"))
+    why = f"a site of Colonnade's does not do {topic}"
+    if topic == TrainingTopic.DEPLOY:
+        why += " but of jobs as `colonnade deploy --to` writes them"
+    return new_cell_message({}, error_reply(why))
 
 
-def _refusal_of_others(request: CellMessage, own: str | None) -> CellMessage | None:
-    """Return the answer to others than the server; and its jobs, and those of this site, if any."""
+def _refusal_of_others(request: CellMessage, own: str) -> CellMessage | None:
+    """Return the answer to others than the server, its jobs, and those of this site, if any."""
     origin = request.get_header(MessageHeaderKey.ORIGIN)
     root = FQCN.get_root(origin) if isinstance(origin, str) else None
-    if origin == FQCN.ROOT_SERVER or (own is not None and root in (FQCN.ROOT_SERVER, own)):
+    if root in (FQCN.ROOT_SERVER, own):
         return None
     return make_reply(ReturnCode.INVALID_REQUEST)
 
 
+def _nothing(request: CellMessage) -> None:
+    """Refuse nothing."""
+
+
 def _is_of_a_job(asked: Any) -> bool:
-    """Whether a request is about no job, or about one alone that brings no code."""
+    """Whether a request is about no job, or about one alone that is one of ours."""
     job, meta = (asked.get_header(name) for name in (RequestHeader.JOB_ID, RequestHeader.JOB_META))
     if job is not None and not (isinstance(job, str) and _JOB.fullmatch(job)):
         return False
     if meta is not None and not (isinstance(meta, dict) and meta.get(JobMetaKey.JOB_ID) == job):
         return False
-    return asked.topic != TrainingTopic.DEPLOY or (job is not None and _has_no_code(asked.body))
+    return asked.topic != TrainingTopic.DEPLOY or (job is not None and _is_ours(asked.body))
 
 
-def _has_no_code(app: object) -> bool:
-    """Whether an archive of a job's files puts nothing where Python finds it, nor elsewhere."""
+def _is_ours(app: Any) -> bool:
+    """Whether an archive of a job's files has those that ``write_job`` writes, and no others."""
     try:
-        with zipfile.ZipFile(io.BytesIO(app)) as archive:  # type: ignore[arg-type]  # refused then
-            names = [PurePosixPath(name.replace("\\", "/").lower()) for name in archive.namelist()]
-    except (TypeError, ValueError, OSError, zipfile.BadZipFile):
+        with zipfile.ZipFile(io.BytesIO(app)) as archive:
+            files = archive.infolist()
+            names = [file.filename for file in files]
+            if len({*names}) < len(names) or not _FILES.issuperset(names):
+                return False
+            if sum(file.file_size for file in files) > _LARGEST:
+                return False
+            said = json.loads(archive.read(f"config/{CLIENT}"))
+            name = said["executors"][0]["executor"]["path"]
+            return bool(_CLASS.fullmatch(name)) and said == client_config(name)
+    except Exception:  # whatever it is, it is no job of ours
         return False
-    return not any(
-        {"custom", ".."}.intersection(name.parts) or name.is_absolute() for name in names
-    )

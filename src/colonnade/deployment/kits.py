@@ -23,7 +23,12 @@ _SETTINGS = Path("local") / "resources.json"
 _USUAL = Path("local") / "resources.json.default"
 _RIGHTS = Path("local") / "authorization.json"
 _USUAL_RIGHTS = Path("local") / "authorization.json.default"
-_ALL = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
+_ALL = (  # rights that who may do anything has, by FLARE's categories, and what is in none
+    *("submit_job", "clone_job", "manage_job", "download_job", "view", "operate"),
+    *("get_job_log", "list_job", "download_job_components"),
+    *("register_study", "remove_study", "list_studies", "show_study"),
+    *("add_study_site", "remove_study_site", "add_study_user", "remove_study_user"),
+)
 _NOBODY = ("shell_commands", "byoc", "server-predeployed-flwr")  # has these rights
 _SHELL = ("cat", "grep", "head", "ls", "pwd", "tail")  # each of which may be said by itself
 _LONGEST = 2**20  # bytes
@@ -33,20 +38,19 @@ _BY_DEFAULT = "/tmp/"
 _NOT_FLARES = (OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError)
 
 
-def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) -> Path:
-    """Let a site, or the server, run Colonnade's jobs; return the file of settings.
+def prepare_kit(kit: Path, track: Tracker | None = None) -> Path:
+    """Let a site, or the server, run Colonnade's jobs and no others; return the file of settings.
 
-    Jobs may name Colonnade's two classes and bring no code of their own, nobody may read files of a
-    site or delete any there, whoever operates the federation or runs the server, the site's logs
-    stay at the site, and a server keeps jobs and what it needs of them in the kit. What is said
-    there of anything else stays; settings that FLARE wrote are begun with where there are none.
+    Jobs may name Colonnade's two classes, and what else the owner lists, none of those that FLARE
+    does, and bring no code of their own; nobody may read files of a site or delete any there,
+    whoever operates the federation or runs the server, the site's logs stay at the site, and a
+    server keeps jobs and what it needs of them in the kit. What is said there of anything else
+    stays; settings that FLARE wrote are begun with where there are none.
 
     Parameters
     ----------
     kit
         The folder that `nvflare provision` made for a site or the server.
-    alone
-        Whether jobs may name nothing else.
     track
         Of the server: which of FLARE's own receivers a job may name, to draw curves; None adds
         none.
@@ -64,16 +68,12 @@ def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) ->
     check_folder(kit)
     try:
         settings = json.loads(_text(there))
-        allowed = settings["class_allow_list"]
-        if not isinstance(allowed, list):  # of a text each letter would be a class
-            raise ValueError("its class_allow_list is no list")
         ours = CLASSES if track is None else (*CLASSES, TRACKERS[track])
-        others = [] if alone else [each for each in allowed if each not in ours]
-        settings["class_allow_list"] = [*others, *ours]
+        others = {*_listed(settings)} - {*ours, *_listed_by_flare(kit)}
+        settings["class_allow_list"] = [*sorted(others), *ours]
         settings["allow_log_streaming"] = False
         _keep_in(kit.absolute(), settings)
-        if "snapshot_persistor" not in settings:  # as a server has
-            _guard(settings)
+        _guard(settings)
     except _NOT_FLARES as error:
         raise DataError(f"{there} is not as FLARE writes it: {first_line(error)}") from None
     rights = _rights(kit)
@@ -83,8 +83,22 @@ def prepare_kit(kit: Path, alone: bool = False, track: Tracker | None = None) ->
     return kit / _SETTINGS
 
 
+def _listed(settings: dict[str, Any]) -> list[str]:
+    """Return the classes that jobs may name."""
+    allowed = settings["class_allow_list"]
+    if not isinstance(allowed, list):  # of a text each letter would be a class
+        raise ValueError("its class_allow_list is no list")
+    return allowed
+
+
+def _listed_by_flare(kit: Path) -> list[str]:
+    """Return the classes that jobs may name by what FLARE wrote, if that is still there."""
+    usual = kit / _USUAL
+    return _listed(json.loads(_text(usual))) if usual.is_file() else []
+
+
 def _guard(settings: dict[str, Any]) -> None:
-    """Let a site's process hear Colonnade's guard of what is asked of it."""
+    """Let a process hear Colonnade's guard of what is asked of it."""
     others = [each for each in settings.get("components", []) if each.get("path") != GUARD]
     settings["components"] = [*others, {"id": "colonnade_guard", "path": GUARD, "args": {}}]
 
