@@ -526,6 +526,7 @@ def test_a_journal_that_is_behind_what_left_ends_the_run(tmp_path, driver, has_c
         b'["a","b","x",0,0,1,1,2,3,[0,-4]]',
         b'["a","b","x",0,0,1,1,2,3,[0,4],5]',
         b'["a","b","x",0,0,1,1,2]',
+        bytes(2**21),
     ],
 )
 def test_a_damaged_file_is_refused_with_the_remedy(tmp_path, line):
@@ -533,6 +534,14 @@ def test_a_damaged_file_is_refused_with_the_remedy(tmp_path, line):
     (path,) = tmp_path.iterdir()
     path.write_bytes(line + b"\n" + path.read_bytes())
     with pytest.raises(CheckpointError, match=r"is damaged .* move it away to go on without"):
+        sequences(tmp_path)
+
+
+def test_a_long_file_without_lines_is_not_held(tmp_path):
+    filled(tmp_path, 1)
+    (path,) = tmp_path.iterdir()
+    os.truncate(path, 2**33)
+    with pytest.raises(CheckpointError, match=r"is damaged \(it has a line that no message has"):
         sequences(tmp_path)
 
 

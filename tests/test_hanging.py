@@ -218,6 +218,28 @@ LIES = {
 }
 
 
+def test_what_is_nested_too_deep_is_refused_by_the_name_of_who_told_it(monkeypatch):
+    """It was a RecursionError that named nobody."""
+    deep = b"\x82\xa4type\xa6Played\xa7account\x81\xa1a" + b"\x91" * 5000 + b"\xc0"
+
+    def send(connection, header, body):
+        is_theirs = multiprocessing.current_process().name == "colonnade a"
+        lies = is_theirs and connection.prefix == 8
+        whole(connection, header, deep if lies else body)
+
+    whole = FramedSocket.send
+    monkeypatch.setattr(FramedSocket, "send", send)
+    with pytest.raises(RoleFailed, match=r"the process of 'a' told what cannot be read: .*recurs"):
+        Processes().run(pair(nothing, nothing), Assignment())
+
+
+@pytest.mark.parametrize("decode", [control.from_gatekeeper, control.from_player])
+@pytest.mark.parametrize("data", [b"\x91" * 10**5, b"\x81\xa4type\xa2\xff\xff"])
+def test_words_are_read_or_refused(decode, data):
+    with pytest.raises(msgspec.DecodeError):
+        decode(data)
+
+
 def replaced(told, **fields):
     return msgspec.structs.replace(told, **fields)
 

@@ -588,6 +588,12 @@ def test_an_epsilon_that_promises_nothing_is_told_before_and_after():
     told = federation.train(loud, TRAINING).summary["warnings"]
     assert any(text.startswith(warned) and "no promise in practice" in text for text in told)
     assert any("pin the others by `identities`" in text for text in told)
+    partly = pbm_vfl(16, 0.25, held_out=FixedPoint())  # its epsilon of all is none
+    for told in (
+        plan(federation, partly, TRAINING).warnings,
+        federation.train(partly, TRAINING).summary["warnings"],
+    ):
+        assert any(text.startswith("epsilon of embeddings, where there was noise") for text in told)
     assert not any("promise" in text for text in plan(federation, NOISY, TRAINING).warnings)
 
 

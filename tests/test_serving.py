@@ -32,6 +32,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.cli.serve import _until_asked_to_end
 from colonnade.config import load_trained, parse_config
 from colonnade.config.parse import parse_section
 from colonnade.deployment import proving
@@ -814,6 +815,18 @@ def test_the_command_answers_until_it_is_asked_to_end_and_ends_well(trained, num
     finally:
         process.kill()
         process.communicate()
+
+
+def test_who_asks_to_end_is_heard_at_any_moment_and_however_often():
+    """A handler that takes a lock waits for itself where it comes while that is held."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        with _until_asked_to_end() as wait:
+            asked = signal.getsignal(number)
+            for _ in range(10**5):  # more than a pipe holds
+                asked(number, None)
+            wait()
+        assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize("asks", [KeyboardInterrupt, SystemExit])

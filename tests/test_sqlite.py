@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+import re
 import shutil
 import signal
 import sqlite3
@@ -20,6 +21,7 @@ import pytest
 
 from colonnade.errors import DataError
 from colonnade.tables import read_table, sqlite_bounds
+from colonnade.tables.fetched import pieces
 from colonnade.tables.gathered import Gathered
 from colonnade.tables.sqlite_trims import add_trims
 
@@ -168,6 +170,44 @@ def test_a_query_calls_no_function_but_those_that_compute(tmp_path: Path, call: 
     assert read["j"].to_list() == ["[1,2]"] * len(read)
 
 
+@pytest.mark.parametrize("call", ["json_group_array(a.id)", "json_pretty(a.town, a.town)"])
+def test_no_json_is_made_of_many_rows_or_of_white_space(tmp_path: Path, call: str) -> None:
+    """Two gigabytes were taken before SQLite looked how long it was."""
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    said = refusal(path, query=f"select {call} as j from towns a, towns b, towns c")
+    assert re.search(r"a select that does not call json_\w+$|no such function: json_pretty", said)
+
+
+def test_a_row_of_many_long_values_is_refused_before_it_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    wide = ", ".join(f"randomblob({2**20}) as c{number}" for number in range(1500))
+    assert "in a row of many columns" in refusal(path, query=f"select {wide}")
+    narrow = wide.replace(str(2**20), "9")
+    assert read_table(f"sqlite:///{path}", query=f"select {narrow}").width == 1500
+    with closing(sqlite3.connect(path)) as made:
+        made.execute(f"create view wide as select {wide}")
+    assert "in a row of many columns" in refusal(path, table="wide")
+    assert read_table(f"sqlite:///{path}", table="wide", columns=["c7"]).width == 1
+
+
+def test_of_long_rows_one_is_held_at_a_time() -> None:
+    held, taken = [], []
+
+    def rows():
+        for _ in range(9):
+            taken.append(len(held))
+            yield (b"x" * 2**24,)
+
+    for piece in pieces(rows()):
+        held.append(len(piece))
+    assert held == [1] * 9
+    assert taken == [*range(9)]
+
+
 SLOW = [
     "instr(a, b || 'x')",
     "replace(a, b || 'x', '')",
@@ -185,10 +225,9 @@ def test_what_takes_long_for_long_values_gets_none(tmp_path: Path, call: str) ->
         made.execute("create table notes (id integer, a text, b text)")
         made.execute("insert into notes values (1, ?, ?)", ("y" * 2**19, "y" * 2**18))
         made.execute(f"create view slow as select {call} as found from notes")
-    assert "more than 16,777,216 bytes, or 16,384 to 262,144 beside 'instr', 'replace'" in refusal(
-        path, query=f"select {call} as found from notes"
-    )
-    assert "or 16,384 to 262,144 beside" in refusal(path, table="slow")
+    why = "more than 16,777,216 bytes, or 16,384 to 1,048,576 beside functions that take long or"
+    assert why in refusal(path, query=f"select {call} as found from notes")
+    assert why in refusal(path, table="slow")
     url = f"sqlite:///{path}"
     assert len(read_table(url, table="notes")["a"][0]) == 2**19
     assert read_table(url, query="select length(a) as n, trim(b, 'x') from notes")["n"][0] == 2**19

@@ -38,6 +38,7 @@ __all__ = ["Departures", "Found", "Mark", "departed", "lost_since"]
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LOOKED_AT = 4096  # bytes at the end of a file; a line is shorter, unless names are very long
+_LONGEST = 2**20  # bytes of a line, never
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor is a pipe waited for
 
 
@@ -250,9 +251,15 @@ def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
     """
     try:
         with os.fdopen(open_ordinary(path, _NO_LINK), "rb") as file:
-            lines = file.read().splitlines(keepends=True)
+            lines = []
+            while line := file.readline(_LONGEST):
+                if len(line) == _LONGEST:
+                    raise _damaged(path, "it has a line that no message has")
+                lines.append(line)
     except FileNotFoundError:
         return [], []
+    except MemoryError:
+        raise _damaged(path, "it is longer than there is memory") from None
     except ValueError as error:
         raise _damaged(path, str(error)) from None
     start = _encode([name])[:-1] + b","

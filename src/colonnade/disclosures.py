@@ -140,14 +140,24 @@ def promise_warnings(
     --------
     >>> promise_warnings({"epsilon": 2643.0, "delta": 1e-5}, None)[0].partition(":")[0]
     'epsilon of embeddings is 2,643 at delta 1e-05'
+    >>> partly = {"epsilon": None, "epsilon_with_noise": 327.0, "delta": 1e-5}
+    >>> promise_warnings(partly, None)[0].partition(":")[0]
+    'epsilon of embeddings, where there was noise, is 327 at delta 1e-05'
     """
-    return [
-        f"epsilon of {what} is {told['epsilon']:,.0f} at delta {told['delta']:g}: above about "
-        f"{_PROMISE:g} it is no promise in practice; more noise, fewer epochs or evaluations, or a "
-        "budget make it smaller"
-        for what, told in (("embeddings", loss), ("labels", of_labels))
-        if told and (told["epsilon"] or 0.0) > _PROMISE
-    ]
+    warnings = []
+    for what, told in (("embeddings", loss), ("labels", of_labels)):
+        if not told:
+            continue
+        epsilon, where = told["epsilon"], ""
+        if epsilon is None:  # something was released without noise
+            epsilon, where = told.get("epsilon_with_noise"), ", where there was noise,"
+        if epsilon is not None and epsilon > _PROMISE:
+            warnings.append(
+                f"epsilon of {what}{where} is {epsilon:,.0f} at delta {told['delta']:g}: above "
+                f"about {_PROMISE:g} it is no promise in practice; more noise, fewer epochs or "
+                "evaluations, or a budget make it smaller"
+            )
+    return warnings
 
 
 def _listed(things: Sequence[str]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,13 +68,13 @@ def serve(
     trained, left = load_trained(run), fallbacks_of(without or [])
     new = trained.new_people(sources_of(table or []), absent.value, left)
     answers = RunAnswers(trained, new, left)
-    with _until_asked_to_end() as over, serving(answers, config) as service:
+    with _until_asked_to_end() as wait, serving(answers, config) as service:
         try:
             for note in config.notes:
                 err.print(f"[yellow]warning:[/] {escape(note)}")
             say(out, f"{len(answers.people):,} people can be asked for at {service.url}:")
             say(out, _example_of(service, answers.people.some))
-            over.wait()
+            wait()
         finally:
             answers.end()
 
@@ -89,13 +89,24 @@ def _example_of(service: Service, id: str) -> str:
 
 
 @contextlib.contextmanager
-def _until_asked_to_end() -> Iterator[threading.Event]:
-    """Yield what is set when somebody interrupts, or asks the process to end."""
-    over, before = threading.Event(), {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, lambda *_: over.set())
+def _until_asked_to_end() -> Iterator[Callable[[], None]]:
+    """Yield what waits until somebody interrupts, or asks the process to end."""
+    heard, tell = os.pipe()  # a handler may come between any two steps, where no lock is safe
+    os.set_blocking(tell, False)
+
+    def asked(*_: object) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is full, and has told
+            os.write(tell, b"!")
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield over
+        yield lambda: _take(heard)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(heard)
+        os.close(tell)
+
+
+def _take(heard: int) -> None:
+    os.read(heard, 1)

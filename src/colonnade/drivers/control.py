@@ -5,7 +5,7 @@ On one machine as between several they are msgpack: what crosses is data, never 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -195,6 +195,7 @@ class Failed(msgspec.Struct, tag=True):
     traceback: str
 
 
+_T = TypeVar("_T")
 FromGatekeeper = Begin | Gate | Save | Stop | Abort | Ask
 FromPlayer = (
     Cast | Waiting | Standing | Reached | Recorded | Reported | Saved | Played | Left | Failed
@@ -218,7 +219,7 @@ def from_gatekeeper(data: bytes) -> FromGatekeeper:
     msgspec.DecodeError
         If it made no such bytes.
     """
-    return _from_gatekeeper.decode(data)
+    return _decoded(_from_gatekeeper, data)
 
 
 def from_player(data: bytes) -> FromPlayer:
@@ -229,4 +230,11 @@ def from_player(data: bytes) -> FromPlayer:
     msgspec.DecodeError
         If it made no such bytes.
     """
-    return _from_player.decode(data)
+    return _decoded(_from_player, data)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_T], data: bytes) -> _T:
+    try:
+        return decoder.decode(data)
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise msgspec.DecodeError(str(error)) from None

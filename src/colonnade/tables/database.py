@@ -68,6 +68,7 @@ _TELLING_PRAGMAS = {
 }
 _UNWRITTEN = re.compile(r"readonly database|unable to open database file")
 _FORMATS = re.compile(r"function: (?:printf|format)$", re.IGNORECASE)
+_FUNCTION = re.compile(r"not authorized to use function: (\w+)")
 _DENIED = re.compile(r"not authorized|authorization denied|access to .* is prohibited")
 
 
@@ -149,6 +150,8 @@ def read_database(
             statement = _selection(sql, connection, where, table, schemas, id, columns)
         if path:
             path.put_back(connection)
+        if parsed.get_backend_name() == "sqlite":
+            _bound_row(connection, statement, query)
         if query is None:
             result = connection.execute(statement)
         else:
@@ -170,7 +173,7 @@ def read_database(
             check_present(what, wanted, names)
             padded = _padded(result, names)
             gathered = {name: Gathered(name, what, name in padded) for name in wanted}
-            for rows in pieces(result):
+            for rows in pieces(result, together=path is not None):
                 values = list(zip(*rows, strict=True))
                 for name, place in ((name, names.index(name)) for name in wanted):
                     gathered[name].add(values[place])
@@ -200,6 +203,23 @@ def _most_bytes(url: URL, connection: Connection) -> float:
 def _most_of(path: Path) -> int:
     """Return how much may be taken by what is found, or sorted, in a file of SQLite's."""
     return max(_MOST_BYTES, _TIMES * path.stat().st_size)
+
+
+def _bound_row(connection: Connection, statement: Any, query: str | None) -> None:
+    """Let the values of one row take no more memory than all that is found may."""
+    if query is None:
+        count = len(statement.selected_columns)
+    else:
+        steps = connection.exec_driver_sql(f"explain {query}").mappings()
+        count = max((step["p2"] for step in steps if step["opcode"] == "ResultRow"), default=1)
+    driver: Any = connection.connection.driver_connection
+    _lower(driver, _MOST_BYTES // max(count, 1))
+
+
+def _lower(connection: sqlite3.Connection, most: int) -> None:
+    """Let values have so many bytes at most."""
+    limit = sqlite3.SQLITE_LIMIT_LENGTH
+    connection.setlimit(limit, min(most, connection.getlimit(limit)))
 
 
 def _padded(result: Any, names: Sequence[str]) -> set[str]:
@@ -316,6 +336,11 @@ def _connected(
             raise KeyboardInterrupt from None  # which SQLite makes this of
         # Not from the error: its text, or that of its causes, could show what is secret.
         raise DataError(_sentence(error, url, where, query, bounds)) from None
+    except MemoryError:
+        raise DataError(
+            f"what is read of {where} takes more memory than there is: name the columns to read, "
+            "or ask for fewer rows"
+        ) from None
     except (RecursionError, TypeError, ValueError) as error:  # of a driver, by what it was sent
         raise DataError(
             f"{where} holds what its driver cannot read ({type(error).__name__}): name the columns "
@@ -343,10 +368,12 @@ def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bound
             "work; if it has an end, store what it finds in a table, and name that"
         )
     if "too big" in reason:
-        slow = f"{min(LONGEST.values()):,} to {max(LONGEST.values()):,} beside {listed(LONGEST)}"
+        slow = f"{min(LONGEST.values()):,} to {max(LONGEST.values()):,}"
         return (
             f"{where} has, or a query or view makes, a value of more than {_LONGEST:,} bytes, or "
-            f"{slow}; name the columns to read without it"
+            f"{slow} beside functions that take long or much for long ones, as instr and those of "
+            f"JSON, or of more than a part of {_MOST_BYTES:,} bytes in a row of many columns; name "
+            "the columns to read without it"
         )
     if RAISED in reason:
         return (
@@ -366,7 +393,9 @@ def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bound
             "ends what is very wide; round(x, 2) rounds, substr('0000' || id, -5) puts zeros before"
         )
     if _DENIED.search(reason) or (query and _UNWRITTEN.search(reason)):
-        return f"the query to {where} does more than read; expected a select"
+        called = _FUNCTION.search(reason)
+        without = f" that does not call {called[1]}" if called else ""
+        return f"the query to {where} does more than read; expected a select{without}"
     return f"{where} cannot be read: {reason}"
 
 
@@ -440,8 +469,7 @@ def _authorised(
 ) -> int:
     """Return whether a statement may do this, and bound the values of one that takes long."""
     if action == sqlite3.SQLITE_FUNCTION and (most := LONGEST.get(str(second).lower())):
-        limit = sqlite3.SQLITE_LIMIT_LENGTH
-        connection.setlimit(limit, min(most, connection.getlimit(limit)))
+        _lower(connection, most)
     reads = (
         action in _READING
         or (action == sqlite3.SQLITE_FUNCTION and str(second).lower() in FUNCTIONS)

@@ -18,11 +18,19 @@ _BYTES = 2**24  # of texts
 _TEXTS = frozenset({str, bytes})
 
 
-def pieces(result: Result[Any]) -> Iterator[list[Row[Any]]]:
-    """Yield the rows of a result together until there are many, or they are long."""
+def pieces(result: Result[Any], together: bool = False) -> Iterator[list[Row[Any]]]:
+    """Yield the rows of a result together until there are many, or they are long.
+
+    Parameters
+    ----------
+    result
+        What a query finds.
+    together
+        Whether some are fetched before anybody looks how long they are, by a cursor that does.
+    """
     piece: list[Row[Any]] = []
     held = 0
-    for rows in result.partitions(_AT_ONCE):
+    for rows in result.partitions(_AT_ONCE) if together else ([row] for row in result):
         piece.extend(rows)
         held += sum([len(value) for row in rows for value in row if type(value) in _TEXTS])
         if held >= _BYTES or len(piece) >= ROWS:

@@ -6,7 +6,8 @@ not.
 
 Some compare all parts of one value with all of another, so of long values one call takes hours, and
 within a call nothing can end it. Where one of them is called, values are shorter: a call takes a
-second or two.
+second or two. Those of JSON make a text of many values before anybody looks how long it is, and
+those that make one of many rows, or of as much white space as they are told, are not called at all.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _MATHS = (
 )
 _JSON = (
     "json json_array json_array_length json_error_position json_extract json_insert json_object "
-    "json_patch json_pretty json_quote json_remove json_replace json_set json_type json_valid "
-    "json_group_array json_group_object jsonb jsonb_array jsonb_extract jsonb_insert jsonb_object "
-    "jsonb_patch jsonb_remove jsonb_replace jsonb_set jsonb_group_array jsonb_group_object -> ->>"
+    "json_patch json_quote json_remove json_replace json_set json_type json_valid "
+    "jsonb jsonb_array jsonb_extract jsonb_insert jsonb_object jsonb_patch jsonb_remove "
+    "jsonb_replace jsonb_set -> ->>"
 )
 _OF_TEXTS = "match snippet offsets matchinfo bm25 highlight"  # which are searched by fts
 
@@ -45,10 +46,11 @@ FUNCTIONS = frozenset(" ".join((_CORE, _OF_ROWS, _OF_TIME, _MATHS, _JSON, _OF_TE
 
 LONGEST = {
     **dict.fromkeys(("instr", "replace", "like", "glob"), 2**18),
+    **dict.fromkeys(_JSON.split(), 2**20),
     **dict.fromkeys(("json_patch", "jsonb_patch"), 2**16),
     "unhex": 2**14,
 }
-"""The most bytes of a value where a function is called that takes long for long ones."""
+"""The most bytes of a value where a function is called that takes long for long ones, or much."""
 
 LONGEST_PATTERN = 2**9
 """Bytes of what ``like`` and ``glob`` look for."""
