@@ -317,7 +317,7 @@ def test_the_summary_says_what_protects_labels_and_what_is_not_covered(tmp_path)
     assert "Epsilon against rounds" in page
     assert "epsilon, labels" in epsilon_columns({"defended": run})
     plain = small_federation(Method("plain")).train(Method("plain"), LONG)
-    assert "derivatives and predictions still tell" in plain.summary["privacy"]["labels"]
+    assert "when training stops early still tell" in plain.summary["privacy"]["labels"]
 
 
 @pytest.mark.parametrize("simulated", [False, True])

@@ -99,8 +99,8 @@ class EventDriven(Exchange):
         return (
             Disclosure(
                 "labels",
-                "stay with the label holder; derivatives, predictions and when training stops early "
-                "still tell of them",
+                "stay with the label holder; derivatives, predictions and when training stops "
+                "early still tell of them",
             ),
             Disclosure(
                 "newest embeddings",

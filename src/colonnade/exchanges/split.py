@@ -113,8 +113,8 @@ class Split(Exchange):
         return (
             Disclosure(
                 "labels",
-                "stay with the label holder; derivatives, predictions and when training stops early "
-                "still tell of them",
+                "stay with the label holder; derivatives, predictions and when training stops "
+                "early still tell of them",
             ),
         )
 
