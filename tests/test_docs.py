@@ -131,7 +131,7 @@ def test_the_project_that_is_shown_has_a_site_for_each_company(three_companies):
 def test_a_kit_that_is_prepared_is_as_it_is_shown(tmp_path):
     [allowed] = shown("deploy.md", "json")
     (tmp_path / "local").mkdir()
-    usual = {"class_allow_list": ["theirs.One"], "allow_log_streaming": True}
+    usual = {"class_allow_list": ["nvflare.their.One"], "allow_log_streaming": True}
     (tmp_path / "local/resources.json.default").write_text(json.dumps(usual), encoding="utf-8")
     rights = json.dumps({"permissions": {}})
     (tmp_path / "local/authorization.json.default").write_text(rights, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What may be asked of a site's own process of FLARE's."""
+"""What may be asked of FLARE's processes where a kit is prepared, and which jobs they run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,21 @@ from nvflare.private.defs import (
     new_cell_message,
 )
 
-from colonnade.deployment.folders import CLASSES, CLIENT, GUARD, SERVER, client_config
+from colonnade.deployment.folders import (
+    CLASSES,
+    CLIENT,
+    GUARD,
+    SERVER,
+    TRACKERS,
+    VALIDATOR,
+    client_config,
+    server_config,
+    write_job,
+)
 from colonnade.deployment.folders import JOB as TOLD
 from colonnade.deployment.guard import Guard, keep_to_itself
+from colonnade.deployment.own_jobs import OwnJobs
+from toy_sites import prepared
 
 OTHER = "5c0a7d7e-1111-4b2d-9b5d-ab8dfbbd4bed"
 JOB = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
@@ -80,17 +92,18 @@ def ask():
     assert site.heard
 
 
-CONFIGURED = client_config(CLASSES[1])
+CONFIGURED, PRESIDES = client_config(CLASSES[1]), server_config(CLASSES[0])
 
 
-def archive(*names, client=CONFIGURED, more=()):
+def archive(*names, client=CONFIGURED, server=PRESIDES, more=()):
     """Return an archive of a job's files: the usual, and empty ones of these names."""
     written = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as files:
         warnings.simplefilter("ignore")  # of names that are there twice
-        if client is not None:
-            text = client if isinstance(client, str) else json.dumps(client)
-            files.writestr(f"config/{CLIENT}", text)
+        for name, said in ((CLIENT, client), (SERVER, server)):
+            if said is not None:
+                text = said if isinstance(said, str) else json.dumps(said)
+                files.writestr(f"config/{name}", text)
         for name in names:
             files.writestr(name, "")
         for name, text in more:
@@ -98,7 +111,7 @@ def archive(*names, client=CONFIGURED, more=()):
     return written.getvalue()
 
 
-USUAL = (f"config/{SERVER}", f"config/{TOLD}")
+USUAL = (f"config/{TOLD}",)
 
 
 def test_jobs_are_run(ask):
@@ -151,6 +164,11 @@ def test_a_job_has_such_a_name_as_flare_gives(ask, job):
     assert ask(Message(TrainingTopic.START_JOB, ""), job_id=job) is not None
 
 
+def with_receiver(**changes):
+    said = server_config(CLASSES[0], TRACKERS["mlflow"])
+    return said | {"components": [said["components"][0] | changes]}
+
+
 def with_executor(**changes):
     return {**CONFIGURED, "executors": [CONFIGURED["executors"][0] | changes]}
 
@@ -179,8 +197,15 @@ def with_executor(**changes):
         archive(*USUAL, client=with_executor(executor={"path": "{SECRET}", "args": {}})),
         archive(*USUAL, client=with_executor(executor={"path": 7, "args": {}})),
         archive(*USUAL, client={"executors": []}),
-        archive(*USUAL[:1], more=[(USUAL[1], "0" * 2**24)]),
-        archive(*USUAL, more=[(USUAL[1], "twice")]),
+        archive(*USUAL, server=None),
+        archive(*USUAL, server=PRESIDES | {"components": [{"id": "tracker"}]}),
+        archive(*USUAL, server=server_config(CLASSES[0], "../x")),
+        archive(*USUAL, server=with_receiver(args={"tracking_uri": "/srv"})),
+        archive(*USUAL, server=PRESIDES | {"task_result_filters": []}),
+        archive(*USUAL, "config/comm_config.json"),
+        archive(*USUAL, "config/drv/driver.py"),
+        archive(more=[(USUAL[0], "0" * 2**24)]),
+        archive(*USUAL, more=[(USUAL[0], "twice")]),
         archive(*USUAL)[:-30],
         b"no archive",
         "",
@@ -195,9 +220,48 @@ def test_a_job_is_what_ours_are(ask, app):
 
 
 def test_a_job_names_one_class_whatever_it_is(ask):
-    """Whether it may, the site's list says."""
-    app = archive(*USUAL, client=client_config("sites.liars.Attend"))
+    """Whether it may, the lists of the site and of the server say."""
+    server = server_config("sites.seats.Preside", TRACKERS["tensorboard"])
+    app = archive(*USUAL, client=client_config("sites.liars.Attend"), server=server)
     assert ask(Message(TrainingTopic.DEPLOY, app), job_id=JOB) is None
+
+
+@pytest.mark.parametrize("track", [None, *TRACKERS])
+def test_what_is_written_is_run_and_nothing_besides(tmp_path, track):
+    _, job, _ = prepared(tmp_path)
+    write_job(job, tmp_path / "job", track)
+    app, runs = tmp_path / "job/app", OwnJobs().validate
+    assert runs(str(app)) == ("", {})
+    for place in ("comm_config.json", "config/comm_config.conf", "config/drv/x.py", "custom/x.py"):
+        (app / place).parent.mkdir(exist_ok=True)
+        (app / place).write_text("{}")
+        assert "as `colonnade deploy --to` writes it" in runs(str(app))[0]
+        (app / place).unlink()
+        if place.count("/") == 2 or place.startswith("custom"):
+            (app / place).parent.rmdir()
+    assert runs(str(app)) == ("", {})
+    (app / "config" / SERVER).write_text(json.dumps(with_receiver(args={"x": 1})))
+    assert runs(str(app))[0]
+    assert runs(str(tmp_path / "nowhere"))[0]
+
+
+def submitted(**meta):
+    """Return why the server does not take a job."""
+    context = FLContext()
+    context.set_prop(FLContextKey.JOB_META, meta, private=True)
+    Guard().handle_event(EventType.SUBMIT_JOB, context)
+    return context.get_prop(FLContextKey.JOB_BLOCK_REASON)
+
+
+def test_the_server_takes_jobs_with_one_app_and_no_number_that_names_a_folder():
+    """By its number a folder of the server's kit was removed; an app for it alone had code."""
+    apps = {"app": ["server", "bank"]}
+    assert submitted(deploy_map=apps) is None
+    assert submitted(deploy_map=apps, job_id=JOB) is None
+    for number in ("startup", "jobs", "local", "..", "", 7):
+        assert "has a number that FLARE gives it" in submitted(deploy_map=apps, job_id=number)
+    for others in ({}, None, [], apps | {"app2": ["server"]}):
+        assert "it has not one app for all" in submitted(deploy_map=others)
 
 
 def test_no_configuration_is_read_but_json(ask, tmp_path):
@@ -231,9 +295,30 @@ def test_no_member_asks_how_anothers_connections_are(origin, name):
     else:
         process.begin()
     for topic in ("process_info", "stop_cell", "change_root"):
-        assert process({}, origin, topic, "_net_manager") is not None
-        assert process({}, "server", topic, "_net_manager") is None
+        for asks in (origin, *(() if name.startswith("server") else ("server",))):
+            assert process({}, asks, topic, "_net_manager") is not None
+        assert process({}, name, topic, "_net_manager") is None
     assert process({}, origin, "get_clients", "server_parent_listener") is not None
+
+
+def test_a_process_of_a_job_tells_its_site_how_it_is(ask):
+    """It was refused, so a job that was aborted ended without a word."""
+    told = Message(TrainingTopic.NOTIFY_JOB_STATUS, "")
+    assert ask(told, f"bank.{JOB}", job_id=JOB) is None
+    for origin in ("clinic", f"clinic.{JOB}", f"bank.{OTHER}", f"bank.{JOB}.x", f"server.{JOB}"):
+        assert ask(told, origin, job_id=JOB) is not None
+    assert ask(Message(TrainingTopic.ABORT, ""), f"bank.{JOB}", job_id=JOB) is not None
+
+
+def test_no_member_ends_a_job_in_the_name_of_the_server():
+    process = Asked(f"server.{JOB}")
+    keep_to_itself(process.cell)
+    for topic, may in (("get_task", True), ("submit_update", True), ("abort", False)):
+        told = new_cell_message({MessageHeaderKey.TOPIC: topic})
+        for origin in ("clinic", f"clinic.{JOB}", "server"):
+            told.set_header(MessageHeaderKey.ORIGIN, origin)
+            [each] = process.cell.in_req_filter_reg.find(CellChannel.SERVER_COMMAND, topic)
+            assert (each.cb(told) is None) == (may or origin == "server")
 
 
 def test_the_server_hears_members(ask):
@@ -265,5 +350,6 @@ def test_what_is_no_request_is_refused(ask, payload):
 
 
 def test_settings_name_it():
-    module, _, name = GUARD.rpartition(".")
-    assert getattr(importlib.import_module(module), name) is Guard
+    for said, kind in ((GUARD, Guard), (VALIDATOR, OwnJobs)):
+        module, _, name = said.rpartition(".")
+        assert getattr(importlib.import_module(module), name) is kind

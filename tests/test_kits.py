@@ -10,13 +10,13 @@ import pytest
 
 from colonnade import cli
 from colonnade.deployment.flare_paths import check_folder, check_program
-from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS
+from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS, VALIDATOR
 from colonnade.deployment.kits import prepare_kit
 from colonnade.errors import ConfigurationError, DataError
 
 USUAL = {
     "format_version": 2,
-    "class_allow_list": ["theirs.One"],
+    "class_allow_list": ["nvflare.their.One"],
     "allow_log_streaming": True,
     "snapshot_persistor": {"args": {"storage": {"args": {"root_dir": "/tmp/nvflare/snapshots"}}}},
     "components": [
@@ -63,7 +63,7 @@ def test_twice_is_as_once_and_what_the_owner_said_stays(kit):
     file = prepare_kit(kit)
     once = file.read_bytes()
     assert prepare_kit(kit).read_bytes() == once
-    listed = ["theirs.One", *CLASSES, "owners.Own"]  # as an earlier version left FLARE's
+    listed = ["nvflare.their.One", *CLASSES, "owners.Own"]  # as an earlier version left them
     own = json.loads(once) | {"own": 7, "class_allow_list": listed}
     own["components"][1]["args"]["uri_root"] = "/srv/jobs"
     file.write_text(json.dumps(own), encoding="utf-8")
@@ -95,7 +95,15 @@ def test_nobody_may_bring_code_or_use_a_shell(kit):
     assert "submit_job" not in rights["permissions"]["member"]
 
 
-RUNNING_JOBS = ("list_jobs", "get_job_log", "download_job", "abort_job", "delete_job", "restart")
+RUNNING_JOBS = (
+    "list_jobs",
+    "get_job_log",
+    "report_version",
+    "download_job",
+    "abort_job",
+    "delete_job",
+    "restart",
+)
 """What docs/deploy.md lets an operator do, as FLARE asks whether it may."""
 
 
@@ -127,6 +135,9 @@ def test_a_site_and_a_server_have_a_guard(kit):
             prepare_kit(kit)
             *others, guard = json.loads(file.read_text(encoding="utf-8"))["components"]
             assert guard["path"] == GUARD
+            assert (
+                json.loads(file.read_text(encoding="utf-8"))["app_validator"]["path"] == VALIDATOR
+            )
             assert [each["id"] for each in others] == [
                 each["id"] for each in settings["components"]
             ]

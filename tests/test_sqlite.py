@@ -184,14 +184,35 @@ def test_a_row_of_many_long_values_is_refused_before_it_is_there(tmp_path: Path)
     path = tmp_path / "towns.db"
     with database(path):
         pass
-    wide = ", ".join(f"randomblob({2**20}) as c{number}" for number in range(1500))
+    wide = ", ".join(f"randomblob({2**23}) as c{number}" for number in range(1500))
     assert "in a row of many columns" in refusal(path, query=f"select {wide}")
-    narrow = wide.replace(str(2**20), "9")
+    narrow = wide.replace(str(2**23), "9")
     assert read_table(f"sqlite:///{path}", query=f"select {narrow}").width == 1500
     with closing(sqlite3.connect(path)) as made:
         made.execute(f"create view wide as select {wide}")
     assert "in a row of many columns" in refusal(path, table="wide")
     assert read_table(f"sqlite:///{path}", table="wide", columns=["c7"]).width == 1
+
+
+@pytest.mark.parametrize("select", ["*", "*, c7 ->> '$' as d"])
+def test_a_wide_row_is_sorted(tmp_path: Path, select: str) -> None:
+    """SQLite holds a whole row that it sorts to the bound of one value."""
+    path = tmp_path / "towns.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute(f"create table people ({', '.join(f'c{n}' for n in range(1000))})")
+        row = ["1" if number == 7 else "y" * 1200 for number in range(1000)]
+        made.execute(f"insert into people values ({', '.join('?' * 1000)})", row)
+        made.commit()
+    query = f"select {select} from people order by c1"
+    assert read_table(f"sqlite:///{path}", query=query)["c1"].to_list() == ["y" * 1200]
+
+
+@pytest.mark.parametrize("query", ["query plan select 1", "explain select 1", "; select 1"])
+def test_what_is_no_query_is_told_in_words(tmp_path: Path, query: str) -> None:
+    path = tmp_path / "towns.db"
+    with database(path):
+        pass
+    assert "syntax error" in refusal(path, query=query)
 
 
 def test_of_long_rows_one_is_held_at_a_time() -> None:

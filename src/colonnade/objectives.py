@@ -105,17 +105,17 @@ class Classification:
             )
         if isinstance(weights, tuple):
             if not all(is_number(weight) for weight in weights):
-                raise ConfigurationError(f"class weights are numbers, not {list(weights)}")
+                raise ConfigurationError(f"class weights are numbers, not {shown([*weights])}")
             if len(weights) != self.classes:
                 raise ConfigurationError(
                     f"class_weights has {len(weights)} numbers for {self.classes} classes"
                 )
             if not all(0 < weight < float("inf") for weight in weights):
-                raise ConfigurationError(f"class weights must be above 0, not {list(weights)}")
+                raise ConfigurationError(f"class weights must be above 0, not {shown([*weights])}")
             if not all(1 / _HEAVIEST <= weight <= _HEAVIEST for weight in weights):
                 raise ConfigurationError(
                     f"class weights are numbers from {1 / _HEAVIEST:g} to {_HEAVIEST:g}, not "
-                    f"{list(weights)}"
+                    f"{shown([*weights])}"
                 )
         if self.threshold is not None:
             if self.classes != 2:

@@ -33,10 +33,12 @@ __all__ = [
     "JOB",
     "SERVER",
     "TRACKERS",
+    "VALIDATOR",
     "Tracker",
     "client_config",
     "numbered",
     "read_job",
+    "server_config",
     "write_job",
     "write_site",
 ]
@@ -44,8 +46,8 @@ __all__ = [
 CLASSES = ("colonnade.deployment.flare.Preside", "colonnade.deployment.flare.Attend")
 """What a job names, and a site has to allow."""
 
-GUARD = "colonnade.deployment.guard.Guard"
-"""What a site's settings name, and no job."""
+GUARD, VALIDATOR = "colonnade.deployment.guard.Guard", "colonnade.deployment.own_jobs.OwnJobs"
+"""What the settings of a site and a server name, and no job."""
 
 Tracker = Literal["tensorboard", "mlflow"]
 
@@ -99,6 +101,13 @@ def client_config(attend: str) -> dict[str, Any]:
     return {**_USUAL, "executors": [{"tasks": ["*"], "executor": {"path": attend, "args": {}}}]}
 
 
+def server_config(preside: str, tracker: str | None = None) -> dict[str, Any]:
+    """Return what FLARE is told to run at the server: a class, and maybe a receiver of its own."""
+    workflows = [{"id": "preside", "path": preside, "args": {}}]
+    receivers = [] if tracker is None else [{"id": "tracker", "path": tracker}]
+    return {**_USUAL, "workflows": workflows, "components": receivers}
+
+
 def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> None:
     """Write a job as FLARE takes it: configuration, and no code.
 
@@ -129,13 +138,12 @@ def write_job(job: JobConfig, folder: Path, track: Tracker | None = None) -> Non
         "deploy_map": {"app": ["server", *job.sites]},
     }
     preside, attend = CLASSES
-    server = {"workflows": [{"id": "preside", "path": preside, "args": {}}]}
     with explained(folder), replacing_folder(folder) as partial:
         config = (partial / _JOB).parent
         config.mkdir(parents=True)
         _write_json(partial / "meta.json", meta)
-        receivers = [] if track is None else [{"id": "tracker", "path": TRACKERS[track]}]
-        _write_json(config / SERVER, {**_USUAL, **server} | {"components": receivers})
+        tracker = None if track is None else TRACKERS[track]
+        _write_json(config / SERVER, server_config(preside, tracker))
         _write_json(config / CLIENT, client_config(attend))
         (partial / _JOB).write_text(
             f"{_MARK}what all organisations of a run are told.\n{job.as_yaml()}", encoding="utf-8"

@@ -1,28 +1,23 @@
-"""What may be asked of FLARE's processes, and what a job may be, where a kit is prepared.
+"""What may be asked of FLARE's processes, where a kit is prepared.
 
 FLARE lets an operator, and whoever has a cell of the federation, as a member's process or the
 server's, have a site's own process read files, delete folders, or call parts of a job: whether a
-right is needed is said by who asks. And it reads the configuration of a job, before anybody may
-refuse it, in languages that take in files, addresses and the environment, and tells what it read
-where that is wrong. So a ``Guard``, which ``colonnade prepare-kit`` puts into the settings of a
-site and of the server, hears each request first. A site's process runs jobs for the server, each
-by such a name as FLARE gives, and ends, and no more; and a job is what ``write_job`` writes, of
-which the class alone may be another, if the site's list has it.
+right is needed is said by who asks. And it reads the configuration of a job in languages that take
+in files, addresses and the environment, and tells what it read where that is wrong. So a ``Guard``,
+which ``colonnade prepare-kit`` puts into the settings of a site and of the server, hears each
+request first. A site's process runs jobs for the server, which are Colonnade's, and ends, and no
+more; the server takes no others.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import logging
-import re
-import zipfile
 from collections.abc import Iterable
 from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_constant import FLContextKey, ServerCommandNames
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import JobMetaKey
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
@@ -32,7 +27,6 @@ from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message as CellMessage
 from nvflare.fuel.utils.config import Config, ConfigFormat, ConfigLoader
 from nvflare.fuel.utils.config_factory import ConfigFactory
-from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 from nvflare.private.admin_defs import Message, error_reply
 from nvflare.private.defs import (
     RequestHeader,
@@ -41,7 +35,7 @@ from nvflare.private.defs import (
     new_cell_message,
 )
 
-from colonnade.deployment.folders import CLIENT, JOB, SERVER, client_config
+from colonnade.deployment.own_jobs import is_archive_of_ours, is_number, why_refused
 from colonnade.telling import short
 
 __all__ = ["Guard", "keep_to_itself"]
@@ -65,14 +59,9 @@ _PASSES = frozenset(
     }
 )
 _OF_THE_NET, _OF_JOBS = "_net_manager", "server_parent_listener"  # channels
-_FOLDERS = ("", "config/")
-_FILES = frozenset(
-    {*(f"config/{name}" for name in (CLIENT, SERVER, JOB)), *_FOLDERS[1:]}
-    | {at + of for at in _FOLDERS for of in (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)}
-)
-_CLASS = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
-_LARGEST = 2**24  # bytes of a job's files together
-_JOB = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # it names a folder of the kit
+_OF_THE_SERVER = frozenset({ServerCommandNames.GET_TASK, ServerCommandNames.SUBMIT_UPDATE})
+"""What members ask of the server's process of their job, on its channel of commands."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -98,16 +87,21 @@ class Guard(FLComponent):  # type: ignore[misc]  # untyped in FLARE
             for kind in (ConfigFormat.PYHOCON, ConfigFormat.OMEGACONF):
                 ConfigFactory._fmt2Loader[kind] = _OnlyJson(kind)
             cell = fl_ctx.get_prop(FLContextKey.SITE_OBJ).cell.core_cell
-            if cell.my_info.fqcn != FQCN.ROOT_SERVER:
-                cell.add_incoming_request_filter(CellChannel.CLIENT_MAIN, "*", _refusal)
+            own = cell.my_info.fqcn
+            if own != FQCN.ROOT_SERVER:
+                cell.add_incoming_request_filter(CellChannel.CLIENT_MAIN, "*", _refusal, own)
             keep_to_itself(cell)
+        elif event_type == EventType.SUBMIT_JOB:
+            why = why_refused(fl_ctx.get_prop(FLContextKey.JOB_META) or {})
+            if why:
+                fl_ctx.set_prop(FLContextKey.JOB_BLOCK_REASON, why, private=True, sticky=False)
 
 
 def keep_to_itself(cell: CoreCell, besides: Iterable[str] = ()) -> None:
     """Let a process answer no member of the federation what it is not there for.
 
-    A site's processes hear the server's and each other alone. The server's tell members nothing of
-    connections, nor of others' jobs.
+    A site's processes hear the server's and each other alone, and of how connections are nobody but
+    each other. The server's tell members nothing of connections, nor of others' jobs.
 
     Parameters
     ----------
@@ -117,22 +111,28 @@ def keep_to_itself(cell: CoreCell, besides: Iterable[str] = ()) -> None:
         Channels on which it hears everybody.
     """
     own = FQCN.get_root(cell.my_info.fqcn)
-    for channel in (_OF_THE_NET, _OF_JOBS):
-        cell.add_incoming_request_filter(channel, "*", _refusal_of_others, own)
-    if own != FQCN.ROOT_SERVER:
+    cell.add_incoming_request_filter(_OF_THE_NET, "*", _refusal_of_others, own)
+    if own == FQCN.ROOT_SERVER:
+        cell.add_incoming_request_filter(_OF_JOBS, "*", _refusal_of_others, own)
+        cell.add_incoming_request_filter(CellChannel.SERVER_COMMAND, "*", _refusal_of_commands)
+    else:
         # What has no filter of its own comes here.
-        cell.add_incoming_request_filter("*", "*", _refusal_of_others, own)
+        cell.add_incoming_request_filter("*", "*", _refusal_of_others, own, FQCN.ROOT_SERVER)
     for channel in besides:
         cell.add_incoming_request_filter(channel, "*", _nothing)
 
 
-def _refusal(request: CellMessage) -> CellMessage | None:
+def _refusal(request: CellMessage, own: str) -> CellMessage | None:
     """Return the answer to what is refused; None to what is not."""
     origin = request.get_header(MessageHeaderKey.ORIGIN)
     asked = request.payload
     topic = asked.topic if isinstance(asked, Message) else None
-    if origin == FQCN.ROOT_SERVER and topic in _PASSES and _is_of_a_job(asked):
-        return None
+    if topic in _PASSES and _is_of_a_job(asked):
+        if origin == FQCN.ROOT_SERVER:
+            return None
+        job = asked.get_header(RequestHeader.JOB_ID)
+        if topic == TrainingTopic.NOTIFY_JOB_STATUS and origin == FQCN.join([own, str(job)]):
+            return None
     _log.warning("refused %s, asked by %s", short(repr(topic)), short(repr(origin)))
     why = f"a site of Colonnade's does not do {topic}"
     if topic == TrainingTopic.DEPLOY:
@@ -140,13 +140,19 @@ def _refusal(request: CellMessage) -> CellMessage | None:
     return new_cell_message({}, error_reply(why))
 
 
-def _refusal_of_others(request: CellMessage, own: str) -> CellMessage | None:
-    """Return the answer to others than the server, its jobs, and those of this site, if any."""
+def _refusal_of_others(request: CellMessage, *whose: str) -> CellMessage | None:
+    """Return the answer to others than the processes of these, and of their jobs."""
     origin = request.get_header(MessageHeaderKey.ORIGIN)
-    root = FQCN.get_root(origin) if isinstance(origin, str) else None
-    if root in (FQCN.ROOT_SERVER, own):
+    if isinstance(origin, str) and FQCN.get_root(origin) in whose:
         return None
     return make_reply(ReturnCode.INVALID_REQUEST)
+
+
+def _refusal_of_commands(request: CellMessage) -> CellMessage | None:
+    """Return the answer to who is not the server, and asks for more than a member's work."""
+    if request.get_header(MessageHeaderKey.TOPIC) in _OF_THE_SERVER:
+        return None
+    return _refusal_of_others(request, FQCN.ROOT_SERVER)
 
 
 def _nothing(request: CellMessage) -> None:
@@ -156,25 +162,10 @@ def _nothing(request: CellMessage) -> None:
 def _is_of_a_job(asked: Any) -> bool:
     """Whether a request is about no job, or about one alone that is one of ours."""
     job, meta = (asked.get_header(name) for name in (RequestHeader.JOB_ID, RequestHeader.JOB_META))
-    if job is not None and not (isinstance(job, str) and _JOB.fullmatch(job)):
+    if job is not None and not is_number(job):
         return False
     if meta is not None and not (isinstance(meta, dict) and meta.get(JobMetaKey.JOB_ID) == job):
         return False
-    return asked.topic != TrainingTopic.DEPLOY or (job is not None and _is_ours(asked.body))
-
-
-def _is_ours(app: Any) -> bool:
-    """Whether an archive of a job's files has those that ``write_job`` writes, and no others."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(app)) as archive:
-            files = archive.infolist()
-            names = [file.filename for file in files]
-            if len({*names}) < len(names) or not _FILES.issuperset(names):
-                return False
-            if sum(file.file_size for file in files) > _LARGEST:
-                return False
-            said = json.loads(archive.read(f"config/{CLIENT}"))
-            name = said["executors"][0]["executor"]["path"]
-            return bool(_CLASS.fullmatch(name)) and said == client_config(name)
-    except Exception:  # whatever it is, it is no job of ours
-        return False
+    return asked.topic != TrainingTopic.DEPLOY or (
+        job is not None and is_archive_of_ours(asked.body)
+    )

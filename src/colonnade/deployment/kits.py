@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.deployment.flare_paths import check_folder
-from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS, Tracker
+from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS, VALIDATOR, Tracker
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.outputs import replacing
@@ -25,7 +25,8 @@ _RIGHTS = Path("local") / "authorization.json"
 _USUAL_RIGHTS = Path("local") / "authorization.json.default"
 _ALL = (  # rights that who may do anything has, by FLARE's categories, and what is in none
     *("submit_job", "clone_job", "manage_job", "download_job", "view", "operate"),
-    *("get_job_log", "list_job", "download_job_components"),
+    *("get_job_log", "list_job", "download_job_components", "report_version"),
+    *("admin_check_status", "abort_task", "check_resources", "deploy_app"),
     *("register_study", "remove_study", "list_studies", "show_study"),
     *("add_study_site", "remove_study_site", "add_study_user", "remove_study_user"),
 )
@@ -33,6 +34,7 @@ _NOBODY = ("shell_commands", "byoc", "server-predeployed-flwr")  # has these rig
 _SHELL = ("cat", "grep", "head", "ls", "pwd", "tail")  # each of which may be said by itself
 _LONGEST = 2**20  # bytes
 _BY_DEFAULT = "/tmp/"
+_FLARES = "nvflare."  # classes begin with this
 
 
 _NOT_FLARES = (OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError)
@@ -69,8 +71,8 @@ def prepare_kit(kit: Path, track: Tracker | None = None) -> Path:
     try:
         settings = json.loads(_text(there))
         ours = CLASSES if track is None else (*CLASSES, TRACKERS[track])
-        others = {*_listed(settings)} - {*ours, *_listed_by_flare(kit)}
-        settings["class_allow_list"] = [*sorted(others), *ours]
+        others = [name for name in _listed(settings) if not name.startswith(_FLARES)]
+        settings["class_allow_list"] = [*(name for name in others if name not in ours), *ours]
         settings["allow_log_streaming"] = False
         _keep_in(kit.absolute(), settings)
         _guard(settings)
@@ -91,16 +93,11 @@ def _listed(settings: dict[str, Any]) -> list[str]:
     return allowed
 
 
-def _listed_by_flare(kit: Path) -> list[str]:
-    """Return the classes that jobs may name by what FLARE wrote, if that is still there."""
-    usual = kit / _USUAL
-    return _listed(json.loads(_text(usual))) if usual.is_file() else []
-
-
 def _guard(settings: dict[str, Any]) -> None:
     """Let a process hear Colonnade's guard of what is asked of it."""
     others = [each for each in settings.get("components", []) if each.get("path") != GUARD]
     settings["components"] = [*others, {"id": "colonnade_guard", "path": GUARD, "args": {}}]
+    settings["app_validator"] = {"path": VALIDATOR, "args": {}}
 
 
 def _rights(kit: Path) -> dict[str, Any]:

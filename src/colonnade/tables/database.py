@@ -45,6 +45,7 @@ _BUSY_SECONDS = 0.5  # how long to wait for a SQLite file that someone is writin
 _MOST_STEPS = 10**11  # of SQLite's machine, since queries and views may not end: half an hour
 _MOST_SECONDS = 3600.0  # of work, since a step may take a second
 _COUNTED = 10**3  # at a time, after which Ctrl-C is heard, too
+_WIDE = 2**22  # bytes that a value may have at least, however many columns there are
 _LONGEST = 2**24  # bytes of a value of SQLite's, where no function is called that takes long for it
 _MOST_BYTES = 2**30  # of what is found or sorted in a database, or this many times its own:
 _TIMES = 64
@@ -206,14 +207,18 @@ def _most_of(path: Path) -> int:
 
 
 def _bound_row(connection: Connection, statement: Any, query: str | None) -> None:
-    """Let the values of one row take no more memory than all that is found may."""
+    """Let the values of one row take no more memory than all that is found may.
+
+    SQLite holds a whole row that it sorts to the same bound, so that is not very low.
+    """
     if query is None:
         count = len(statement.selected_columns)
     else:
         steps = connection.exec_driver_sql(f"explain {query}").mappings()
-        count = max((step["p2"] for step in steps if step["opcode"] == "ResultRow"), default=1)
+        found = (step for step in steps if step.get("opcode") == "ResultRow")
+        count = max((step["p2"] for step in found), default=1)
     driver: Any = connection.connection.driver_connection
-    _lower(driver, _MOST_BYTES // max(count, 1))
+    _lower(driver, max(_MOST_BYTES // max(count, 1), _WIDE))
 
 
 def _lower(connection: sqlite3.Connection, most: int) -> None:
@@ -371,9 +376,9 @@ def _sentence(error: Exception, url: URL, where: str, query: bool, bounds: Bound
         slow = f"{min(LONGEST.values()):,} to {max(LONGEST.values()):,}"
         return (
             f"{where} has, or a query or view makes, a value of more than {_LONGEST:,} bytes, or "
-            f"{slow} beside functions that take long or much for long ones, as instr and those of "
-            f"JSON, or of more than a part of {_MOST_BYTES:,} bytes in a row of many columns; name "
-            "the columns to read without it"
+            f"{slow} beside functions that take long or much for long ones, as instr and "
+            f"json_array, or {_WIDE:,} in a row of many columns; a row that is sorted, or compared "
+            "with others, counts as one value; name the columns to read without it"
         )
     if RAISED in reason:
         return (

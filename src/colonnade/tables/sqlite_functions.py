@@ -6,7 +6,7 @@ not.
 
 Some compare all parts of one value with all of another, so of long values one call takes hours, and
 within a call nothing can end it. Where one of them is called, values are shorter: a call takes a
-second or two. Those of JSON make a text of many values before anybody looks how long it is, and
+second or two. Some of JSON make a text of many values before anybody looks how long it is, and
 those that make one of many rows, or of as much white space as they are told, are not called at all.
 """
 
@@ -33,20 +33,24 @@ _MATHS = (
     "acos acosh asin asinh atan atan2 atanh ceil ceiling cos cosh degrees exp floor ln log log10 "
     "log2 mod pi pow power radians sin sinh sqrt tan tanh trunc"
 )
-_JSON = (
-    "json json_array json_array_length json_error_position json_extract json_insert json_object "
-    "json_patch json_quote json_remove json_replace json_set json_type json_valid "
-    "jsonb jsonb_array jsonb_extract jsonb_insert jsonb_object jsonb_patch jsonb_remove "
-    "jsonb_replace jsonb_set -> ->>"
+_OF_JSON = (
+    "json json_array_length json_error_position json_extract json_remove json_type json_valid "
+    "jsonb jsonb_extract jsonb_remove -> ->>"
+)
+_TO_JSON = (
+    "json_array json_insert json_object json_patch json_quote json_replace json_set jsonb_array "
+    "jsonb_insert jsonb_object jsonb_patch jsonb_replace jsonb_set"
 )
 _OF_TEXTS = "match snippet offsets matchinfo bm25 highlight"  # which are searched by fts
 
-FUNCTIONS = frozenset(" ".join((_CORE, _OF_ROWS, _OF_TIME, _MATHS, _JSON, _OF_TEXTS)).split())
+FUNCTIONS = frozenset(
+    " ".join((_CORE, _OF_ROWS, _OF_TIME, _MATHS, _OF_JSON, _TO_JSON, _OF_TEXTS)).split()
+)
 """Names in lower case."""
 
 LONGEST = {
     **dict.fromkeys(("instr", "replace", "like", "glob"), 2**18),
-    **dict.fromkeys(_JSON.split(), 2**20),
+    **dict.fromkeys(_TO_JSON.split(), 2**20),
     **dict.fromkeys(("json_patch", "jsonb_patch"), 2**16),
     "unhex": 2**14,
 }
