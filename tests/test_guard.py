@@ -18,6 +18,7 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamHeaderKey
 from nvflare.fuel.utils.config import ConfigFormat
 from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
@@ -73,10 +74,19 @@ class Asked:
         return self
 
     def __call__(self, asked, origin="server", topic="x", channel=CellChannel.CLIENT_MAIN, **heads):
-        request = new_cell_message({MessageHeaderKey.ORIGIN: origin}, asked)
+        said = {
+            MessageHeaderKey.ORIGIN: origin,
+            MessageHeaderKey.CHANNEL: channel,
+            MessageHeaderKey.TOPIC: topic,
+        }
+        if streamed := heads.pop("streamed", False):
+            said |= {MessageHeaderKey.CHANNEL: STREAM_CHANNEL, MessageHeaderKey.TOPIC: "data"}
+            said |= {StreamHeaderKey.CHANNEL: channel, StreamHeaderKey.TOPIC: topic}
+        request = new_cell_message(said, asked)
         for name, value in heads.items():
             asked.set_header(name, value)
-        for each in self.cell.in_req_filter_reg.find(channel, topic) or ():
+        on = (STREAM_CHANNEL, "data") if streamed else (channel, topic)
+        for each in self.cell.in_req_filter_reg.find(*on) or ():
             self.heard += 1
             answer = each.cb(request, *each.args, **each.kwargs)
             if answer:
@@ -257,8 +267,7 @@ def test_the_server_takes_jobs_with_one_app_and_no_number_that_names_a_folder():
     """By its number a folder of the server's kit was removed; an app for it alone had code."""
     apps = {"app": ["server", "bank"]}
     assert submitted(deploy_map=apps) is None
-    assert submitted(deploy_map=apps, job_id=JOB) is None
-    for number in ("startup", "jobs", "local", "..", "", 7):
+    for number in ("startup", "jobs", "local", "..", "", 7, JOB):
         assert "has a number that FLARE gives it" in submitted(deploy_map=apps, job_id=number)
     for others in ({}, None, [], apps | {"app2": ["server"]}):
         assert "it has not one app for all" in submitted(deploy_map=others)
@@ -310,15 +319,24 @@ def test_a_process_of_a_job_tells_its_site_how_it_is(ask):
     assert ask(Message(TrainingTopic.ABORT, ""), f"bank.{JOB}", job_id=JOB) is not None
 
 
-def test_no_member_ends_a_job_in_the_name_of_the_server():
-    process = Asked(f"server.{JOB}")
-    keep_to_itself(process.cell)
-    for topic, may in (("get_task", True), ("submit_update", True), ("abort", False)):
-        told = new_cell_message({MessageHeaderKey.TOPIC: topic})
-        for origin in ("clinic", f"clinic.{JOB}", "server"):
-            told.set_header(MessageHeaderKey.ORIGIN, origin)
-            [each] = process.cell.in_req_filter_reg.find(CellChannel.SERVER_COMMAND, topic)
-            assert (each.cb(told) is None) == (may or origin == "server")
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("name", ["server", f"server.{JOB}"])
+def test_no_member_ends_a_job_in_the_name_of_the_server(name, streamed):
+    """Nor has it events fired at the server, by which it ended, or removed a folder of a job."""
+    process = Asked(name)
+    keep_to_itself(process.cell, ["ours"])
+    for channel, topic, may in (
+        (CellChannel.SERVER_COMMAND, "get_task", True),
+        (CellChannel.SERVER_COMMAND, "submit_update", True),
+        (CellChannel.SERVER_COMMAND, "abort", False),
+        (CellChannel.SERVER_COMMAND, "get_errors", False),
+        (CellChannel.AUX_COMMUNICATION, "sync_runner", True),
+        (CellChannel.AUX_COMMUNICATION, "fed.event", False),
+        ("ours", "any", True),
+    ):
+        for origin in ("clinic", f"clinic.{JOB}"):
+            assert (process({}, origin, topic, channel, streamed=streamed) is None) == may
+        assert process({}, "server", topic, channel, streamed=streamed) is None
 
 
 def test_the_server_hears_members(ask):

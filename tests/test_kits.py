@@ -128,9 +128,11 @@ def test_flare_reads_these_rights_so(kit):
 
 def test_a_site_and_a_server_have_a_guard(kit):
     site = {"class_allow_list": [], "components": [{"id": "launcher", "path": "a.B", "args": {}}]}
+    receiver = {"id": "r", "path": "nvflare.app_common.logging.job_log_receiver.JobLogReceiver"}
     file = kit / "local/resources.json"
     for settings in (site, USUAL):
-        file.write_text(json.dumps(settings), encoding="utf-8")
+        said = settings | {"components": [*settings["components"], receiver]}
+        file.write_text(json.dumps(said), encoding="utf-8")  # it writes what members send
         for _ in range(2):
             prepare_kit(kit)
             *others, guard = json.loads(file.read_text(encoding="utf-8"))["components"]

@@ -12,7 +12,7 @@ more; the server takes no others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 from nvflare.apis.event_type import EventType
@@ -25,6 +25,7 @@ from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, ReturnCo
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message as CellMessage
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamHeaderKey
 from nvflare.fuel.utils.config import Config, ConfigFormat, ConfigLoader
 from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.private.admin_defs import Message, error_reply
@@ -59,6 +60,7 @@ _PASSES = frozenset(
     }
 )
 _OF_THE_NET, _OF_JOBS = "_net_manager", "server_parent_listener"  # channels
+_EVENTS = "fed.event"  # a topic, on which another has any event of its choice fired
 _OF_THE_SERVER = frozenset({ServerCommandNames.GET_TASK, ServerCommandNames.SUBMIT_UPDATE})
 """What members ask of the server's process of their job, on its channel of commands."""
 
@@ -111,15 +113,8 @@ def keep_to_itself(cell: CoreCell, besides: Iterable[str] = ()) -> None:
         Channels on which it hears everybody.
     """
     own = FQCN.get_root(cell.my_info.fqcn)
-    cell.add_incoming_request_filter(_OF_THE_NET, "*", _refusal_of_others, own)
-    if own == FQCN.ROOT_SERVER:
-        cell.add_incoming_request_filter(_OF_JOBS, "*", _refusal_of_others, own)
-        cell.add_incoming_request_filter(CellChannel.SERVER_COMMAND, "*", _refusal_of_commands)
-    else:
-        # What has no filter of its own comes here.
-        cell.add_incoming_request_filter("*", "*", _refusal_of_others, own, FQCN.ROOT_SERVER)
-    for channel in besides:
-        cell.add_incoming_request_filter(channel, "*", _nothing)
+    # What has no filter of its own comes here, and to FLARE's beside it.
+    cell.add_incoming_request_filter("*", "*", _refusal_of_others, own, frozenset(besides))
 
 
 def _refusal(request: CellMessage, own: str) -> CellMessage | None:
@@ -140,23 +135,29 @@ def _refusal(request: CellMessage, own: str) -> CellMessage | None:
     return new_cell_message({}, error_reply(why))
 
 
-def _refusal_of_others(request: CellMessage, *whose: str) -> CellMessage | None:
-    """Return the answer to others than the processes of these, and of their jobs."""
+def _refusal_of_others(request: CellMessage, own: str, besides: Set[str]) -> CellMessage | None:
+    """Return the answer to who asks for what a process of ``own`` does not do for others."""
     origin = request.get_header(MessageHeaderKey.ORIGIN)
-    if isinstance(origin, str) and FQCN.get_root(origin) in whose:
-        return None
-    return make_reply(ReturnCode.INVALID_REQUEST)
+    root = FQCN.get_root(origin) if isinstance(origin, str) else None
+    channel, topic = _asked_on(request)
+    if own == FQCN.ROOT_SERVER:
+        may = not (
+            channel in (_OF_THE_NET, _OF_JOBS)
+            or (channel == CellChannel.SERVER_COMMAND and topic not in _OF_THE_SERVER)
+            or (channel == CellChannel.AUX_COMMUNICATION and topic == _EVENTS)
+        )
+    else:
+        may = channel in besides or (root == FQCN.ROOT_SERVER and channel != _OF_THE_NET)
+    return None if may or root == own else make_reply(ReturnCode.INVALID_REQUEST)
 
 
-def _refusal_of_commands(request: CellMessage) -> CellMessage | None:
-    """Return the answer to who is not the server, and asks for more than a member's work."""
-    if request.get_header(MessageHeaderKey.TOPIC) in _OF_THE_SERVER:
-        return None
-    return _refusal_of_others(request, FQCN.ROOT_SERVER)
-
-
-def _nothing(request: CellMessage) -> None:
-    """Refuse nothing."""
+def _asked_on(request: CellMessage) -> tuple[Any, Any]:
+    """Return the channel and the topic of a request, also of one that comes as a stream."""
+    channel = request.get_header(MessageHeaderKey.CHANNEL)
+    keys = (StreamHeaderKey.CHANNEL, StreamHeaderKey.TOPIC)
+    if channel != STREAM_CHANNEL:
+        keys = (MessageHeaderKey.CHANNEL, MessageHeaderKey.TOPIC)
+    return request.get_header(keys[0]), request.get_header(keys[1])
 
 
 def _is_of_a_job(asked: Any) -> bool:

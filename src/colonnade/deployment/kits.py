@@ -34,6 +34,9 @@ _NOBODY = ("shell_commands", "byoc", "server-predeployed-flwr")  # has these rig
 _SHELL = ("cat", "grep", "head", "ls", "pwd", "tail")  # each of which may be said by itself
 _LONGEST = 2**20  # bytes
 _BY_DEFAULT = "/tmp/"
+_NONE = (GUARD, "nvflare.app_common.logging.job_log_receiver.JobLogReceiver")
+"""Components that are left out: the second writes what members send, where they say."""
+
 _FLARES = "nvflare."  # classes begin with this
 
 
@@ -95,7 +98,7 @@ def _listed(settings: dict[str, Any]) -> list[str]:
 
 def _guard(settings: dict[str, Any]) -> None:
     """Let a process hear Colonnade's guard of what is asked of it."""
-    others = [each for each in settings.get("components", []) if each.get("path") != GUARD]
+    others = [each for each in settings.get("components", []) if each.get("path") not in _NONE]
     settings["components"] = [*others, {"id": "colonnade_guard", "path": GUARD, "args": {}}]
     settings["app_validator"] = {"path": VALIDATOR, "args": {}}
 

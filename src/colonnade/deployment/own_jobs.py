@@ -45,7 +45,7 @@ def is_number(number: object) -> bool:
 def why_refused(meta: Mapping[str, Any]) -> str:
     """Return why the server does not take a job with this ``meta.json``; empty where it does."""
     number, apps = (meta.get(key.value) for key in (JobMetaKey.JOB_ID, JobMetaKey.DEPLOY_MAP))
-    if number is not None and not is_number(number):
+    if number is not None:  # it names a folder, which may be there
         return "a job has a number that FLARE gives it, and brings none of its own"
     if not isinstance(apps, Mapping) or len(apps) != 1:
         return f"{_NO}: it has not one app for all"
