@@ -89,7 +89,7 @@ def _example_of(service: Service, id: str) -> str:
 
 
 @contextlib.contextmanager
-def _until_asked_to_end() -> Iterator[Callable[[], None]]:
+def _until_asked_to_end() -> Iterator[Callable[[], object]]:
     """Yield what waits until somebody interrupts, or asks the process to end."""
     heard, tell = os.pipe()  # a handler may come between any two steps, where no lock is safe
     os.set_blocking(tell, False)
@@ -100,13 +100,9 @@ def _until_asked_to_end() -> Iterator[Callable[[], None]]:
 
     before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: _take(heard)
+        yield lambda: os.read(heard, 1)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(heard)
         os.close(tell)
-
-
-def _take(heard: int) -> None:
-    os.read(heard, 1)

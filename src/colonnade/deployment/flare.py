@@ -52,7 +52,7 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Listen to sites, which may be there before."""
-        keep_to_itself(_cell(fl_ctx), CHANNELS)
+        keep_to_itself(_cell(fl_ctx))
         self._signal, self._here = Signal(), dict[str, Callable[[str, bytes], None]]()
         self._job = job = _job(fl_ctx)
         self._engine = fl_ctx.get_engine()

@@ -21,7 +21,7 @@ from colonnade.drivers import Assignment, control
 from colonnade.drivers.courier import STALLED, Courier, Post
 from colonnade.drivers.driver import refuse_disagreement
 from colonnade.drivers.failures import ours
-from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
+from colonnade.drivers.gatekeeper import Gatekeeper, out_of_turn, rebuilt
 from colonnade.drivers.writers import Writers
 from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
 from colonnade.telling import first_line, plain, short
@@ -143,7 +143,7 @@ class Host:
         self._tell(holder, meeting.Everybody(widths, terms, None))
         name, top = self._hear()
         if name != holder or not isinstance(top, meeting.Top):
-            raise _out_of_turn(name, top)
+            raise out_of_turn(name, top)
         self._tell_everybody(meeting.Everybody(widths, terms, top))
         held = self._of_everybody(meeting.Held)
         refuse_disagreement({name: each.agreed for name, each in held.items()})
@@ -177,7 +177,7 @@ class Host:
         while len(told) < len(self.job.everybody):
             name, message = self._hear()
             if not isinstance(message, kind) or name in told:
-                raise _out_of_turn(name, message)
+                raise out_of_turn(name, message)
             told[name] = message
         return told
 
@@ -205,16 +205,16 @@ class Host:
             match message:
                 case meeting.Concluding():
                     if name != self.job.label_holder.name or not gatekeeper.everybody_has_played:
-                        raise _out_of_turn(name, message)  # it alone sees metrics
+                        raise out_of_turn(name, message)  # it alone sees metrics
                     self._asked = True
                 case _Ended():
                     self._ended.setdefault(name, time.monotonic())
                 case meeting.Done():
                     if name not in self._came.left:
-                        raise _out_of_turn(name, message)
+                        raise out_of_turn(name, message)
                     self._know_done(name)
                 case meeting.Brings() | meeting.Top() | meeting.Held():
-                    raise _out_of_turn(name, message)
+                    raise out_of_turn(name, message)
                 case _:
                     with _making_sense(name):
                         self._came.note(name, message, size)
@@ -311,7 +311,3 @@ def _as_its_own(name: str, message: meeting.FromSite) -> meeting.FromSite:
     if not isinstance(message, control.Failed):
         return message
     return control.Failed(short(message.error), spoken_by(name, message.message), "")
-
-
-def _out_of_turn(name: str, message: object) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{name!r} told {type(message).__name__} out of turn")

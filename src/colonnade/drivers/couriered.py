@@ -252,7 +252,7 @@ def _read(frame: bytes) -> control.FromGatekeeper:
     """Return what the gatekeeper tells a player."""
     try:
         return control.from_gatekeeper(frame)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise RemoteProtocolError(f"the gatekeeper told what cannot be read: {error}") from None
 
 

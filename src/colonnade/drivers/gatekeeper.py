@@ -27,7 +27,7 @@ from colonnade.drivers import control
 from colonnade.drivers.driver import Assignment, nobody_goes_on, refuse_disagreement
 from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed, Unwritten
 
-__all__ = ["Gatekeeper", "rebuilt"]
+__all__ = ["Gatekeeper", "out_of_turn", "rebuilt"]
 
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
 _ASKED_IN_VAIN = 5  # times, after which what has not come does not come
@@ -203,7 +203,7 @@ class Gatekeeper:
             case _:
                 in_turn = self.everybody_is_there
         if not in_turn:
-            raise RemoteProtocolError(f"{name!r} told {type(message).__name__} out of turn")
+            raise out_of_turn(name, message)
 
     def _refuse_leap(self, name: str, round: int) -> None:
         """Refuse a round that the player of ``name`` has left behind, or may not be at yet."""
@@ -347,6 +347,11 @@ class Gatekeeper:
 def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Return how many messages each sender has sent to ``receiver``."""
     return {sender: counts[receiver] for sender, counts in sent.items() if receiver in counts}
+
+
+def out_of_turn(name: str, message: object) -> RemoteProtocolError:
+    """Return the error of who told something when it was not to."""
+    return RemoteProtocolError(f"{name!r} told {type(message).__name__} out of turn")
 
 
 def rebuilt(name: str, failed: control.Failed) -> Exception:
