@@ -11,6 +11,7 @@ from nvflare.apis.analytix import AnalyticsData
 from nvflare.apis.dxo import from_shareable
 from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.widgets.streaming import AnalyticsReceiver
+from nvflare.widgets.fed_event import ServerFedEventRunner
 
 from colonnade import cli
 from colonnade.deployment.folders import TRACKERS
@@ -56,6 +57,20 @@ def told(values):
 
 def test_each_number_is_a_point_of_a_curve_of_who_reported_it():
     assert told(REPORT) == [("registry", "epoch", 2.0, 7), ("registry", "loss", 0.5, 7)]
+
+
+def test_no_site_is_told_what_another_reports():
+    """FLARE's own part of a server's job passes events of a federation on to all."""
+    passed = []
+
+    class Passing(ServerFedEventRunner):
+        def fire_and_forget_request(self, *given, **said):
+            passed.append(given)
+
+    fl_ctx = FLContext()
+    fl_ctx.set_prop("__engine__", Engine(Passing()), private=True)
+    track(REPORT, fl_ctx)
+    assert not passed
 
 
 def test_what_has_no_round_is_no_point():

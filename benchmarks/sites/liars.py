@@ -6,6 +6,7 @@ Which lie it tells is the name of the job's run, so nothing else has to be told.
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -18,7 +19,12 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.message import Message
 from nvflare.private.admin_defs import Message as AdminMessage
-from nvflare.private.defs import RequestHeader, SysCommandTopic, TrainingTopic
+from nvflare.private.defs import (
+    CellMessageHeaderKeys,
+    RequestHeader,
+    SysCommandTopic,
+    TrainingTopic,
+)
 
 from colonnade.deployment import flare, meeting
 from colonnade.deployment.cells import CellPost
@@ -27,11 +33,19 @@ from colonnade.drivers.couriered import GATEKEEPER
 from sites import seats
 from sites.ground import HOLDER
 
-__all__ = ["COMMANDS", "LIAR", "LIES", "Attend"]
+__all__ = ["FRUITLESS", "LIAR", "LIES", "Attend"]
 
 LIAR = "shop"
-COMMANDS = "commands-to-a-site"
+COMMANDS, ADDRESS = "commands-to-a-site", "an-address-to-connect-to"
+FRUITLESS = (COMMANDS, ADDRESS)
+"""Lies that are to have no effect at all; other runs may end, if all are told why."""
+
 AFTER = 12  # datagrams to the label holder that it sends as it should
+_SHOWN = (
+    CellMessageHeaderKeys.CLIENT_NAME,
+    CellMessageHeaderKeys.TOKEN,
+    CellMessageHeaderKeys.TOKEN_SIGNATURE,
+)
 _INTRODUCTIONS, _SEALED, _FORGED = "colonnade-introductions", "colonnade-sealed", "forged"
 
 Lie = Callable[["Lying", bytes], None]
@@ -46,6 +60,8 @@ class Lying(CellPost):
         super().__init__(*given)
         self._cell._send_to_endpoint = partial(_forged, self._cell._send_to_endpoint)
         self.sent: list[tuple[str, bytes]] = []
+        self.shown: dict[str, Any] = {}  # by which the server says that it is the server
+        self._cell.add_incoming_filter("*", "*", self._heed)
         self._left = AFTER
 
     def __call__(self, peer: str, datagram: bytes) -> None:
@@ -60,12 +76,17 @@ class Lying(CellPost):
         """Send a datagram as any other."""
         super().__call__(peer, datagram)
 
+    def _heed(self, message: Message) -> None:
+        origin = message.get_header(MessageHeaderKey.ORIGIN)
+        if FQCN.get_root(origin) == FQCN.ROOT_SERVER:
+            self.shown = {name: message.get_header(name) for name in _SHOWN}
+
     def ask(self, site: str, command: AdminMessage, forged: Mapping[str, Any]) -> Any:
         """Send a site's own process a request that is none of a job's; return the answer."""
         request = new_cell_message({_FORGED: dict(forged)}, command)
         channel = CellChannel.CLIENT_MAIN
         answer = self._cell.send_request(
-            channel, command.topic, site, request, timeout=5.0, optional=True
+            channel, command.topic, site, request, timeout=1.0, optional=True
         )
         return None if answer is None else answer.payload
 
@@ -214,15 +235,31 @@ def _commands(post: Lying, datagram: bytes) -> None:
             b"",
             {RequestHeader.JOB_ID: "local", RequestHeader.JOB_META: {"a": 1}},
         ),
+        (TrainingTopic.ABORT, "", {RequestHeader.JOB_ID: FQCN.split(post._cell.my_info.fqcn)[1]}),
     ]
+    as_server = {MessageHeaderKey.ORIGIN: FQCN.ROOT_SERVER}
     for topic, body, headers in asked:
-        for origin in ({}, {MessageHeaderKey.ORIGIN: FQCN.ROOT_SERVER}):
+        for origin in ({}, as_server, as_server | post.shown):
             command = AdminMessage(topic, body)
             for name, value in headers.items():
                 command.set_header(name, value)
             answer = post.ask(HOLDER, command, origin)
             if getattr(answer, "topic", None) not in (None, "reply"):  # which refuses
                 post.carry(HOLDER, _noise(300))
+
+
+def _address(post: Lying, datagram: bytes) -> None:
+    """Bring an address with a message; spoil the run if anybody connects to it, without TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        there.settimeout(3.0)
+        url = f"tcp://127.0.0.1:{there.getsockname()[1]}"
+        for peer in (HOLDER, GATEKEEPER):
+            post.push(peer, "between", b"", {MessageHeaderKey.CONN_URL: url})
+        try:
+            there.accept()
+        except TimeoutError:
+            return
+    post.carry(HOLDER, _noise(300))
 
 
 LIES: Mapping[str, Lie] = MappingProxyType(
@@ -258,6 +295,7 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "objects": _objects,
         "other-topics": _elsewhere,
         COMMANDS: _commands,
+        ADDRESS: _address,
     }
 )
 

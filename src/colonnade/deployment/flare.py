@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.apis.controller_spec import ClientTask, Task
-from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
@@ -21,10 +20,10 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from colonnade.deployment.cells import CHANNELS, CellPost, cell_of_server, cell_of_site
+from colonnade.deployment.cells import CellPost, cell_of_server, cell_of_site
 from colonnade.deployment.folders import JOB
-from colonnade.deployment.guard import keep_to_itself
 from colonnade.deployment.guest import Guest
+from colonnade.deployment.heard import check_guarded
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import JobConfig, load_job
 from colonnade.deployment.kept_here import KEPT
@@ -52,7 +51,6 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Listen to sites, which may be there before."""
-        keep_to_itself(_cell(fl_ctx))
         self._signal, self._here = Signal(), dict[str, Callable[[str, bytes], None]]()
         self._job = job = _job(fl_ctx)
         self._engine = fl_ctx.get_engine()
@@ -104,11 +102,6 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
 
 class Attend(Executor):  # type: ignore[misc]  # untyped in FLARE
     """A site's part of a job."""
-
-    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Keep to itself from the beginning."""
-        if event_type == EventType.START_RUN:
-            keep_to_itself(_cell(fl_ctx), CHANNELS)
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
@@ -178,7 +171,9 @@ def _job(fl_ctx: FLContext) -> JobConfig:
 
 
 def _cell(fl_ctx: FLContext) -> Any:
-    return fl_ctx.get_engine().get_cell().core_cell
+    cell = fl_ctx.get_engine().get_cell().core_cell
+    check_guarded(cell)
+    return cell
 
 
 def _cells(job: JobConfig, fl_ctx: FLContext) -> dict[str, str]:

@@ -1,31 +1,27 @@
-"""What may be asked of FLARE's processes, where a kit is prepared.
+"""What a kit's processes are told to do and do not, where the kit is prepared.
 
-FLARE lets an operator, and whoever has a cell of the federation, as a member's process or the
-server's, have a site's own process read files, delete folders, or call parts of a job: whether a
-right is needed is said by who asks. And it reads the configuration of a job in languages that take
-in files, addresses and the environment, and tells what it read where that is wrong. So a ``Guard``,
-which ``colonnade prepare-kit`` puts into the settings of a site and of the server, hears each
-request first. A site's process runs jobs for the server, which are Colonnade's, and ends, and no
-more; the server takes no others.
+FLARE lets an operator, and whoever runs the server, have a site's own process read files, delete
+folders, or call parts of a job: whether a right is needed is said by who asks. And it reads the
+configuration of a job in languages that take in files, addresses and the environment, and tells
+what it read where that is wrong. So a ``Guard``, which ``colonnade prepare-kit`` puts into the
+settings of a site and of the server, hears each request first. A site's process runs jobs for the
+server, which are Colonnade's, and ends, and no more; the server takes no others. Who may ask
+anything at all, ``heard`` says.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Set
 from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import FLContextKey, ServerCommandNames
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import JobMetaKey
-from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
-from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message as CellMessage
-from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamHeaderKey
 from nvflare.fuel.utils.config import Config, ConfigFormat, ConfigLoader
 from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.private.admin_defs import Message, error_reply
@@ -36,10 +32,11 @@ from nvflare.private.defs import (
     new_cell_message,
 )
 
+from colonnade.deployment.heard import guard_cells
 from colonnade.deployment.own_jobs import is_archive_of_ours, is_number, why_refused
 from colonnade.telling import short
 
-__all__ = ["Guard", "keep_to_itself"]
+__all__ = ["Guard"]
 
 _PASSES = frozenset(
     {
@@ -59,11 +56,6 @@ _PASSES = frozenset(
         SysCommandTopic.REPORT_VERSION,
     }
 )
-_OF_THE_NET, _OF_JOBS = "_net_manager", "server_parent_listener"  # channels
-_EVENTS = "fed.event"  # a topic, on which another has any event of its choice fired
-_OF_THE_SERVER = frozenset({ServerCommandNames.GET_TASK, ServerCommandNames.SUBMIT_UPDATE})
-"""What members ask of the server's process of their job, on its channel of commands."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -81,40 +73,28 @@ class _OnlyJson(ConfigLoader):  # type: ignore[misc]  # untyped in FLARE
 
 
 class Guard(FLComponent):  # type: ignore[misc]  # untyped in FLARE
-    """Refuses what nobody has to ask of a site, or of the server."""
+    """Refuses what nobody has to ask of a site, or of the server.
+
+    Each process of a kit makes one before it has a cell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        guard_cells()
+        for kind in (ConfigFormat.PYHOCON, ConfigFormat.OMEGACONF):
+            ConfigFactory._fmt2Loader[kind] = _OnlyJson(kind)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Listen before anybody else does."""
+        """Look at what a site is told to do, and which jobs the server is brought."""
         if event_type == EventType.SYSTEM_BOOTSTRAP:
-            for kind in (ConfigFormat.PYHOCON, ConfigFormat.OMEGACONF):
-                ConfigFactory._fmt2Loader[kind] = _OnlyJson(kind)
             cell = fl_ctx.get_prop(FLContextKey.SITE_OBJ).cell.core_cell
             own = cell.my_info.fqcn
             if own != FQCN.ROOT_SERVER:
                 cell.add_incoming_request_filter(CellChannel.CLIENT_MAIN, "*", _refusal, own)
-            keep_to_itself(cell)
         elif event_type == EventType.SUBMIT_JOB:
             why = why_refused(fl_ctx.get_prop(FLContextKey.JOB_META) or {})
             if why:
                 fl_ctx.set_prop(FLContextKey.JOB_BLOCK_REASON, why, private=True, sticky=False)
-
-
-def keep_to_itself(cell: CoreCell, besides: Iterable[str] = ()) -> None:
-    """Let a process answer no member of the federation what it is not there for.
-
-    A site's processes hear the server's and each other alone, and of how connections are nobody but
-    each other. The server's tell members nothing of connections, nor of others' jobs.
-
-    Parameters
-    ----------
-    cell
-        The cell of the process.
-    besides
-        Channels on which it hears everybody.
-    """
-    own = FQCN.get_root(cell.my_info.fqcn)
-    # What has no filter of its own comes here, and to FLARE's beside it.
-    cell.add_incoming_request_filter("*", "*", _refusal_of_others, own, frozenset(besides))
 
 
 def _refusal(request: CellMessage, own: str) -> CellMessage | None:
@@ -133,31 +113,6 @@ def _refusal(request: CellMessage, own: str) -> CellMessage | None:
     if topic == TrainingTopic.DEPLOY:
         why += " but of jobs as `colonnade deploy --to` writes them"
     return new_cell_message({}, error_reply(why))
-
-
-def _refusal_of_others(request: CellMessage, own: str, besides: Set[str]) -> CellMessage | None:
-    """Return the answer to who asks for what a process of ``own`` does not do for others."""
-    origin = request.get_header(MessageHeaderKey.ORIGIN)
-    root = FQCN.get_root(origin) if isinstance(origin, str) else None
-    channel, topic = _asked_on(request)
-    if own == FQCN.ROOT_SERVER:
-        may = not (
-            channel in (_OF_THE_NET, _OF_JOBS)
-            or (channel == CellChannel.SERVER_COMMAND and topic not in _OF_THE_SERVER)
-            or (channel == CellChannel.AUX_COMMUNICATION and topic == _EVENTS)
-        )
-    else:
-        may = channel in besides or (root == FQCN.ROOT_SERVER and channel != _OF_THE_NET)
-    return None if may or root == own else make_reply(ReturnCode.INVALID_REQUEST)
-
-
-def _asked_on(request: CellMessage) -> tuple[Any, Any]:
-    """Return the channel and the topic of a request, also of one that comes as a stream."""
-    channel = request.get_header(MessageHeaderKey.CHANNEL)
-    keys = (StreamHeaderKey.CHANNEL, StreamHeaderKey.TOPIC)
-    if channel != STREAM_CHANNEL:
-        keys = (MessageHeaderKey.CHANNEL, MessageHeaderKey.TOPIC)
-    return request.get_header(keys[0]), request.get_header(keys[1])
 
 
 def _is_of_a_job(asked: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nvflare.apis.analytix import ANALYTIC_EVENT_TYPE, AnalyticsData, AnalyticsDataType
-from nvflare.apis.fl_constant import EventScope, FLContextKey, ReservedKey
+from nvflare.apis.fl_constant import EventScope, FedEventHeader, FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext
 
 __all__ = ["track"]
@@ -35,6 +35,7 @@ def track(values: Mapping[str, float | int | str], fl_ctx: FLContext) -> None:
             key, float(value), AnalyticsDataType.SCALAR, global_step=int(values["round"])
         )
         shareable = point.to_dxo().to_shareable()
+        shareable.set_header(FedEventHeader.DIRECTION, "in")  # else FLARE tells it to all sites
         shareable.set_peer_props({ReservedKey.IDENTITY_NAME: str(values["organisation"])})
         for prop, told in (
             (FLContextKey.EVENT_DATA, shareable),
