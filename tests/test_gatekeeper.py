@@ -31,8 +31,8 @@ class Watched:
             patience=60.0,
         )
         if are_there:
-            for name in "ab":
-                self.hears(name, control.Waiting())
+            for name, peer in ("ab", "ba"):
+                self.hears(name, control.Waiting([peer]))
             self.said.clear()
 
     def hears(self, name, *messages):
@@ -73,9 +73,9 @@ def played(**sent):
 
 def test_all_begin_when_all_are_there():
     watched = Watched(are_there=False)
-    watched.hears("a", control.Cast("x"), control.Waiting())
+    watched.hears("a", control.Cast("x"), control.Waiting(["b"]))
     assert not watched.last()
-    watched.hears("b", control.Cast("x"), control.Waiting())
+    watched.hears("b", control.Cast("x"), control.Waiting(["a"]))
     assert watched.last() == [("a", control.Begin(7)), ("b", control.Begin(7))]
 
 
@@ -89,11 +89,11 @@ def test_who_was_cast_from_another_agreement_is_refused():
 @pytest.mark.parametrize(
     "told",
     [
-        [control.Waiting(), control.Waiting()],
-        [control.Waiting(), control.Cast("x")],
+        [control.Waiting([]), control.Waiting([])],
+        [control.Waiting([]), control.Cast("x")],
         [control.Cast("x"), control.Cast("x")],
         [control.Reached(0, {}, 0)],
-        [control.Waiting(), control.Reported({"x": 1})],
+        [control.Waiting([]), control.Reported({"x": 1})],
     ],
 )
 def test_nobody_plays_before_all_are_there_or_comes_twice(told):
@@ -104,7 +104,7 @@ def test_nobody_plays_before_all_are_there_or_comes_twice(told):
         watched.hears("a", last)
 
 
-@pytest.mark.parametrize("told", [control.Waiting(), control.Cast("x")])
+@pytest.mark.parametrize("told", [control.Waiting([]), control.Cast("x")])
 def test_all_begin_once(told):
     """A second beginning set the clocks of all back, and who told what it had waited was blamed."""
     watched = Watched()
@@ -302,7 +302,7 @@ def test_what_is_told_to_be_sent_and_does_not_come_is_not_waited_for_without_end
     watched = Watched()
 
     def all_wait(came):
-        watched.keeper._stuck_since -= 50.0
+        watched.keeper._came_at -= 50.0
         number = watched.asked()
         watched.stands(number, "a", sent=6)
         watched.stands(number, "b", received=5, came=came)
@@ -319,12 +319,74 @@ def test_what_is_told_to_be_sent_and_does_not_come_is_not_waited_for_without_end
         all_wait(came)
 
 
+@pytest.mark.parametrize("lie", ["sent", "received"])
+def test_who_tells_of_more_and_more_keeps_nobody_waiting(lie):
+    """Each time that it told of one more, all were waited for anew."""
+    watched = Watched()
+    for more in range(3):
+        watched.keeper._came_at -= 50.0
+        number = watched.asked()
+        watched.stands(number, "a", sent=6 + more if lie == "sent" else 4)
+        received = 5 if lie == "sent" else 5 + more
+        if more < 2:
+            watched.stands(number, "b", received=received)
+    with pytest.raises(RemoteProtocolError, match="'a' tells that it has sent 'b'"):
+        watched.stands(number, "b", received=received)
+
+
+def test_whose_exchange_the_other_knows_nothing_of_is_refused():
+    watched = Watched(are_there=False)
+    watched.hears("a", control.Waiting(["b"]))
+    with pytest.raises(
+        RemoteProtocolError,
+        match="'a' tells that it exchanges messages with 'b', who tells of none with 'a'",
+    ):
+        watched.hears("b", control.Waiting([]))
+
+
+@pytest.mark.parametrize("told", [control.Reached(1, {"b": 1, "c": 3}, 0), played(c=3)])
+def test_nobody_has_another_wait_for_what_is_not_exchanged(told):
+    """The other refused it as what the gatekeeper told, and was said to have failed."""
+    watched = Watched()
+    with pytest.raises(RemoteProtocolError, match="'a' tells of messages to or of 'c', with whom"):
+        watched.hears("a", told)
+
+
+def test_what_was_told_at_a_boundary_is_not_taken_back():
+    """A wait for what was said to be sent ended as one of the honest, who had not saved."""
+    watched = Watched()
+    watched.hears("a", control.Reached(1, {"b": 9}, 0))
+    sentence = "'a' tells that it has sent 'b' 3 messages, and told of 9 before"
+    with pytest.raises(RemoteProtocolError, match=sentence):
+        watched.stands(watched.asked(), "a")
+    for told in (control.Reached(2, {"b": 3}, 0), played(b=3)):
+        with pytest.raises(RemoteProtocolError, match=sentence):
+            watched.hears("a", told)
+
+
+def test_who_has_not_told_where_it_is_is_named():
+    watched = Watched(are_there=False)
+    watched.hears("a", control.Waiting(["b"]))
+    number = watched.asked()
+    watched.stands(number, "a", "waits for the others to be there")
+    with pytest.raises(Deadlock, match="b has not told that it is there"):
+        watched.stands(number, "b", "waits for the others to be there")
+    watched = Watched()
+    watched.hears("a", control.Reached(2, {"b": 3}, 0))
+    number = watched.asked()
+    watched.stands(number, "a", "waits for the others at the boundary before round 2")
+    with pytest.raises(Deadlock, match="b has not told that it is before round 2"):
+        watched.stands(number, "b", "waits for the others at the boundary before round 2")
+
+
 @pytest.mark.parametrize("of", [{"sent": {"c": 1}}, {"received": {"c": 1}}, {"lost": ["c"]}])
 def test_who_tells_of_strangers_is_refused_by_name(of):
     watched = Watched()
     told = {"sent": {"b": 1}, "received": {"b": 1}, "lost": []} | of
     standing = control.Standing(watched.asked(), "waits for x", **told)
-    with pytest.raises(RemoteProtocolError, match="'a' tells of messages of others than there are"):
+    with pytest.raises(
+        RemoteProtocolError, match="'a' tells of messages to or of 'c', with whom it exchanges none"
+    ):
         watched.hears("a", standing)
 
 

@@ -208,7 +208,7 @@ def test_half_a_frame_keeps_nobody_from_hearing_others(monkeypatch):
 
 LIES = {
     "leaves twice": (control.Left, lambda told: [told, told]),
-    "comes again while all play": (control.Played, lambda told: [control.Waiting(), told]),
+    "comes again while all play": (control.Played, lambda told: [control.Waiting([]), told]),
     "is cast again while all play": (control.Played, lambda told: [control.Cast("x"), told]),
     "ends with no account": (control.Played, lambda told: [replaced(told, account={})]),
     "ends with another account": (control.Played, lambda told: [replaced(told, account={"a": 1})]),

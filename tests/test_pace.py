@@ -132,3 +132,17 @@ def test_a_line_that_stands_still_is_waited_for_no_longer_ever_after(monkeypatch
     assert lines.lost == []
     assert lines.got["site"] == 3000
     assert lines.now < 101 + 30 + 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("latency", [3.0, 20.0])
+def test_nobody_who_is_there_is_given_up_where_much_is_lost_on_a_long_line(
+    monkeypatch, latency, seed
+):
+    """A chunk was tried four times in the time in which a peer is given up."""
+    draws = random.Random(seed)
+    sites = [f"site {number}" for number in range(5)]
+    lines = Lines(monkeypatch, 25e6, sites, latency, lambda now: draws.random() < 0.25)
+    lines.carry(2 * 2**20, True)
+    assert lines.lost == []
+    assert lines.got == {name: 2 * 2**20 * (5 if name == "server" else 1) for name in lines.names}

@@ -633,6 +633,20 @@ def test_who_sends_nonsense_fills_no_log(tmp_path, monkeypatch, caplog, capfd, p
     assert "".join(capfd.readouterr()) == ""
 
 
+def test_who_is_still_asking_when_it_ends_is_hung_up_on(tmp_path, caplog, capfd):
+    """He was waited for, and his request a traceback then."""
+    with serving(Told(), with_token(tmp_path)) as at:
+        asking = connected(at)
+        head = CHUNKED.format("/predict").replace("here", f"here\r\nAuthorization: Bearer {TOKEN}")
+        asking.sendall((head + "1\r\n{\r\n").encode())
+        while not answers(at):
+            pass  # so what came before it is read
+    with closing(asking), suppress(ConnectionError):
+        assert asking.recv(4096) == b""
+    assert caplog.records == []
+    assert "".join(capfd.readouterr()) == ""
+
+
 def with_token(folder):
     """Return a place at a free port, whose token is ``TOKEN``."""
     (folder / "token").write_text(TOKEN)

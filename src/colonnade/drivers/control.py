@@ -142,7 +142,12 @@ class Cast(msgspec.Struct, tag=True):
 
 
 class Waiting(msgspec.Struct, tag=True):
-    """The role is there, and waits for the others to be."""
+    """The role is there, and waits for the others to be.
+
+    ``peers`` are the roles with which it exchanges messages.
+    """
+
+    peers: list[str]
 
 
 class Saved(msgspec.Struct, tag=True):

@@ -18,7 +18,9 @@ Whatever comes of a peer shows that it is there. Who is there and takes nothing 
 much later.
 
 A frame of no bytes is acknowledged like others, and handed to nobody: who watches a peer sends it
-one when nothing was heard of it for a while, and so knows whether it is still there.
+one when nothing was heard of it for a while, and so knows whether it is still there. While a chunk
+is under way, and nothing is heard, a peer is asked so by the number of one that it has, often: it
+tells what it awaits, as of whatever comes twice.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _HEADER = struct.Struct("!BQQIII")
 _CHUNK, _ACKNOWLEDGEMENT = 1, 2
 _SOON = 0.01  # seconds until an acknowledgement goes alone, if nothing else goes that way
 _LAST = 5.0  # seconds in which the last acknowledgements leave
+_ASKS = 24  # in the time in which a peer is given up, whether it is there, of who is not heard
 _LOOKS = 20  # in the time in which a peer is given up, whether it is to be
 STALLED = 10  # times as long nothing that is sent comes, of who is given up though it is there
 _STAMPS = 2**32
@@ -91,6 +94,7 @@ class _Outbound:
     ended: bool = False  # whether no more is to go
     lost: float = -math.inf  # what was sent before is to go again: something was lost until then
     watched: bool = False  # whether it is asked, when nothing is under way, if it is there
+    asked: float = -math.inf  # when it was asked last whether it is there, beside what goes to it
     heard: float = math.inf  # when anything last came of it, or began to be awaited
     moved: float = -math.inf  # when some of what goes to it last came, or began to be under way
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -99,6 +103,14 @@ class _Outbound:
         """Whether it is to be asked if it is there, as nothing else is, nor was for so long."""
         has_more = self.ended or self.in_frame or bool(self.chunks)
         return self.watched and not has_more and self.heard < since
+
+    def is_to_be_asked(self, now: float, patience: float) -> bool:
+        """Whether it is to be asked if it is there, as of what is under way nothing is heard.
+
+        It is asked by a chunk that it has, so not before it has taken one.
+        """
+        has_taken = next(iter(self.chunks), 0) > 0
+        return has_taken and max(self.asked + patience / _ASKS, self.heard + patience / 8) < now
 
     def is_gone(self, now: float, patience: float) -> bool:
         """Whether it is to be given up."""
@@ -487,6 +499,11 @@ class Courier:
                 word = _Chunk(0, b"", now)
                 due = out.enter(word), word
             is_due = bool(out.chunks)
+            asks = due is None and out.is_to_be_asked(now, self._patience)
+            if asks:
+                out.asked = now
         if due is not None:
             self._send_chunk(peer, *due)
+        elif asks:
+            self._carry(peer, _CHUNK, 0, 0, b"")
         return is_due

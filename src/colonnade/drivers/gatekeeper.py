@@ -19,7 +19,7 @@ what to say to them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from colonnade import errors
@@ -41,7 +41,6 @@ class _Short(NamedTuple):
     receiver: str
     told: int
     came: int
-    size: int = -1  # bytes that came in all
 
     def refusal(self) -> RemoteProtocolError:
         return RemoteProtocolError(
@@ -89,22 +88,22 @@ class Gatekeeper:
         self._reached = dict.fromkeys(self.names, assignment.first_round)
         self._sent: dict[str, dict[str, int]] = {}  # of those who were at a boundary
         self._agreed: dict[str, str] = {}
-        self._waiting: set[str] = set()
+        self._peers: dict[str, frozenset[str]] = {}  # of those who are there
         self._saved: set[str] | None = None  # who has, while a save is under way
         self._played: dict[str, dict[str, int]] = {}  # what those had sent who came to their end
         self._left: set[str] = set()
         self._heard = time.monotonic()  # when a player last told anything of its own accord
         self._asked = 0  # the number of the last question
         self._short = 0  # how often it was answered that less came than was sent
-        self._stuck: list[_Short] = []  # what had not come as all waited
-        self._stuck_since = 0.0
+        self._came = (-1, -1)  # messages, and bytes, that had come as all waited for more
+        self._came_at = 0.0
         self._standings: dict[str, control.Standing] = {}  # answers to it
         self._owing: set[str] = set()  # who has not answered the last one that it was asked
 
     @property
     def everybody_is_there(self) -> bool:
         """Whether all have been told to play."""
-        return len(self._waiting) == len(self.names)
+        return len(self._peers) == len(self.names)
 
     @property
     def everybody_has_played(self) -> bool:
@@ -147,26 +146,30 @@ class Gatekeeper:
             self._owing.discard(name)
             if message.waits == "" and name not in self._played:
                 raise RemoteProtocolError(f"{name!r} is at its end, and has told none")
-            told_of = message.sent.keys() | message.received.keys() | {*message.lost}
-            if not told_of <= {*self.names}:
-                raise RemoteProtocolError(f"{name!r} tells of messages of others than there are")
+            if self.everybody_is_there:
+                told_of = message.sent.keys() | message.received.keys() | {*message.lost}
+                self._refuse_strangers(name, told_of)
             if message.number == self._asked:
+                self._refuse_fewer(name, message.sent)
                 self._standings[name] = message
                 self._refuse_deadlock()
             return
         self._refuse_out_of_turn(name, message)
         self._void()
-        self._short, self._stuck = 0, []
+        self._short, self._came = 0, (-1, -1)
         match message:
             case control.Cast(agreed):
                 self._agreed[name] = agreed
                 refuse_disagreement(self._agreed)
-            case control.Waiting():
-                self._waiting.add(name)
+            case control.Waiting(peers):
+                self._peers[name] = frozenset(peers)
                 if self.everybody_is_there:
+                    self._refuse_one_sided()
                     self.broadcast(self._begin())
             case control.Reached(round, sent, sent_bytes):
                 self._refuse_leap(name, round)
+                self._refuse_strangers(name, sent)
+                self._refuse_fewer(name, sent)
                 self._reached[name] = round
                 self._sent[name] = sent
                 self._assignment.on_round(name, round, sent_bytes)
@@ -182,6 +185,8 @@ class Gatekeeper:
                 self._refuse_leap(name, message.round)
                 if name in self._played:
                     raise RemoteProtocolError(f"{name!r} has told its end before")
+                self._refuse_strangers(name, message.sent)
+                self._refuse_fewer(name, message.sent)
                 self._played[name] = message.sent
             case control.Left():
                 if name not in self._played or name in self._left:
@@ -195,9 +200,9 @@ class Gatekeeper:
         """Refuse what is told twice as players come together, and what before all are there."""
         match message:
             case control.Cast():
-                in_turn = name not in self._agreed and name not in self._waiting
+                in_turn = name not in self._agreed and name not in self._peers
             case control.Waiting():
-                in_turn = name not in self._waiting
+                in_turn = name not in self._peers
             case control.Failed():
                 in_turn = True
             case _:
@@ -212,6 +217,33 @@ class Gatekeeper:
                 f"{name!r} tells that it is before round {round}, and it was before round "
                 f"{self._reached[name]}, with a gate at round {self.gate}"
             )
+
+    def _refuse_one_sided(self) -> None:
+        """Refuse an exchange of messages of which one tells, and the other does not."""
+        for one, peers in self._peers.items():
+            for other in sorted(peers):
+                if one not in self._peers.get(other, ()):
+                    raise RemoteProtocolError(
+                        f"{one!r} tells that it exchanges messages with {other!r}, who tells of "
+                        f"none with {one!r}"
+                    )
+
+    def _refuse_strangers(self, name: str, told_of: Iterable[str]) -> None:
+        """Refuse messages to, or of, somebody with whom the player of ``name`` exchanges none."""
+        strangers = sorted({*told_of} - self._peers[name])
+        if strangers:
+            raise RemoteProtocolError(
+                f"{name!r} tells of messages to or of {strangers[0]!r}, with whom it exchanges none"
+            )
+
+    def _refuse_fewer(self, name: str, sent: Mapping[str, int]) -> None:
+        """Refuse fewer messages than the player of ``name`` told of at a boundary before."""
+        for receiver, before in self._sent.get(name, {}).items():
+            if sent.get(receiver, 0) < before:
+                raise RemoteProtocolError(
+                    f"{name!r} tells that it has sent {receiver!r} {sent.get(receiver, 0)} "
+                    f"messages, and told of {before} before"
+                )
 
     def look_after(self) -> None:
         """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""
@@ -287,7 +319,7 @@ class Gatekeeper:
         if None in waits.values():
             return
         short = [
-            _Short(sender, receiver, told, came, standing.came.get(sender, -1))
+            _Short(sender, receiver, told, came)
             for receiver, standing in standings.items()
             for sender, came in standing.received.items()
             if (told := standings[sender].sent.get(receiver, 0)) != came
@@ -300,11 +332,7 @@ class Gatekeeper:
             nobody_goes_on(
                 [
                     *(f"{name} {what}" for name, what in waits.items() if what),
-                    *(
-                        f"{name} has not told that it saved"
-                        for name in self.names
-                        if self._saved is not None and name not in self._saved
-                    ),
+                    *self._untold(),
                     *(
                         f"{name} has lost its connection to {', '.join(standing.lost)}"
                         for name, standing in standings.items()
@@ -315,12 +343,34 @@ class Gatekeeper:
             )
         )
 
+    def _untold(self) -> Iterator[str]:
+        """Yield who has not told what is waited for, and what that is."""
+        for name in self.names:
+            if name not in self._peers:
+                yield f"{name} has not told that it is there"
+            elif self._saved is not None and name not in self._saved:
+                yield f"{name} has not told that it saved"
+            elif self._saved is None and self._reached[name] < max(self._reached.values()):
+                yield f"{name} has not told that it is before round {max(self._reached.values())}"
+
     def _refuse_stuck(self, short: list[_Short]) -> None:
-        """Refuse what a sender tells of its messages, where all wait and nothing comes of them."""
+        """Refuse what a sender tells of its messages, where all wait and nothing comes of them.
+
+        That it tells of more and more of them is no sign that any is under way.
+        """
         now = time.monotonic()
-        if short != self._stuck:
-            self._stuck, self._stuck_since = short, now
-        elif now - self._stuck_since > self._patience:
+        came = (
+            sum(
+                min(count, self._standings[sender].sent.get(receiver, 0))
+                for receiver, standing in self._standings.items()
+                for sender, count in standing.received.items()
+            ),
+            sum(sum(standing.came.values()) for standing in self._standings.values()),
+        )
+        most = (max(came[0], self._came[0]), max(came[1], self._came[1]))
+        if most != self._came:
+            self._came, self._came_at = most, now
+        elif now - self._came_at > self._patience:
             raise short[0].refusal()
 
     def _refuse_short(self) -> None:
@@ -357,11 +407,11 @@ def out_of_turn(name: str, message: object) -> RemoteProtocolError:
 def rebuilt(name: str, failed: control.Failed) -> Exception:
     """Return the error of a player as one of ours."""
     kind = getattr(errors, failed.error, None) if failed.error in errors.__all__ else None
-    says_whose = failed.message.startswith((f"at {name!r}:", f"at {name}:"))
+    says_whose = failed.message.startswith((f"at {name!r}:", f"at {name}:", f"{name} "))
     if kind is None:
         told = failed.message if says_whose else f"{name} failed: {failed.error}: {failed.message}"
         error: Exception = RoleFailed(told)
-    elif issubclass(kind, Unwritten) and not says_whose:  # on whose disk, it does not say
+    elif issubclass(kind, Unwritten | RoleFailed) and not says_whose:  # on whose disk, or line
         error = kind(f"at {name}: {failed.message}")
     else:
         error = kind(failed.message)

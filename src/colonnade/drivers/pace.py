@@ -11,8 +11,7 @@ quarter of what may be under way.
 Where each peer has less than 4 kilobytes a second, even the least that is under way takes so long
 that much of it goes twice. What was under way on a wide line when it became a narrow one, at most
 ``MOST`` for each peer, is on it still, and whoever hears nothing before that has come gives its
-peer up. So may who loses a third or more of what goes each way: a chunk is sent some ten times in
-the time in which a peer is given up.
+peer up. So may who loses half of what goes each way on a long line.
 """
 
 from __future__ import annotations

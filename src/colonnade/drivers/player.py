@@ -256,7 +256,7 @@ class Player:
     def _play(self) -> bool:
         for agreed in agreements([self.role]).values():
             self.transport.tell(control.Cast(agreed))
-        self.transport.tell(control.Waiting())
+        self.transport.tell(control.Waiting(sorted(self.sent)))
         self._wait(lambda: self.origin is not None, "the others to be there")
         if self.task.keeper is not None:
             for entries in batched(self.task.keeper.ledger, _TOLD):

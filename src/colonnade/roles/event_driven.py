@@ -13,7 +13,9 @@ then on
 
 The batches are the plan's, in its order, for everybody, so that parties that are about as fast meet
 on the same rows, where the store is freshest. Where they are just as fast and links exact, all come
-together: that is the split exchange, to the bit, as is a run of one party.
+together: that is the split exchange, to the bit, as is a run of one party, unless bottoms keep
+something when they compute, as batch normalisation does: all rows are computed before the first
+step.
 
 A *round* is over when the fastest party has got its next answer, so a run's epochs are passes of
 the fastest over the rows. No row of anybody is trained on more often, and slower parties get to the

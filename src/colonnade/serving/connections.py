@@ -85,6 +85,13 @@ class Punctual(H11Protocol):
         else:
             self.transport.close()
 
+    def shutdown(self) -> None:
+        """End when what is asked for is answered; who has not asked yet is hung up on."""
+        if self.cycle is not None and self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()
+        else:
+            super().shutdown()
+
     def on_response_complete(self) -> None:
         """Expect the next request, or the rest of a body that was not waited for."""
         super().on_response_complete()

@@ -128,7 +128,9 @@ class StoredTable:
             raise DataError(f"{self.path} has changed while it was in use; start again")
         try:
             return what(pl.scan_parquet(self.path, glob=False, hive_partitioning=False))
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        except pl.exceptions.PanicException as error:  # it has said what of, on the terminal
+            raise DataError(f"{self.path} cannot be read as a Parquet file: damaged") from error
+        except (pl.exceptions.PolarsError, OSError) as error:
             line = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise DataError(f"{self.path} cannot be read as a Parquet file: {line}") from error
 
