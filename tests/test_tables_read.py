@@ -287,6 +287,23 @@ def test_parquet(tmp_path: Path) -> None:
     assert "cannot be read as a Parquet file" in refusal(path)
 
 
+def test_what_polars_stumbles_over_is_damaged_in_our_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A panic was quoted: results that are unwrapped, errors that are joined."""
+    path = tmp_path / "table.parquet"
+    pl.DataFrame({"x": [1.0]}).write_parquet(path)
+
+    def stumbles(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("called `Result::unwrap()` on an `Err` value")
+
+    monkeypatch.setattr(pl, "scan_parquet", stumbles)
+    with pytest.raises(
+        DataError, match=r"table.parquet cannot be read as a Parquet file: damaged$"
+    ):
+        StoredTable(path)
+
+
 def test_a_stored_table_is_read_a_piece_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     frame = pl.DataFrame({"id": range(1000), "x": np.arange(1000) / 7})
