@@ -51,13 +51,11 @@ def _list(*parts: _Asked) -> _Asked:
     return MappingProxyType({channel: topics for part in parts for channel, topics in part.items()})
 
 
-_ALWAYS = _list(
-    {
-        STREAM_CHANNEL: frozenset({STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC}),
-        CellChannel.RETURN_ONLY: _ANY,  # answers
-        CellChannel.CELLNET: frozenset({CellChannelTopic.Bye}),
-    }
-)
+_LEAVES = {CellChannel.CELLNET: frozenset({CellChannelTopic.Bye})}  # who is connected to it
+_ANSWERS = {
+    STREAM_CHANNEL: frozenset({STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC}),
+    CellChannel.RETURN_ONLY: _ANY,
+}
 _JOINS = {
     CellChannel.SERVER_MAIN: frozenset(
         {
@@ -86,10 +84,12 @@ _PRESIDES = {
 }
 _CONVERSES = dict.fromkeys(CHANNELS, _ANY)
 
-_OF_A_MEMBER, _OF_AN_OPERATOR = _list(_ALWAYS, _JOINS), _list(_ALWAYS, _JOINS, _OPERATES)
-_OF_THE_SERVER = _list(_ALWAYS, {CellChannel.CLIENT_MAIN: _ANY})  # a site's guard looks again
-_OF_A_SEAT, _OF_THE_HOST = _list(_ALWAYS, _CONVERSES, _WORKS), _list(_ALWAYS, _CONVERSES, _PRESIDES)
-_OF_ANOTHER_SEAT = _list(_ALWAYS, _CONVERSES)
+_OF_A_STRANGER, _OF_A_MEMBER = _list(_LEAVES), _list(_LEAVES, _JOINS)
+_OF_AN_OPERATOR = _list(_LEAVES, _JOINS, _ANSWERS, _OPERATES)
+_OF_THE_SERVER = _list(_LEAVES, {CellChannel.CLIENT_MAIN: _ANY})  # a site's guard looks again
+_OF_A_SEAT = _list(_LEAVES, _ANSWERS, _CONVERSES, _WORKS)
+_OF_THE_HOST = _list(_LEAVES, _ANSWERS, _CONVERSES, _PRESIDES)
+_OF_ANOTHER_SEAT = _list(_LEAVES, _CONVERSES)
 
 _log = logging.getLogger(__name__)
 
@@ -154,18 +154,20 @@ def _list_of(mine: list[str], whose: list[str]) -> _Asked:
     """Return what one cell may ask of another organisation's."""
     to_server, by_server = (name[0] == FQCN.ROOT_SERVER for name in (mine, whose))
     if mine[1:] != whose[1:]:  # a job's process and one that is none of this job
-        return _ALWAYS
+        return _OF_A_STRANGER
     if len(mine) > 1:
         return _OF_A_SEAT if to_server else _OF_THE_HOST if by_server else _OF_ANOTHER_SEAT
     if to_server:
         return _OF_AN_OPERATOR if is_valid_admin_client_name(whose[0]) else _OF_A_MEMBER
-    return _OF_THE_SERVER if by_server else _ALWAYS
+    return _OF_THE_SERVER if by_server else _OF_A_STRANGER
 
 
 def _sift(message: Message, own: str) -> Message | None:
     """Return a message that is to be dropped; None for one that is heard, or passed on."""
     origin = message.get_header(MessageHeaderKey.ORIGIN)
-    if not isinstance(origin, str) or not _came_from(message, origin, own):
+    by = message.get_prop(MessagePropKey.ENDPOINT).name
+    passes_on = (FQCN.get_root(own), FQCN.ROOT_SERVER)
+    if not isinstance(origin, str) or FQCN.get_root(by) not in (FQCN.get_root(origin), *passes_on):
         _log.warning("dropped what is said to be of %s, and is not", short(repr(origin)))
         return message
     message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
@@ -176,18 +178,16 @@ def _sift(message: Message, own: str) -> Message | None:
     ):
         return None
     channel, topic = _asked_on(message)
-    if isinstance(channel, str) and isinstance(topic, str) and may_ask(own, origin, channel, topic):
+    if (
+        isinstance(channel, str)
+        and isinstance(topic, str)
+        and may_ask(own, origin, channel, topic)
+        and (channel != CellChannel.CELLNET or by == origin)  # a neighbour's goodbye, and its own
+    ):
         return None
     said = (short(repr(each)) for each in (topic, channel, origin))
     _log.warning("dropped %s on %s, asked by %s", *said)
     return message
-
-
-def _came_from(message: Message, origin: str, own: str) -> bool:
-    """Whether it came by a connection of who is said to have sent it, or to pass it on."""
-    neighbour = message.get_prop(MessagePropKey.ENDPOINT)
-    by = FQCN.get_root(neighbour.name)
-    return by in (FQCN.get_root(origin), FQCN.get_root(own), FQCN.ROOT_SERVER)
 
 
 def _asked_on(message: Message) -> tuple[Any, Any]:
