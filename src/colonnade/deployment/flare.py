@@ -20,10 +20,10 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from colonnade.deployment.cell_guard import check_guarded, let_in
 from colonnade.deployment.cells import CellPost, cell_of_server, cell_of_site
 from colonnade.deployment.folders import JOB
 from colonnade.deployment.guest import Guest
-from colonnade.deployment.heard import check_guarded
 from colonnade.deployment.host import Host
 from colonnade.deployment.job import JobConfig, load_job
 from colonnade.deployment.kept_here import KEPT
@@ -54,6 +54,7 @@ class Preside(Controller):  # type: ignore[misc]  # untyped in FLARE
         self._signal, self._here = Signal(), dict[str, Callable[[str, bytes], None]]()
         self._job = job = _job(fl_ctx)
         self._engine = fl_ctx.get_engine()
+        let_in(job.sites)
         post = CellPost(_cell(fl_ctx), GATEKEEPER, _cells(job, fl_ctx), self._here)
         self._host = Host(job, post, lambda: self._signal.triggered, self._reached, self._reported)
         post.listen(self._host.receive)
@@ -171,9 +172,8 @@ def _job(fl_ctx: FLContext) -> JobConfig:
 
 
 def _cell(fl_ctx: FLContext) -> Any:
-    cell = fl_ctx.get_engine().get_cell().core_cell
-    check_guarded(cell)
-    return cell
+    check_guarded()
+    return fl_ctx.get_engine().get_cell().core_cell
 
 
 def _cells(job: JobConfig, fl_ctx: FLContext) -> dict[str, str]:

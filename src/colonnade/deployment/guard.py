@@ -6,7 +6,7 @@ configuration of a job in languages that take in files, addresses and the enviro
 what it read where that is wrong. So a ``Guard``, which ``colonnade prepare-kit`` puts into the
 settings of a site and of the server, hears each request first. A site's process runs jobs for the
 server, which are Colonnade's, and ends, and no more; the server takes no others. Who may ask
-anything at all, ``heard`` says.
+anything at all, ``heard`` says, and ``cell_guard`` sees to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nvflare.private.defs import (
     new_cell_message,
 )
 
-from colonnade.deployment.heard import guard_cells
+from colonnade.deployment.cell_guard import guard_cells
 from colonnade.deployment.own_jobs import is_archive_of_ours, is_number, why_refused
 from colonnade.telling import short
 

@@ -1,0 +1,176 @@
+"""A guard at each cell of FLARE's: what comes in is looked at before any of it is decoded.
+
+FLARE believes a message to be of the cell that it says it is of; what would prove another is in
+every message that the server sends, for anybody to say after it. It connects to whatever address a
+message brings, without certificates; calls whatever its parts have registered; decodes answers that
+nobody waits for, and writes files that stand in what it decodes. It takes who has any certificate
+of the federation for an operator, and lets one take the place of another who is connected. So, in a
+process that has a guard, who is said to speak has to be of the organisation whose certificate the
+connection has; addresses are taken out; what is not on the list of ``heard`` is dropped, as is an
+answer to nothing; no file stands in a message; and operators are whose certificates say so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, MessageType
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
+from nvflare.fuel.f3.connection import Connection
+from nvflare.fuel.f3.drivers.driver_params import DriverParams
+from nvflare.fuel.f3.endpoint import Endpoint
+from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.stream_const import (
+    STREAM_CHANNEL,
+    STREAM_DATA_TOPIC,
+    StreamHeaderKey,
+)
+from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
+from nvflare.fuel.utils.fobs import lobs
+from nvflare.private import stream_runner
+from nvflare.private.defs import CellMessageHeaderKeys
+
+from colonnade.deployment.heard import may_ask
+from colonnade.errors import ConfigurationError
+from colonnade.telling import short
+
+__all__ = ["check_guarded", "guard_cells", "let_in"]
+
+_MOST = 2**16  # operators' connections that are remembered
+
+_log = logging.getLogger(__name__)
+_sites: set[str] = set()  # of the job whose process at the server this is
+_operators: dict[str, str] = {}  # by the name of a cell
+
+
+def guard_cells() -> None:
+    """Let each cell of this process hear what is on the list, and nothing else.
+
+    A site's process, the server's and those of jobs do so before they have a cell.
+    """
+    if not _is_guarded():
+        CoreCell.process_message = _guarded(CoreCell.process_message)
+        CellIdentityResolver.require_match = _matched(CellIdentityResolver.require_match)
+        lobs.get_datum_dir = _refuse_file
+        lobs.get_dot_handler = _refuse_download
+        stream_runner.Lock = threading.RLock  # who sends a first piece twice had it wait for itself
+
+
+def check_guarded() -> None:
+    """Raise ``ConfigurationError`` if this process hears whatever it is told."""
+    if not _is_guarded():
+        raise ConfigurationError(
+            "Colonnade's guard is not in the settings of this kit: let `colonnade prepare-kit` "
+            "prepare it again, of the server and of every site, and start FLARE anew"
+        )
+
+
+def let_in(sites: Iterable[str]) -> None:
+    """Let the server's process of a job hear these sites; before, it hears none."""
+    _sites.clear()
+    _sites.update(sites)
+
+
+def _is_guarded() -> bool:
+    return hasattr(CoreCell.process_message, "__wrapped__")
+
+
+def _guarded(hear: Callable[..., None]) -> Callable[..., None]:
+    @wraps(hear)
+    def process_message(
+        self: CoreCell, endpoint: Endpoint, connection: Any, app_id: int, message: Message
+    ) -> None:
+        try:
+            dropped = _why_dropped(self, endpoint, connection, message)
+        except Exception as error:  # it is made so that it cannot be looked at
+            dropped = type(error).__name__
+        if dropped is None:
+            hear(self, endpoint, connection, app_id, message)
+        elif dropped:
+            _log.warning("dropped what came by %s: %s", short(repr(endpoint.name)), dropped)
+
+    return process_message
+
+
+def _why_dropped(
+    cell: CoreCell, endpoint: Endpoint, connection: Connection | None, message: Message
+) -> str | None:
+    """Return why a message is dropped; nothing of what is usual; None where it is heard."""
+    own, by = cell.my_info.fqcn, endpoint.name
+    origin = message.get_header(MessageHeaderKey.ORIGIN)
+    passes_on = (FQCN.get_root(own), FQCN.ROOT_SERVER)
+    if not isinstance(origin, str) or FQCN.get_root(by) not in (FQCN.get_root(origin), *passes_on):
+        return f"it is said to be of {short(repr(origin))}"
+    message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
+    if message.get_header(MessageHeaderKey.DESTINATION) != own:
+        return None
+    kind = message.get_header(MessageHeaderKey.MSG_TYPE)
+    if kind in (MessageType.REPLY, MessageType.RETURN):
+        return None if _is_awaited(cell, origin, kind, message) else ""  # it may come too late
+    channel, topic = _asked_on(message)
+    if not (
+        isinstance(channel, str)
+        and isinstance(topic, str)
+        and may_ask(own, origin, channel, topic, _sites)
+        and (channel != CellChannel.CELLNET or by == origin)  # a neighbour's goodbye, and its own
+        and (channel != CellChannel.SERVER_MAIN or _names_itself(connection, message))
+    ):
+        said = (short(repr(each)) for each in (topic, channel, origin))
+        return "{} on {}, asked by {}".format(*said)
+    return None
+
+
+def _is_awaited(cell: CoreCell, origin: str, kind: str, message: Message) -> bool:
+    """Whether somebody waits for an answer of who gives it, or has it back of who passes on."""
+    numbers, of = message.get_header(MessageHeaderKey.REQ_ID), origin
+    if kind == MessageType.RETURN:
+        if FQCN.get_root(origin) not in (FQCN.ROOT_SERVER, FQCN.get_root(cell.my_info.fqcn)):
+            return False
+        of = message.get_header(MessageHeaderKey.ORIGINAL_HEADERS)[MessageHeaderKey.DESTINATION]
+    waiters = [cell.waiters.get(n) for n in ([numbers] if isinstance(numbers, str) else numbers)]
+    return bool(waiters) and all(waiter and of in waiter.targets for waiter in waiters)
+
+
+def _names_itself(connection: Connection | None, message: Message) -> bool:
+    """Whether who joins is called as its certificate is; a process of our own has none."""
+    name = message.get_header(CellMessageHeaderKeys.CLIENT_NAME)
+    shown = connection and connection.get_conn_properties().get(DriverParams.PEER_CN.value)
+    return name is None or name == shown
+
+
+def _asked_on(message: Message) -> tuple[Any, Any]:
+    """Return the channel and the topic of a request, also of one that comes as a stream."""
+    on = (MessageHeaderKey.CHANNEL, MessageHeaderKey.TOPIC)
+    if tuple(map(message.get_header, on)) == (STREAM_CHANNEL, STREAM_DATA_TOPIC):
+        on = (StreamHeaderKey.CHANNEL, StreamHeaderKey.TOPIC)
+    return message.get_header(on[0]), message.get_header(on[1])
+
+
+def _matched(match: Callable[..., None]) -> Callable[..., None]:
+    @wraps(match)
+    def require_match(self: CellIdentityResolver, fqcn: str, peer_cn: str, peer_desc: str) -> None:
+        match(self, fqcn, peer_cn, peer_desc)
+        if not is_valid_admin_client_name(fqcn):
+            return
+        if "@" not in peer_cn:  # FLARE calls operators so, and nobody else
+            raise ValueError(f"{peer_desc} is no operator's: {short(repr(peer_cn))}")
+        if _operators.setdefault(fqcn, peer_cn) != peer_cn:
+            raise ValueError(f"{peer_desc} takes the place of another operator")
+        if len(_operators) > _MOST:
+            del _operators[next(iter(_operators))]
+
+    return require_match
+
+
+def _refuse_file() -> str:
+    raise ValueError("no file stands in a message of Colonnade's")
+
+
+def _refuse_download(kind: int) -> None:
+    raise ValueError("nothing in a message of Colonnade's is to be downloaded")

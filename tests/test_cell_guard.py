@@ -1,0 +1,245 @@
+"""What comes through to FLARE's cells where a kit is prepared."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import uuid
+from types import SimpleNamespace
+
+import msgpack
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType
+from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
+from nvflare.fuel.f3.endpoint import Endpoint
+from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamHeaderKey
+from nvflare.fuel.utils.fobs import lobs
+from nvflare.private import stream_runner
+from nvflare.private.aux_runner import AuxRunner
+from nvflare.private.defs import CellMessageHeaderKeys
+
+from colonnade.deployment import cell_guard
+from colonnade.deployment.cell_guard import check_guarded, let_in
+from colonnade.deployment.guard import Guard
+from colonnade.errors import ConfigurationError
+
+JOB, OTHER = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed", "5c0a7d7e-1111-4b2d-9b5d-ab8dfbbd4bed"
+OPERATOR = "_admin_1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
+ORIGIN, URL, KIND = MessageHeaderKey.ORIGIN, MessageHeaderKey.CONN_URL, MessageHeaderKey.MSG_TYPE
+SEALED = "colonnade-sealed"
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch):
+    """Let what a guard changes of FLARE be as it was, afterwards."""
+    for changed, names in (
+        (CoreCell, ["process_message"]),
+        (CellIdentityResolver, ["require_match"]),
+        (lobs, ["get_datum_dir", "get_dot_handler"]),
+        (stream_runner, ["Lock"]),
+        (cell_guard, ["_sites", "_operators"]),
+    ):
+        for name in names:
+            usual = getattr(changed, name)
+            copied = type(usual)(usual) if isinstance(usual, set | dict) else usual
+            monkeypatch.setattr(changed, name, copied)
+
+
+class Process:
+    """A process with a cell, as FLARE begins it: a guard, then a cell."""
+
+    def __init__(self, name, monkeypatch):
+        self.came = []
+        monkeypatch.setattr(
+            CoreCell, "process_message", lambda *given, **_: self.came.append(given[-1])
+        )
+        Guard(), Guard()
+        let_in(["bank", "shop"])
+        self.name, self.cell = name, CoreCell.__new__(CoreCell)
+        self.cell.my_info, self.cell.waiters = SimpleNamespace(fqcn=name), {}
+
+    def hears(
+        self, origin, channel, topic, by=None, *, streamed=False, to=None, cn=None, said=None
+    ):
+        """Whether a message comes through; ``by`` is whose connection it came by."""
+        on = {MessageHeaderKey.CHANNEL: channel, MessageHeaderKey.TOPIC: topic}
+        if streamed:
+            on = {MessageHeaderKey.CHANNEL: STREAM_CHANNEL, MessageHeaderKey.TOPIC: "sm__DATA"}
+            on |= {StreamHeaderKey.CHANNEL: channel, StreamHeaderKey.TOPIC: topic}
+        destination = {MessageHeaderKey.DESTINATION: to or self.name}
+        usual = {KIND: MessageType.REQ, ORIGIN: origin} | on | destination
+        self.message = Message(usual | (said or {}))
+        connection = SimpleNamespace(get_conn_properties=lambda: {"peer_cn": cn})
+        self.came.clear()
+        self.cell.process_message(Endpoint(by or origin), connection, 1, self.message)
+        return self.came == [self.message]
+
+
+@pytest.fixture
+def process(monkeypatch):
+    return lambda name: Process(name, monkeypatch)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_is_on_a_list_is_heard(process, streamed):
+    holder, server = process(f"server.{JOB}"), None
+    assert holder.hears(f"bank.{JOB}", "server_command", "get_task", streamed=streamed)
+    assert not holder.hears(f"bank.{JOB}", "server_command", "abort", streamed=streamed)
+    assert not holder.hears(f"clinic.{JOB}", "server_command", "get_task", streamed=streamed)
+    server = process("server")
+    assert server.hears("bank", "task", "register", streamed=streamed)
+    assert not server.hears("bank", "hci_channel", "command", streamed=streamed)
+
+
+def test_no_site_is_heard_before_it_is_known_who_takes_part(process):
+    holder = process(f"server.{JOB}")
+    let_in([])
+    assert not holder.hears(f"bank.{JOB}", "server_command", "get_task")
+
+
+@pytest.mark.parametrize("own", ["server", f"server.{JOB}", "bank", f"bank.{JOB}"])
+def test_nobody_speaks_in_the_name_of_another(process, own):
+    """Each message of the server brought what proved any other to be its own."""
+    cell = process(own)
+    for claimed in ("server", f"server.{JOB}", "bank", f"bank.{JOB}", "clinic", OPERATOR):
+        for to in (own, "somebody-else"):
+            for by in ("shop", f"shop.{JOB}"):
+                assert not cell.hears(claimed, "cellnet.channel", "bye", by=by, to=to)
+                assert not cell.hears(claimed, SEALED, "between", by=by, to=to)
+
+
+def test_what_the_server_passes_on_is_heard(process):
+    assert process(f"bank.{JOB}").hears(f"shop.{JOB}", SEALED, "between", by="server")
+    assert process("server").hears(f"shop.{JOB}", "any", "any", by="shop", to=f"bank.{JOB}")
+    assert not process("bank").hears("shop", "admin", "train.abort", by="server")
+
+
+def test_who_joins_is_called_as_its_certificate_is(process):
+    """With what the server had signed for a longer name, one took the place of another."""
+    server = process("server")
+    for topic in ("register", "heart_beat", "quit", "report_job_failure"):
+        for name in ("bank", "ban", "server", "server_job"):
+            said = {CellMessageHeaderKeys.CLIENT_NAME: name}
+            assert server.hears("bank", "task", topic, cn="bank", said=said) == (name == "bank")
+    said = {CellMessageHeaderKeys.CLIENT_NAME: "ann@here.example"}
+    assert server.hears(OPERATOR, "task", "register", cn="ann@here.example", said=said)
+
+
+@pytest.mark.parametrize("own", ["server", "bank", f"bank.{JOB}"])
+def test_nobody_takes_leave_but_who_is_connected(process, own):
+    """One that was passed on took leave for who had passed it on: a site lost its server."""
+    cell = process(own)
+    assert cell.hears("shop", "cellnet.channel", "bye")
+    assert cell.hears("server", "cellnet.channel", "bye")
+    for by in ("server", f"shop.{JOB}"):
+        assert not cell.hears("shop", "cellnet.channel", "bye", by=by)
+
+
+@pytest.mark.parametrize("kind", [MessageType.REQ, MessageType.REPLY])
+def test_nobody_is_told_where_to_connect(process, kind):
+    """FLARE connected to any address that came with a message, without certificates."""
+    heads = {KIND: kind, URL: "tcp://shop:1"}
+    for own in ("server", f"bank.{JOB}"):
+        cell = process(own)
+        assert cell.hears(f"shop.{JOB}", SEALED, "between", by="shop", to="clinic", said=heads)
+        assert URL not in cell.message.headers
+
+
+@pytest.mark.parametrize("kind", [MessageType.REPLY, MessageType.RETURN])
+def test_an_answer_is_heard_where_it_is_awaited(process, kind):
+    """FLARE decoded it before it looked whether anybody waits, and wrote what stood in it."""
+    cell = process("bank")
+    cell.cell.waiters["7"] = SimpleNamespace(targets=["server"])
+    original = {MessageHeaderKey.ORIGINAL_HEADERS: {MessageHeaderKey.DESTINATION: "server"}}
+    for numbers in ("7", ["7"]):
+        said = {KIND: kind, MessageHeaderKey.REQ_ID: numbers} | original
+        assert cell.hears("server", "task", "heart_beat", said=said)
+        assert not cell.hears("shop", "task", "heart_beat", by="server", said=said)
+    for numbers in ("8", ["7", "8"], [], None, 7, [[]], {}):
+        said = {KIND: kind, MessageHeaderKey.REQ_ID: numbers} | original
+        assert not cell.hears("server", "task", "heart_beat", said=said)
+    if kind == MessageType.RETURN:
+        for back in (None, 7, {}, {MessageHeaderKey.DESTINATION: "clinic"}):
+            said = {MessageHeaderKey.ORIGINAL_HEADERS: back, MessageHeaderKey.REQ_ID: "7"}
+            assert not cell.hears("server", "task", "heart_beat", said=said | {KIND: kind})
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"server", ["server"], "", [], {}])
+def test_what_is_no_name_is_dropped(process, wrong):
+    cell = process("server")
+    assert not cell.hears(wrong, "task", "register", by="shop")
+    assert not cell.hears("shop", wrong, "register")
+    assert not cell.hears("shop", "task", wrong)
+
+
+def test_operators_are_who_have_the_certificate_of_one(process):
+    """A site's certificate logged in as an operator, and took the place of one."""
+    process("server")
+    meets = CellIdentityResolver("server").require_match
+    other = OPERATOR.replace("1b9d", "2b9d")
+    for name in (OPERATOR, other):
+        with pytest.raises(ValueError, match="is no operator's: 'shop'"):
+            meets(name, "shop", "connection 1")
+    meets(OPERATOR, "ann@here.example", "connection 2")
+    meets(OPERATOR, "ann@here.example", "connection 3")
+    with pytest.raises(ValueError, match="takes the place of another operator"):
+        meets(OPERATOR, "bob@here.example", "connection 4")
+    meets(other, "bob@here.example", "connection 5")
+    meets("shop", "shop", "connection 6")
+    with pytest.raises(ValueError, match="requires identity"):
+        meets("bank", "shop", "connection 7")
+
+
+def test_operators_who_were_there_long_ago_are_forgotten(process, monkeypatch):
+    process("server")
+    monkeypatch.setattr(cell_guard, "_MOST", 5)
+    for _ in range(9):
+        meets = CellIdentityResolver("server").require_match
+        meets(f"_admin_{uuid.uuid4()}", "ann@here.example", "connection")
+    assert len(cell_guard._operators) == 5
+
+
+@pytest.mark.parametrize("dot", [0, 1])
+@pytest.mark.parametrize("marker", [lobs.MARKER_DATUM_FILE, lobs.MARKER_DATUM_BLOB])
+def test_no_file_stands_in_a_message_and_nothing_is_to_be_downloaded(
+    process, tmp_path, monkeypatch, marker, dot
+):
+    process("bank")
+    monkeypatch.setenv("NVFLARE_DATUM_DIR", str(tmp_path / "datums"))
+    main = msgpack.packb({"k": 1})
+    section = struct.pack(">BBQ", marker, dot, 16 + 3) + uuid.uuid4().bytes + b"abc"
+    body = struct.pack(">BBQ", lobs.MARKER_MAIN, 0, len(main)) + main + section
+    if (marker, dot) == (lobs.MARKER_DATUM_BLOB, 0):
+        assert lobs.load_from_bytes(body) == {"k": 1}
+    else:
+        with pytest.raises(ValueError, match="a message of Colonnade's"):
+            lobs.load_from_bytes(body)
+    assert not (tmp_path / "datums").exists()
+
+
+def test_who_sends_a_first_piece_twice_is_no_end_of_all(process):
+    """FLARE waited for itself, and no operator was heard any more."""
+    process("server")
+    streamer = stream_runner.ObjectStreamer(AuxRunner(SimpleNamespace()))
+    done = SimpleNamespace(stream_done=lambda *_: None)
+    streamer.tx_table["x"] = done
+    ended = threading.Thread(
+        target=lambda: [streamer.tx_lock.acquire(), streamer._end_tx("x", "rc", None)], daemon=True
+    )
+    ended.start()
+    ended.join(30)
+    assert not ended.is_alive()
+    streamer.shutdown()
+
+
+def test_a_kit_without_a_guard_takes_part_in_nothing():
+    """One that an earlier Colonnade prepared heard everybody."""
+    with pytest.raises(ConfigurationError, match="prepare-kit` prepare it again"):
+        check_guarded()
+    Guard()
+    check_guarded()
