@@ -42,7 +42,7 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models defaults telling faults locks paths drawing "
-    "yaml_text annotated quiet turns ordinary",
+    "yaml_text annotated quiet turns forked ordinary",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger tallies clocks checkpoints journals departures channels costs delays "
@@ -71,6 +71,7 @@ FILES = {
     "colonnade.departures": "what had left when a process was killed can be counted",
     "colonnade.journals": "what was committed is on disk before what follows it leaves",
     "colonnade.turns": "opens none, and lets no process inherit a lock",
+    "colonnade.forked": "asks the system which threads a process has as it is forked",
     "colonnade.locks": "two processes must not write what others of this list write",
     "colonnade.ledger": "a ledger is handed over as CSV, when training is over",
     "colonnade.ordinary": "reads for others of this list, and waits for no pipe",

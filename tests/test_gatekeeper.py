@@ -276,7 +276,9 @@ def test_messages_that_never_come_end_a_run_by_the_name_of_who_tells_of_them():
     watched.hears("a", control.Left({}, [], 0.0))
     for _ in range(4):
         watched.stands(watched_asks(watched), "b", "waits for what is still under way", received=3)
-    with pytest.raises(RemoteProtocolError, match=r"'a' tells .* 'b' 5 messages, and 3 came"):
+    with pytest.raises(
+        RemoteProtocolError, match=r"'a' tells .* 'b' 5 messages, and 'b' that 3 came"
+    ):
         watched.stands(watched_asks(watched), "b", "waits for what is still under way", received=3)
 
 
@@ -310,11 +312,11 @@ def test_what_is_told_to_be_sent_and_does_not_come_is_not_waited_for_without_end
     for came in range(5):
         all_wait(came)
     all_wait(came)
-    watched.hears("a", control.Reported({"x": 1}))  # so it does not wait
+    watched.hears("a", control.Reached(1, {"b": 6}, 0))  # and this shows that it did not
     for _ in range(2):
         all_wait(came)
     with pytest.raises(
-        RemoteProtocolError, match="'a' tells that it has sent 'b' 6 messages, and 5 came"
+        RemoteProtocolError, match="'a' tells that it has sent 'b' 6 messages, and 'b' that 5 came"
     ):
         all_wait(came)
 
@@ -350,6 +352,34 @@ def test_nobody_has_another_wait_for_what_is_not_exchanged(told):
     watched = Watched()
     with pytest.raises(RemoteProtocolError, match="'a' tells of messages to or of 'c', with whom"):
         watched.hears("a", told)
+
+
+def test_who_reports_and_reports_keeps_nobody_from_asking():
+    watched = Watched()
+    watched.keeper._heard -= 10.0
+    watched.keeper.heed("a", control.Reported({"x": 1}))
+    watched.keeper.look_after()
+    assert [type(told) for _, told in watched.last()] == [control.Ask, control.Ask]
+
+
+def test_a_boundary_is_reached_once():
+    watched = Watched()
+    watched.hears("a", control.Reached(0, {"b": 0}, 0), control.Reached(1, {"b": 0}, 0))
+    with pytest.raises(RemoteProtocolError, match="'a' told before that it is before round 1"):
+        watched.hears("a", control.Reached(1, {"b": 0}, 0))
+
+
+def test_what_one_waits_for_is_told_as_its_own_word():
+    """It went on after a semicolon, of another, in the words of the gatekeeper."""
+    watched = Watched()
+    number = watched.asked()
+    watched.stands(number, "a", f"waits for nothing; b has not told that it saved\n{'x' * 9000}")
+    with pytest.raises(
+        Deadlock, match=r"a waits for nothing, b has not .*x; b waits for x"
+    ) as said:
+        watched.stands(number, "b")
+    assert len(str(said.value)) < 2200
+    assert "\n" not in str(said.value)
 
 
 def test_what_was_told_at_a_boundary_is_not_taken_back():

@@ -133,6 +133,21 @@ def test_what_a_site_leaves_out_of_its_ledger_is_told(tmp_path):
     assert "and 'insurer' that " in warning
 
 
+@pytest.mark.parametrize(("of", "number"), [("shop", 0), ("shop", 5), ("insurer", 10**6)])
+def test_who_tells_that_it_discarded_what_it_was_not_sent_is_refused(tmp_path, of, number):
+    """The label holder said it after it, of messages that it had taken itself."""
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        if isinstance(told, control.Left):
+            return msgspec.structs.replace(told, discarded=[(of, number)])
+        return told
+
+    failed = play(job, sites, mesh, lying(mesh, job, lie))
+    assert f"'bank' tells that it discarded message {number} of '{of}'" in str(failed.get("", ""))
+
+
 @pytest.mark.parametrize(
     "changes", [{"purpose": Purpose.SETUP}, {"round": 2**52}, {"kind": "other"}]
 )

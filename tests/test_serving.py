@@ -26,7 +26,7 @@ import pytest
 import torch
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import dsa, ec
 from cryptography.x509.oid import NameOID
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
@@ -633,15 +633,27 @@ def test_who_sends_nonsense_fills_no_log(tmp_path, monkeypatch, caplog, capfd, p
     assert "".join(capfd.readouterr()) == ""
 
 
-def test_who_is_still_asking_when_it_ends_is_hung_up_on(tmp_path, caplog, capfd):
+@pytest.mark.parametrize("secure", [False, True])
+def test_who_is_still_asking_when_it_ends_is_hung_up_on(tmp_path, caplog, capfd, secure):
     """He was waited for, and his request a traceback then."""
-    with serving(Told(), with_token(tmp_path)) as at:
+    place = with_token(tmp_path)
+    trusting = None
+    if secure:
+        certified(tmp_path)
+        said = {"certificate": "cert.pem", "key": "key.pem"}
+        place = config(port=0, **said).within(tmp_path)
+        trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    with serving(Told(), place) as at:
         asking = connected(at)
+        if trusting:
+            asking = trusting.wrap_socket(asking, server_hostname="127.0.0.1")
         head = CHUNKED.format("/predict").replace("here", f"here\r\nAuthorization: Bearer {TOKEN}")
         asking.sendall((head + "1\r\n{\r\n").encode())
-        while not answers(at):
-            pass  # so what came before it is read
-    with closing(asking), suppress(ConnectionError):
+        asking.settimeout(0.3)
+        with suppress(TimeoutError):
+            asking.recv(1)  # so what came before it is read
+        asking.settimeout(30)
+    with closing(asking), suppress(ConnectionError, ssl.SSLError):
         assert asking.recv(4096) == b""
     assert caplog.records == []
     assert "".join(capfd.readouterr()) == ""
@@ -658,11 +670,11 @@ def connected(at):
     return socket.create_connection(("127.0.0.1", int(at.url.rpartition(":")[2])), timeout=30)
 
 
-def certified(folder, protection=IN_CLEAR):
+def certified(folder, protection=IN_CLEAR, days=(-1, 1), key=None):
     """Write a certificate for 127.0.0.1 and its key."""
     from ipaddress import ip_address
 
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = key or ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
     made = (
@@ -671,8 +683,8 @@ def certified(folder, protection=IN_CLEAR):
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(1)
-        .not_valid_before(now - timedelta(1))
-        .not_valid_after(now + timedelta(1))
+        .not_valid_before(now + timedelta(days[0]))
+        .not_valid_after(now + timedelta(days[1]))
         .add_extension(
             x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
         )
@@ -703,6 +715,29 @@ def test_with_a_certificate_it_is_https(tmp_path):
     (tmp_path / "cert.pem").write_text("nothing")
     with (
         pytest.raises(ConfigurationError, match="no certificate and its key"),
+        serving(Told(), place),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("days", [(-20, -10), (10, 20)])
+def test_a_certificate_that_is_not_valid_now_is_refused(tmp_path, days):
+    certified(tmp_path, days=days)
+    place = config(port=0, certificate="cert.pem", key="key.pem").within(tmp_path)
+    with (
+        pytest.raises(
+            ConfigurationError, match=r"is valid from \S+ to \S+: no client takes it now"
+        ),
+        serving(Told(), place),
+    ):
+        pass
+
+
+def test_a_certificate_of_a_kind_that_nobody_takes_is_refused(tmp_path):
+    certified(tmp_path, key=dsa.generate_private_key(2048))
+    place = config(port=0, certificate="cert.pem", key="key.pem").within(tmp_path)
+    with (
+        pytest.raises(ConfigurationError, match="a kind of key that no client takes"),
         serving(Told(), place),
     ):
         pass

@@ -58,6 +58,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
 from colonnade.fallbacks import mean_embeddings
 from colonnade.faults import blamed
+from colonnade.forked import check_not_forked
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Rows
@@ -259,6 +260,7 @@ class Federation:
         Unwritten
             If the folder or its disk does not take what is written; it says what is safe.
         """
+        check_not_forked()
         method = svfl() if method is None else checked_method(method)
         training = checked_training(training).for_rows(len(self.train_rows))
         driver = Simulate() if driver is None else checked_driver(driver)

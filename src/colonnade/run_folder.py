@@ -150,7 +150,7 @@ def check_has_parts(path: str | Path) -> None:
     """Raise ``DataError`` if the run in a folder is of a version that kept no parts there."""
     folder = RunFolder(Path(path))
     summary, digests = _summary_in(folder.path)
-    if digests is None and not folder.parts.exists():
+    if not _sealed_parts(digests) and not any(folder.parts.glob("*/part.json")):
         raise DataError(
             f"the run in {folder.path} is of an older version of colonnade "
             f"({_version_of(summary)}), which kept no trained parts in its folder: nothing can be "
@@ -236,8 +236,8 @@ def load_means(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
         means[name] = read_mean(folder / file, name)
         if sealed and _digest_of(folder / file) != sealed.get(file):
             raise DataError(
-                f"{folder / file} is not what this run wrote; take it away, or put back the run's "
-                "own"
+                f"{folder / file} is not what this run wrote, or an older version of colonnade "
+                "wrote it, which told nothing of it: take it away, or put back the run's own"
             )
     return means
 

@@ -24,7 +24,7 @@ from colonnade.deployment.serving import ServingTogether
 from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
-from colonnade.deployment.what_came import contradictions
+from colonnade.deployment.what_came import contradictions, refuse_strange
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
@@ -275,9 +275,10 @@ class Guest:
                     f"the server told of {name!r} what makes no sense: {first_line(error)}"
                 ) from None
             parts[name] = Part(round, True, kept, courses[name], None)
-        for _, sender, sequence in discarded:
-            if sender == self.name:
-                ledger.discard(sender, sequence)
+        of_own = [each for each in discarded if each[1] == self.name]
+        refuse_strange(of_own, sent)
+        for _, sender, sequence in of_own:
+            ledger.discard(sender, sequence)
         return RunRecord.assembled(
             parts,
             ledger,

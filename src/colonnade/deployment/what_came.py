@@ -21,7 +21,7 @@ from colonnade.errors import RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
 from colonnade.tallies import Tally, tallies
 
-__all__ = ["WhatCame", "contradictions"]
+__all__ = ["WhatCame", "contradictions", "refuse_strange"]
 
 _TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _OF_A_ROUND = 2**22  # bytes that a site may tell of a round, and for each row besides
@@ -121,7 +121,14 @@ class WhatCame:
                 self.left[name] = message
 
     def pieces(self) -> Iterator[meeting.Came]:
-        """Yield what was told, each piece with an end; what ``End`` tells is the rest."""
+        """Yield what was told, each piece with an end; what ``End`` tells is the rest.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If a site has told of a message of which it cannot know.
+        """
+        refuse_strange(self._discarded, self._ledger)
         for entries in batched(self._ledger, _TOGETHER):
             yield meeting.Came(entries)
         for discarded in batched(sorted(self._discarded), _TOGETHER):
@@ -186,6 +193,25 @@ class WhatCame:
                     f"{name!r} tells of {told[receiver]} messages to {receiver!r}, and that it has "
                     f"sent {sent.get(receiver, 0)}"
                 )
+
+
+def refuse_strange(discarded: Iterable[Discarded], ledger: Iterable[Entry]) -> None:
+    """Refuse what a site tells that it discarded, and was not sent.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If there is any; it names the site.
+    """
+    told = {(sender, sequence): receiver for receiver, sender, sequence in discarded}
+    for entry in ledger:
+        if not entry.lost and told.get((entry.sender, entry.sequence)) == entry.receiver:
+            del told[entry.sender, entry.sequence]
+    for (sender, sequence), receiver in sorted(told.items()):
+        raise RemoteProtocolError(
+            f"{receiver!r} tells that it discarded message {sequence} of {sender!r}, which was not "
+            "sent to it"
+        )
 
 
 def contradictions(ledger: Ledger, received: Mapping[str, control.Received | None]) -> list[str]:

@@ -100,7 +100,7 @@ class Standing(msgspec.Struct, tag=True):
     """
 
     number: int
-    waits: str | None
+    waits: Annotated[str, msgspec.Meta(max_length=2**16)] | None
     sent: dict[str, int]
     received: dict[str, int]
     lost: list[str]

@@ -26,11 +26,13 @@ from colonnade import errors
 from colonnade.drivers import control
 from colonnade.drivers.driver import Assignment, nobody_goes_on, refuse_disagreement
 from colonnade.errors import Deadlock, RemoteProtocolError, RoleFailed, Unwritten
+from colonnade.telling import plain
 
 __all__ = ["Gatekeeper", "out_of_turn", "rebuilt"]
 
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
 _ASKED_IN_VAIN = 5  # times, after which what has not come does not come
+_LONGEST = 2000  # characters of what a player says that it waits for
 _QUIET = 1.0  # seconds in which nothing is heard, after which the gatekeeper asks how it stands
 
 
@@ -45,7 +47,7 @@ class _Short(NamedTuple):
     def refusal(self) -> RemoteProtocolError:
         return RemoteProtocolError(
             f"{self.sender!r} tells that it has sent {self.receiver!r} {self.told} messages, and "
-            f"{self.came} came"
+            f"{self.receiver!r} that {self.came} came"
         )
 
 
@@ -155,8 +157,9 @@ class Gatekeeper:
                 self._refuse_deadlock()
             return
         self._refuse_out_of_turn(name, message)
-        self._void()
-        self._short, self._came = 0, (-1, -1)
+        if not isinstance(message, control.Reported):  # who reports may wait all the same
+            self._void()
+            self._short, self._came = 0, (-1, -1)
         match message:
             case control.Cast(agreed):
                 self._agreed[name] = agreed
@@ -168,6 +171,10 @@ class Gatekeeper:
                     self.broadcast(self._begin())
             case control.Reached(round, sent, sent_bytes):
                 self._refuse_leap(name, round)
+                if name in self._sent and round == self._reached[name]:
+                    raise RemoteProtocolError(
+                        f"{name!r} told before that it is before round {round}"
+                    )
                 self._refuse_strangers(name, sent)
                 self._refuse_fewer(name, sent)
                 self._reached[name] = round
@@ -331,7 +338,7 @@ class Gatekeeper:
         raise Deadlock(
             nobody_goes_on(
                 [
-                    *(f"{name} {what}" for name, what in waits.items() if what),
+                    *(f"{name} {_told_of(what)}" for name, what in waits.items() if what),
                     *self._untold(),
                     *(
                         f"{name} has lost its connection to {', '.join(standing.lost)}"
@@ -392,6 +399,11 @@ class Gatekeeper:
         self._short = self._short + 1 if short else 0
         if self._short >= _ASKED_IN_VAIN:
             raise short[0].refusal()
+
+
+def _told_of(waits: str) -> str:
+    """Return what a player says that it waits for, as a part of a sentence that is no other's."""
+    return plain(waits[:_LONGEST]).replace(";", ",")
 
 
 def _sent_to(receiver: str, sent: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

@@ -88,7 +88,7 @@ class Punctual(H11Protocol):
     def shutdown(self) -> None:
         """End when what is asked for is answered; who has not asked yet is hung up on."""
         if self.cycle is not None and self.conn.their_state is h11.SEND_BODY:
-            self.transport.close()
+            self.transport.abort()  # under TLS a close waits for what the other says
         else:
             super().shutdown()
 

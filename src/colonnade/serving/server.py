@@ -11,9 +11,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from colonnade.errors import ConfigurationError
 from colonnade.serving.answers import Answers
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Service", "check_installed", "serving"]
 
+_KEYS = (EllipticCurvePublicKey, Ed448PublicKey, Ed25519PublicKey, RSAPublicKey)
 _START = 30.0  # seconds in which it listens, or never
 _LOOK = 0.01
 _END = 5  # seconds in which answers that are under way may be sent
@@ -156,6 +164,18 @@ def _check_certificate(config: ServeConfig) -> None:
         raise ConfigurationError(
             f"{config.certificate} and {config.key} are no certificate and its key: {error}"
         ) from None
+    certificate = x509.load_pem_x509_certificate(config.certificate.read_bytes())
+    if not isinstance(certificate.public_key(), _KEYS):
+        raise ConfigurationError(
+            f"{config.certificate} is of a kind of key that no client takes; make one of RSA, of "
+            "an elliptic curve or of Ed25519"
+        )
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not begins <= datetime.now(UTC) <= ends:
+        raise ConfigurationError(
+            f"{config.certificate} is valid from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}: no client "
+            "takes it now"
+        )
 
 
 def _refuse_phrase(key: Path | None) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.forked import check_not_forked
 from colonnade.paths import place_of
 from colonnade.tables.database import read_database
 from colonnade.tables.delimited import read_delimited, separator_of
@@ -104,6 +105,7 @@ def read_table(
     │ 9   ┆ null │
     └─────┴──────┘
     """
+    check_not_forked()
     where = place_of("a table is read from a file or the URL of a database", source)
     wanted = _wanted(id, columns)
     is_text = is_text_file(source)
