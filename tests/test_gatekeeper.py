@@ -409,9 +409,10 @@ def test_who_has_not_told_where_it_is_is_named():
         watched.stands(number, "b", "waits for the others at the boundary before round 2")
 
 
+@pytest.mark.parametrize("are_there", [False, True])
 @pytest.mark.parametrize("of", [{"sent": {"c": 1}}, {"received": {"c": 1}}, {"lost": ["c"]}])
-def test_who_tells_of_strangers_is_refused_by_name(of):
-    watched = Watched()
+def test_who_tells_of_strangers_is_refused_by_name(of, are_there):
+    watched = Watched(are_there)
     told = {"sent": {"b": 1}, "received": {"b": 1}, "lost": []} | of
     standing = control.Standing(watched.asked(), "waits for x", **told)
     with pytest.raises(

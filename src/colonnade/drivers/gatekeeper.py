@@ -148,9 +148,8 @@ class Gatekeeper:
             self._owing.discard(name)
             if message.waits == "" and name not in self._played:
                 raise RemoteProtocolError(f"{name!r} is at its end, and has told none")
-            if self.everybody_is_there:
-                told_of = message.sent.keys() | message.received.keys() | {*message.lost}
-                self._refuse_strangers(name, told_of)
+            told_of = message.sent.keys() | message.received.keys() | {*message.lost}
+            self._refuse_strangers(name, told_of)
             if message.number == self._asked:
                 self._refuse_fewer(name, message.sent)
                 self._standings[name] = message
@@ -237,7 +236,7 @@ class Gatekeeper:
 
     def _refuse_strangers(self, name: str, told_of: Iterable[str]) -> None:
         """Refuse messages to, or of, somebody with whom the player of ``name`` exchanges none."""
-        strangers = sorted({*told_of} - self._peers[name])
+        strangers = sorted({*told_of} - self._peers.get(name, {*self.names}))
         if strangers:
             raise RemoteProtocolError(
                 f"{name!r} tells of messages to or of {strangers[0]!r}, with whom it exchanges none"
