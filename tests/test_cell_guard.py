@@ -17,7 +17,7 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
-from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamHeaderKey
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamDataType, StreamHeaderKey
 from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
 from nvflare.private.aux_runner import AuxRunner
@@ -71,9 +71,11 @@ class Process:
         if streamed:
             on = {MessageHeaderKey.CHANNEL: STREAM_CHANNEL, MessageHeaderKey.TOPIC: "sm__DATA"}
             on |= {StreamHeaderKey.CHANNEL: channel, StreamHeaderKey.TOPIC: topic}
+            on |= {StreamHeaderKey.SEQUENCE: 0, StreamHeaderKey.SIZE: 4}
+            on |= {StreamHeaderKey.DATA_TYPE: StreamDataType.FINAL}
         destination = {MessageHeaderKey.DESTINATION: to or self.name}
         usual = {KIND: MessageType.REQ, ORIGIN: origin} | on | destination
-        self.message = Message(usual | (said or {}))
+        self.message = Message(usual | (said or {}), b"abcd")
         connection = SimpleNamespace(get_conn_properties=lambda: {"peer_cn": cn})
         self.came.clear()
         self.cell.process_message(Endpoint(by or origin), connection, 1, self.message)
@@ -92,7 +94,8 @@ def test_what_is_on_a_list_is_heard(process, streamed):
     assert not holder.hears(f"bank.{JOB}", "server_command", "abort", streamed=streamed)
     assert not holder.hears(f"clinic.{JOB}", "server_command", "get_task", streamed=streamed)
     server = process("server")
-    assert server.hears("bank", "task", "register", streamed=streamed)
+    said = {CellMessageHeaderKeys.CLIENT_NAME: "bank"}
+    assert server.hears("bank", "task", "heart_beat", cn="bank", said=said, streamed=streamed)
     assert not server.hears("bank", "hci_channel", "command", streamed=streamed)
 
 
@@ -113,6 +116,32 @@ def test_nobody_speaks_in_the_name_of_another(process, own):
                 assert not cell.hears(claimed, SEALED, "between", by=by, to=to)
 
 
+@pytest.mark.parametrize("own", ["bank", f"bank.{JOB}"])
+def test_the_server_speaks_in_nobodys_name_to_himself(process, own):
+    """By a site's own name all came through, as if a process of its own had said it."""
+    for claimed in ("bank", f"bank.{JOB}", "bank.x"):
+        for channel, topic in (("_net_manager", "conns"), ("client_command", "show_stats")):
+            assert not process(own).hears(claimed, channel, topic, by="server")
+            assert process(own).hears(claimed, channel, topic, by="bank")
+
+
+def test_a_stream_comes_whole_or_not_at_all(process):
+    """Of one that had begun, the rest was waited for when all was over, with room for it all."""
+    holder = process(f"server.{JOB}")
+    for said in (
+        {StreamHeaderKey.DATA_TYPE: StreamDataType.CHUNK},
+        {StreamHeaderKey.SEQUENCE: 1},
+        {StreamHeaderKey.SIZE: 2**31},
+        {StreamHeaderKey.SIZE: None},
+    ):
+        on = (f"bank.{JOB}", "aux_communication", "__sync_runner__")
+        assert not holder.hears(*on, streamed=True, said=said)
+        assert holder.hears(*on, streamed=True)
+    CellIdentityResolver("server").require_match(OPERATOR, "ann@here.example", "connection")
+    said = {StreamHeaderKey.DATA_TYPE: StreamDataType.CHUNK}
+    assert process("server").hears(OPERATOR, "hci_channel", "command", streamed=True, said=said)
+
+
 def test_what_the_server_passes_on_is_heard(process):
     assert process(f"bank.{JOB}").hears(f"shop.{JOB}", SEALED, "between", by="server")
     assert process("server").hears(f"shop.{JOB}", "any", "any", by="shop", to=f"bank.{JOB}")
@@ -126,6 +155,9 @@ def test_who_joins_is_called_as_its_certificate_is(process):
         for name in ("bank", "ban", "server", "server_job"):
             said = {CellMessageHeaderKeys.CLIENT_NAME: name}
             assert server.hears("bank", "task", topic, cn="bank", said=said) == (name == "bank")
+            passed = said | {MessageHeaderKey.SERVER_TRANSIT_REQUIRED: True}
+            assert not server.hears("bank", "task", topic, cn="bank", said=passed)
+        assert server.hears("bank", "task", topic) == (topic == "register")
     said = {CellMessageHeaderKeys.CLIENT_NAME: "ann@here.example"}
     assert server.hears(OPERATOR, "task", "register", cn="ann@here.example", said=said)
 

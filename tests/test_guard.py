@@ -249,11 +249,13 @@ def submitted(**meta):
 def test_the_server_takes_jobs_with_one_app_and_no_number_that_names_a_folder():
     """By its number a folder of the server's kit was removed; an app for it alone had code."""
     apps = {"app": ["server", "bank"]}
-    assert submitted(deploy_map=apps) is None
+    assert submitted(deploy_map=apps, name="train") is None
     for number in ("startup", "jobs", "local", "..", "", 7, JOB):
         assert "has a number that FLARE gives it" in submitted(deploy_map=apps, job_id=number)
     for others in ({}, None, [], apps | {"app2": ["server"]}):
         assert "it has not one app for all" in submitted(deploy_map=others)
+    for name in (["a"], 7, None, "x" * 10**5):
+        assert "its name is none" in submitted(deploy_map=apps, name=name)
 
 
 def test_no_configuration_is_read_but_json(tmp_path):

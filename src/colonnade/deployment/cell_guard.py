@@ -19,7 +19,12 @@ from functools import wraps
 from typing import Any
 
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, MessageType
+from nvflare.fuel.f3.cellnet.defs import (
+    CellChannel,
+    CellChannelTopic,
+    MessageHeaderKey,
+    MessageType,
+)
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
 from nvflare.fuel.f3.connection import Connection
@@ -29,6 +34,7 @@ from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_CHANNEL,
     STREAM_DATA_TOPIC,
+    StreamDataType,
     StreamHeaderKey,
 )
 from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
@@ -104,14 +110,13 @@ def _why_dropped(
     """Return why a message is dropped; nothing of what is usual; None where it is heard."""
     own, by = cell.my_info.fqcn, endpoint.name
     origin = message.get_header(MessageHeaderKey.ORIGIN)
-    passes_on = (FQCN.get_root(own), FQCN.ROOT_SERVER)
-    if not isinstance(origin, str) or FQCN.get_root(by) not in (FQCN.get_root(origin), *passes_on):
+    if not isinstance(origin, str) or not _may_bring(*map(FQCN.get_root, (own, by, origin))):
         return f"it is said to be of {short(repr(origin))}"
     message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
     if message.get_header(MessageHeaderKey.DESTINATION) != own:
         return None
     kind = message.get_header(MessageHeaderKey.MSG_TYPE)
-    if kind in (MessageType.REPLY, MessageType.RETURN):
+    if kind != MessageType.REQ:
         return None if _is_awaited(cell, origin, kind, message) else ""  # it may come too late
     channel, topic = _asked_on(message)
     if not (
@@ -119,16 +124,27 @@ def _why_dropped(
         and isinstance(topic, str)
         and may_ask(own, origin, channel, topic, _sites)
         and (channel != CellChannel.CELLNET or by == origin)  # a neighbour's goodbye, and its own
-        and (channel != CellChannel.SERVER_MAIN or _names_itself(connection, message))
+        and (channel != CellChannel.SERVER_MAIN or _names_itself(connection, topic, message))
+        and (_is_whole(message) or FQCN.get_root(by) in (FQCN.get_root(own), *_operators))
     ):
         said = (short(repr(each)) for each in (topic, channel, origin))
         return "{} on {}, asked by {}".format(*said)
     return None
 
 
+def _may_bring(own: str, by: str, origin: str) -> bool:
+    """Whether who is connected has said it, or passes it on.
+
+    The server passes on what others say, and nothing in the name of who hears it.
+    """
+    return by in (origin, own) or (by == FQCN.ROOT_SERVER and origin != own)
+
+
 def _is_awaited(cell: CoreCell, origin: str, kind: str, message: Message) -> bool:
     """Whether somebody waits for an answer of who gives it, or has it back of who passes on."""
     numbers, of = message.get_header(MessageHeaderKey.REQ_ID), origin
+    if kind not in (MessageType.REPLY, MessageType.RETURN):
+        return False
     if kind == MessageType.RETURN:
         if FQCN.get_root(origin) not in (FQCN.ROOT_SERVER, FQCN.get_root(cell.my_info.fqcn)):
             return False
@@ -137,11 +153,23 @@ def _is_awaited(cell: CoreCell, origin: str, kind: str, message: Message) -> boo
     return bool(waiters) and all(waiter and of in waiter.targets for waiter in waiters)
 
 
-def _names_itself(connection: Connection | None, message: Message) -> bool:
+def _names_itself(connection: Connection | None, topic: str, message: Message) -> bool:
     """Whether who joins is called as its certificate is; a process of our own has none."""
+    if message.get_header(MessageHeaderKey.SERVER_TRANSIT_REQUIRED):  # FLARE would forget the name
+        return False
     name = message.get_header(CellMessageHeaderKeys.CLIENT_NAME)
     shown = connection and connection.get_conn_properties().get(DriverParams.PEER_CN.value)
-    return name is None or name == shown
+    joins = (CellChannelTopic.Challenge, CellChannelTopic.Register)
+    return name == shown if name is not None else topic in joins
+
+
+def _is_whole(message: Message) -> bool:
+    """Whether no piece is to come: FLARE waits for one at the end, and keeps room for all."""
+    if message.get_header(MessageHeaderKey.TOPIC) != STREAM_DATA_TOPIC:
+        return True
+    piece = (StreamHeaderKey.SEQUENCE, StreamHeaderKey.DATA_TYPE, StreamHeaderKey.SIZE)
+    size = len(message.payload)
+    return tuple(map(message.get_header, piece)) == (0, StreamDataType.FINAL, size)
 
 
 def _asked_on(message: Message) -> tuple[Any, Any]:

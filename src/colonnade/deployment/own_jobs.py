@@ -42,6 +42,9 @@ def is_number(number: object) -> bool:
     return isinstance(number, str) and bool(_NUMBER.fullmatch(number))
 
 
+_LONGEST_NAME = 300
+
+
 def why_refused(meta: Mapping[str, Any]) -> str:
     """Return why the server does not take a job with this ``meta.json``; empty where it does."""
     number, apps = (meta.get(key.value) for key in (JobMetaKey.JOB_ID, JobMetaKey.DEPLOY_MAP))
@@ -49,6 +52,9 @@ def why_refused(meta: Mapping[str, Any]) -> str:
         return "a job has a number that FLARE gives it, and brings none of its own"
     if not isinstance(apps, Mapping) or len(apps) != 1:
         return f"{_NO}: it has not one app for all"
+    name = meta.get(JobMetaKey.JOB_NAME.value)
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:  # FLARE lists no job beside it
+        return f"{_NO}: its name is none"
     return ""
 
 
