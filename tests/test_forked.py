@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from colonnade.run_folder import FILES
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
 
 TRAINED = """
@@ -42,11 +44,19 @@ def read(number):
     except ConfigurationError as error:
         return str(error)
 
+def loaded(number):
+    try:
+        return cn.load_run(sys.argv[3])
+    except ConfigurationError as error:
+        return str(error)
+    except Exception as error:
+        return type(error).__name__
+
 warnings.simplefilter("ignore")
 if sys.argv[1] == "after":
     pl.DataFrame({"a": [1]}).lazy().with_columns(b=pl.col("a") + 1).collect()
 with multiprocessing.get_context("fork").Pool(1) as pool:
-    for does in (work, read):
+    for does in (work, read, loaded):
         print(pool.apply_async(does, (0,)).get(60))
 """
 
@@ -56,11 +66,13 @@ def test_a_fork_of_who_has_computed_is_told_and_no_other(tmp_path, when):
     """It waited for ever, for threads that only its parent has."""
     table = tmp_path / "table.csv"
     table.write_text("a\n1\n2\n")
-    command = [sys.executable, "-c", TRAINED, when, str(table)]
+    for name in FILES:
+        (tmp_path / name).touch()
+    command = [sys.executable, "-c", TRAINED, when, str(table), str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    trained, height = ended.stdout.splitlines()
+    trained, height, loaded = ended.stdout.splitlines()
     if when == "before":
-        assert (trained, height) == ("trained", "2")
+        assert (trained, height, loaded) == ("trained", "2", "DataError")
     else:
         assert "was forked from one that had computed with polars" in trained
-        assert height == trained
+        assert trained == height == loaded

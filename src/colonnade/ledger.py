@@ -25,6 +25,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
+from colonnade.forked import check_not_forked
 from colonnade.telling import first_line
 from colonnade.wire import Purpose
 
@@ -228,6 +229,7 @@ class Ledger:
         return Entry(sender, receiver, kind, Purpose(purpose), *numbers)
 
     def _framed(self, rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+        check_not_forked()
         frame = pl.DataFrame(rows, schema=_RECORDED, orient="row")
         late = [(row[0], row[5]) in self._discarded for row in rows]
         return frame.with_columns(

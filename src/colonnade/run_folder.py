@@ -38,6 +38,7 @@ from colonnade.export import (
     read_mean,
 )
 from colonnade.faults import explained, misnamed_or_unwritten, unread_or_damaged
+from colonnade.forked import check_not_forked
 from colonnade.layout import check_names
 from colonnade.ledger import Ledger
 from colonnade.locks import locked, unlock
@@ -256,6 +257,7 @@ def _sealed(run: Run, folder: Path) -> dict[str, Any]:
 
 def _summary_in(folder: Path) -> tuple[dict[str, Any], dict[str, str] | None]:
     """Return the summary of a run, and the digests of its files; None of an older version."""
+    check_not_forked()  # whoever reads it goes on to what polars reads
     older = ""
     try:
         sealed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))

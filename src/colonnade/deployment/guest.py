@@ -24,7 +24,7 @@ from colonnade.deployment.serving import ServingTogether
 from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
-from colonnade.deployment.what_came import contradictions, refuse_strange
+from colonnade.deployment.what_came import contradictions, known, never_sent
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
@@ -275,10 +275,12 @@ class Guest:
                     f"the server told of {name!r} what makes no sense: {first_line(error)}"
                 ) from None
             parts[name] = Part(round, True, kept, courses[name], None)
-        of_own = [each for each in discarded if each[1] == self.name]
-        refuse_strange(of_own, sent)
-        for _, sender, sequence in of_own:
-            ledger.discard(sender, sequence)
+        received = {**end.received, self.name: own.received}
+        strange, discarded = discarded, known(discarded, ledger)
+        strange = sorted({*strange} - {*discarded})
+        for _, sender, sequence in discarded:
+            if sender == self.name:
+                ledger.discard(sender, sequence)
         return RunRecord.assembled(
             parts,
             ledger,
@@ -286,7 +288,7 @@ class Guest:
             seconds_virtual=None,
             seconds_wall=end.seconds_wall,
             seconds_cpu=end.seconds_cpu,
-            contradictions=contradictions(ledger, {**end.received, self.name: own.received}),
+            contradictions=[*contradictions(ledger, received), *never_sent(strange)],
         )
 
     # Words to and from the gatekeeper

@@ -21,7 +21,7 @@ from colonnade.errors import RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
 from colonnade.tallies import Tally, tallies
 
-__all__ = ["WhatCame", "contradictions", "refuse_strange"]
+__all__ = ["WhatCame", "contradictions", "known", "never_sent"]
 
 _TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _OF_A_ROUND = 2**22  # bytes that a site may tell of a round, and for each row besides
@@ -121,14 +121,9 @@ class WhatCame:
                 self.left[name] = message
 
     def pieces(self) -> Iterator[meeting.Came]:
-        """Yield what was told, each piece with an end; what ``End`` tells is the rest.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If a site has told of a message of which it cannot know.
-        """
-        refuse_strange(self._discarded, self._ledger)
+        """Yield what was told, each piece with an end; what ``End`` tells is the rest."""
+        for _, sender, sequence in known(self._discarded, self._ledger):
+            self._ledger.discard(sender, sequence)
         for entries in batched(self._ledger, _TOGETHER):
             yield meeting.Came(entries)
         for discarded in batched(sorted(self._discarded), _TOGETHER):
@@ -170,7 +165,6 @@ class WhatCame:
                 raise RemoteProtocolError(f"{receiver!r} tells of a message of {sender!r}")
         if self.recorded:
             for sender, sequence in messages:
-                self._ledger.discard(sender, sequence)
                 self._discarded.append((receiver, sender, sequence))
 
     def _refuse_other_end(self, name: str, played: control.Played) -> None:
@@ -195,23 +189,30 @@ class WhatCame:
                 )
 
 
-def refuse_strange(discarded: Iterable[Discarded], ledger: Iterable[Entry]) -> None:
-    """Refuse what a site tells that it discarded, and was not sent.
+def known(discarded: Iterable[Discarded], ledger: Iterable[Entry]) -> list[Discarded]:
+    """Return which of the messages that receivers tell to have discarded were sent to them.
 
-    Raises
-    ------
-    RemoteProtocolError
-        If there is any; it names the site.
+    >>> from colonnade.wire import Purpose
+    >>> ledger = Ledger([Entry("bank", "shop", "embedding", Purpose.TRAINING, 0, 0, 100, 117, 5)])
+    >>> known([("shop", "bank", 0), ("clinic", "bank", 0), ("shop", "bank", 7)], ledger)
+    [('shop', 'bank', 0)]
     """
-    told = {(sender, sequence): receiver for receiver, sender, sequence in discarded}
-    for entry in ledger:
-        if not entry.lost and told.get((entry.sender, entry.sequence)) == entry.receiver:
-            del told[entry.sender, entry.sequence]
-    for (sender, sequence), receiver in sorted(told.items()):
-        raise RemoteProtocolError(
-            f"{receiver!r} tells that it discarded message {sequence} of {sender!r}, which was not "
-            "sent to it"
-        )
+    sent = {(entry.receiver, entry.sender, entry.sequence) for entry in ledger if not entry.lost}
+    return [each for each in discarded if each in sent]
+
+
+def never_sent(discarded: Iterable[Discarded]) -> list[str]:
+    """Return in a sentence each what receivers tell to have discarded, and no sender to have sent.
+
+    >>> never_sent([("shop", "bank", 7), ("shop", "bank", 9)])
+    ["'shop' tells that it discarded 2 messages of 'bank', who tells of no such sent to it"]
+    """
+    count = Counter((receiver, sender) for receiver, sender, _ in discarded)
+    return [
+        f"{receiver!r} tells that it discarded {many} messages of {sender!r}, who tells of no such "
+        "sent to it"
+        for (receiver, sender), many in sorted(count.items())
+    ]
 
 
 def contradictions(ledger: Ledger, received: Mapping[str, control.Received | None]) -> list[str]:

@@ -21,6 +21,7 @@ from plotly.offline import get_plotlyjs
 
 from colonnade import __version__
 from colonnade.faults import explained
+from colonnade.forked import check_not_forked
 from colonnade.local_reports import local_columns, local_reports
 from colonnade.outputs import PAGE, SIGNATURE, check_output, replacing
 from colonnade.paths import as_path
@@ -75,6 +76,7 @@ def write_page(run: Run, path: str | Path) -> None:
     Unwritten
         If the file cannot be written.
     """
+    check_not_forked()
     s = run.summary
     parties = [name for name in s["parties"] if name != s["label_holder"]]
     _write(
@@ -122,6 +124,7 @@ def write_comparison(
     Unwritten
         If the file cannot be written.
     """
+    check_not_forked()
     check_target(runs, target)
     groups = by_metric(runs)
     first = next(iter(runs.values())).summary
@@ -184,6 +187,7 @@ def write_sheets(
     Unwritten
         If the file cannot be written.
     """
+    check_not_forked()
     _write(
         path,
         title=title,

@@ -87,7 +87,9 @@ class Punctual(H11Protocol):
 
     def shutdown(self) -> None:
         """End when what is asked for is answered; who has not asked yet is hung up on."""
-        if self.cycle is not None and self.conn.their_state is h11.SEND_BODY:
+        is_answered = self.cycle is None or self.cycle.response_complete
+        is_asking = self.conn.their_state is h11.SEND_BODY
+        if is_asking or (is_answered and not self.transport.get_write_buffer_size()):
             self.transport.abort()  # under TLS a close waits for what the other says
         else:
             super().shutdown()

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    SECP384R1,
+    SECP521R1,
+    EllipticCurvePublicKey,
+)
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Service", "check_installed", "serving"]
 
-_KEYS = (EllipticCurvePublicKey, Ed448PublicKey, Ed25519PublicKey, RSAPublicKey)
+_CURVES = (SECP256R1, SECP384R1, SECP521R1)
 _START = 30.0  # seconds in which it listens, or never
 _LOOK = 0.01
 _END = 5  # seconds in which answers that are under way may be sent
@@ -164,11 +170,14 @@ def _check_certificate(config: ServeConfig) -> None:
         raise ConfigurationError(
             f"{config.certificate} and {config.key} are no certificate and its key: {error}"
         ) from None
-    certificate = x509.load_pem_x509_certificate(config.certificate.read_bytes())
-    if not isinstance(certificate.public_key(), _KEYS):
+    try:
+        certificate = x509.load_pem_x509_certificate(config.certificate.read_bytes())
+    except ValueError:  # in a form that OpenSSL takes all the same
+        return
+    if not _is_taken(certificate):
         raise ConfigurationError(
             f"{config.certificate} is of a kind of key that no client takes; make one of RSA, of "
-            "an elliptic curve or of Ed25519"
+            "a curve of NIST's (P-256) or of Ed25519"
         )
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not begins <= datetime.now(UTC) <= ends:
@@ -176,6 +185,17 @@ def _check_certificate(config: ServeConfig) -> None:
             f"{config.certificate} is valid from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}: no client "
             "takes it now"
         )
+
+
+def _is_taken(certificate: x509.Certificate) -> bool:
+    """Whether clients take its kind of key."""
+    try:
+        key = certificate.public_key()
+    except UnsupportedAlgorithm:
+        return False
+    if isinstance(key, EllipticCurvePublicKey):
+        return isinstance(key.curve, _CURVES)
+    return isinstance(key, Ed448PublicKey | Ed25519PublicKey | RSAPublicKey)
 
 
 def _refuse_phrase(key: Path | None) -> str:

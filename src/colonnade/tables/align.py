@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.errors import ConfigurationError, DataError
+from colonnade.forked import check_not_forked
 from colonnade.tables.columns import without
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
@@ -246,6 +247,7 @@ def plain_ids(name: str, table: Table, id: str, normalise: IdForm | None = None)
     DataError
         If the column is missing or of another kind, or an id is missing.
     """
+    check_not_forked()
     check_present(f"the table of {name!r}", [id], list(table.schema))
     values = table.column(id)
     if values.is_empty():
