@@ -149,7 +149,7 @@ def test_what_a_site_tells_to_have_discarded_and_was_not_sent_is_told(tmp_path, 
     sentence = (
         f"'bank' tells that it discarded 1 messages of '{of}', who tells of no such sent to it"
     )
-    assert sentence in run.summary["warnings"]
+    assert any(sentence in told for told in run.summary["warnings"])
     assert run.summary["messages_discarded"] == 0
     assert not any(entry.discarded for entry in run.ledger)
 
