@@ -276,8 +276,7 @@ class Guest:
                 ) from None
             parts[name] = Part(round, True, kept, courses[name], None)
         received = {**end.received, self.name: own.received}
-        strange, discarded = discarded, known(discarded, ledger)
-        strange = sorted({*strange} - {*discarded})
+        claimed, discarded = discarded, known(discarded, ledger)
         for _, sender, sequence in discarded:
             if sender == self.name:
                 ledger.discard(sender, sequence)
@@ -288,7 +287,10 @@ class Guest:
             seconds_virtual=None,
             seconds_wall=end.seconds_wall,
             seconds_cpu=end.seconds_cpu,
-            contradictions=[*contradictions(ledger, received), *never_sent(strange)],
+            contradictions=[
+                *contradictions(ledger, received),
+                *never_sent({*claimed} - {*discarded}),
+            ],
         )
 
     # Words to and from the gatekeeper

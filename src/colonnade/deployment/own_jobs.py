@@ -33,6 +33,7 @@ _FILES = frozenset(
 )
 _CLASS = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _LARGEST = 2**24  # bytes of a job's files together
+_LONGEST_NAME = 300
 _NUMBER = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO = "this is no job as `colonnade deploy --to` writes it"
 
@@ -40,9 +41,6 @@ _NO = "this is no job as `colonnade deploy --to` writes it"
 def is_number(number: object) -> bool:
     """Return whether a number of a job is such as FLARE gives."""
     return isinstance(number, str) and bool(_NUMBER.fullmatch(number))
-
-
-_LONGEST_NAME = 300
 
 
 def why_refused(meta: Mapping[str, Any]) -> str:
