@@ -5,31 +5,17 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    SECP256R1,
-    SECP384R1,
-    SECP521R1,
-    EllipticCurvePublicKey,
-)
-from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-
 from colonnade.errors import ConfigurationError
 from colonnade.serving.answers import Answers
+from colonnade.serving.certificate import check_certificate
 from colonnade.serving.config import ServeConfig
 
 if TYPE_CHECKING:
@@ -37,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Service", "check_installed", "serving"]
 
-_CURVES = (SECP256R1, SECP384R1, SECP521R1)
 _START = 30.0  # seconds in which it listens, or never
 _LOOK = 0.01
 _END = 5  # seconds in which answers that are under way may be sent
@@ -98,7 +83,7 @@ def serving(answers: Answers, config: ServeConfig) -> Iterator[Service]:
 
     token = config.read_token()
     config.check_key()
-    _check_certificate(config)
+    check_certificate(config)
     bound = _bound(Listener, config.host, config.port)
     try:
         settings = uvicorn.Config(
@@ -158,52 +143,6 @@ def _bound(listener: type[socket.socket], host: str, port: int) -> socket.socket
             f"cannot listen at port {port} of {host}: {error.strerror}; {remedy}"
         ) from None
     return bound
-
-
-def _check_certificate(config: ServeConfig) -> None:
-    if config.certificate is None:
-        return
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(config.certificate, config.key, partial(_refuse_phrase, config.key))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"{config.certificate} and {config.key} are no certificate and its key: {error}"
-        ) from None
-    try:
-        certificate = x509.load_pem_x509_certificate(config.certificate.read_bytes())
-    except ValueError:  # in a form that OpenSSL takes all the same
-        return
-    if not _is_taken(certificate):
-        raise ConfigurationError(
-            f"{config.certificate} is of a kind of key that no client takes; make one of RSA, of "
-            "a curve of NIST's (P-256) or of Ed25519"
-        )
-    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if not begins <= datetime.now(UTC) <= ends:
-        raise ConfigurationError(
-            f"{config.certificate} is valid from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}: no client "
-            "takes it now"
-        )
-
-
-def _is_taken(certificate: x509.Certificate) -> bool:
-    """Whether clients take its kind of key."""
-    try:
-        key = certificate.public_key()
-    except UnsupportedAlgorithm:
-        return False
-    if isinstance(key, EllipticCurvePublicKey):
-        return isinstance(key.curve, _CURVES)
-    return isinstance(key, Ed448PublicKey | Ed25519PublicKey | RSAPublicKey)
-
-
-def _refuse_phrase(key: Path | None) -> str:
-    """Refuse a key that is protected, where OpenSSL would ask at the terminal for its phrase."""
-    raise ConfigurationError(
-        f"{key} is protected by a pass phrase, and nobody is there to type it: give a key without "
-        f"one (openssl pkey -in {key} -out key.pem)"
-    )
 
 
 def _url(config: ServeConfig, bound: socket.socket) -> str:
