@@ -199,7 +199,7 @@ class Account:
             if not budget.affords(spent):
                 raise BudgetExhausted(
                     f"a row is at epsilon {spent.epsilon(budget.delta).value:.4g} by what this run "
-                    f"has released, and the budget is {budget.epsilon:g} at delta "
+                    f"may have released, and the budget is {budget.epsilon:g} at delta "
                     f"{budget.delta:g}: go on (resume) with a larger one"
                 )
 
