@@ -12,9 +12,11 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType
+from nvflare.fuel.f3.cellnet import core_cell
+from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
+from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamDataType, StreamHeaderKey
@@ -25,6 +27,7 @@ from nvflare.private.defs import CellMessageHeaderKeys
 
 from colonnade.deployment import cell_guard
 from colonnade.deployment.cell_guard import check_guarded, let_in
+from colonnade.deployment.cells import INTRODUCTIONS
 from colonnade.deployment.guard import Guard
 from colonnade.errors import ConfigurationError
 
@@ -40,6 +43,8 @@ def _as_before(monkeypatch):
     for changed, names in (
         (CoreCell, ["process_message"]),
         (CellIdentityResolver, ["require_match"]),
+        (CertificateExchanger, ["exchange_certificate"]),
+        (core_cell, ["_is_failed_cert_exchange"]),
         (lobs, ["get_datum_dir", "get_dot_handler"]),
         (stream_runner, ["Lock"]),
         (cell_guard, ["_sites", "_operators"]),
@@ -158,8 +163,70 @@ def test_who_joins_is_called_as_its_certificate_is(process):
             passed = said | {MessageHeaderKey.SERVER_TRANSIT_REQUIRED: True}
             assert not server.hears("bank", "task", topic, cn="bank", said=passed)
         assert server.hears("bank", "task", topic) == (topic == "register")
-    said = {CellMessageHeaderKeys.CLIENT_NAME: "ann@here.example"}
-    assert server.hears(OPERATOR, "task", "register", cn="ann@here.example", said=said)
+
+
+def test_an_operator_is_no_site(process):
+    """By one message of its own an operator was one of the clients that are there."""
+    server, cn = process("server"), "ann@here"
+    name = {CellMessageHeaderKeys.CLIENT_NAME: cn}
+    enters = name | {CellMessageHeaderKeys.CLIENT_TYPE: "admin"}
+    for origin in (OPERATOR, cn):
+        assert server.hears(origin, "task", "challenge", cn=cn, said=name)
+        assert server.hears(origin, "task", "register", cn=cn, said=enters)
+        assert not server.hears(origin, "task", "heart_beat", cn=cn, said=enters)
+        for sort in ("regular", "relay", None, 7):
+            said = name | {CellMessageHeaderKeys.CLIENT_TYPE: sort}
+            assert not server.hears(origin, "task", "register", cn=cn, said=said)
+    site = {CellMessageHeaderKeys.CLIENT_NAME: "bank", CellMessageHeaderKeys.CLIENT_TYPE: "admin"}
+    assert not server.hears("bank", "task", "register", cn="bank", said=site)
+
+
+@pytest.mark.parametrize("said", ["secure", "encrypted"])
+def test_what_need_not_be_encrypted_is_not(process, said):
+    """FLARE had a thread wait an hour for the certificate; a hundred such, and nobody was heard."""
+    encrypted = {getattr(MessageHeaderKey, said.upper()): True}
+    name = {CellMessageHeaderKeys.CLIENT_NAME: "bank"}
+    server, holder, party = process("server"), process(f"server.{JOB}"), process(f"bank.{JOB}")
+    assert not server.hears("bank", "task", "challenge", cn="bank", said=name | encrypted)
+    assert not holder.hears(f"bank.{JOB}", "server_command", "get_task", said=encrypted)
+    for streamed in (False, True):
+        on = (f"shop.{JOB}", SEALED, "between")
+        assert not party.hears(*on, by="server", said=encrypted, streamed=streamed)
+        assert party.hears(*on, by="server", streamed=streamed)
+    meets = (f"shop.{JOB}", INTRODUCTIONS, "between")
+    assert party.hears(*meets, by="server", said=encrypted)
+    assert not party.hears(f"clinic.{JOB}", *meets[1:], by="server", said=encrypted)
+    party.cell.waiters["7"] = SimpleNamespace(targets=[f"shop.{JOB}"])
+    answers = {KIND: MessageType.REPLY, MessageHeaderKey.REQ_ID: "7"}
+    assert party.hears(f"shop.{JOB}", "any", "any", by="server", said=answers)
+    assert not party.hears(f"shop.{JOB}", "any", "any", by="server", said=answers | encrypted)
+
+
+def test_a_certificate_is_waited_for_as_long_as_it_may_take(process):
+    asked = []
+
+    def send_request(channel, topic, target, request, timeout):
+        asked.append((channel, topic, target, request.payload, timeout))
+        return make_reply(ReturnCode.TIMEOUT) if target == "shop" else Message({}, {"is": target})
+
+    exchanger = CertificateExchanger(
+        SimpleNamespace(send_request=send_request, register_request_cb=lambda *_: None),
+        SimpleNamespace(create_request=lambda: "mine", process_response=lambda m: m.payload["is"]),
+    )
+    process("bank")
+    assert exchanger.exchange_certificate("clinic") == "clinic"
+    with pytest.raises(RuntimeError, match="no certificate came of 'shop'"):
+        exchanger.exchange_certificate("shop")
+    on = ("credential_manager", "key_exchange")
+    assert asked == [(*on, "clinic", "mine", 10), (*on, "shop", "mine", 10)]
+
+
+def test_a_certificate_that_is_none_costs_nobody_the_connection(process):
+    """One message had a site's own process cut off: others' come by the same connection."""
+    failed = make_reply(ReturnCode.PROCESS_EXCEPTION)
+    assert core_cell._is_failed_cert_exchange("credential_manager", "key_exchange", failed)
+    process("bank")
+    assert not core_cell._is_failed_cert_exchange("credential_manager", "key_exchange", failed)
 
 
 @pytest.mark.parametrize("own", ["server", "bank", f"bank.{JOB}"])

@@ -17,15 +17,18 @@ DOWNLOAD = ("download_service__", "download_service__download")
 SEALED, KEYS = "colonnade-sealed", "credential_manager"
 SAID = [  # what is said in a run: to whom, by whom, on which channel, about what
     *(("server", "bank", "task", topic) for topic in JOINS),
-    *(("server", OPERATOR, "task", topic) for topic in JOINS),
+    *(("server", OPERATOR, "task", topic) for topic in ("challenge", "register")),
     ("server", OPERATOR, "hci_channel", "command"),
     ("server", OPERATOR, "aux_communication", "ObjectStreamer.Request"),
     ("server", OPERATOR, "aux_communication", "ObjectStreamer.Abort"),
     ("server", OPERATOR, *DOWNLOAD),
     ("server", f"server.{JOB}", "server_parent_listener", "heartbeat"),
     ("server", OPERATOR, "sm__STREAM", "sm__ACK"),
+    ("server", OPERATOR, "sm__STREAM", "sm__ERROR"),
     (f"server.{JOB}", f"bank.{JOB}", "sm__STREAM", "sm__ACK"),
+    (f"server.{JOB}", f"bank.{JOB}", "sm__STREAM", "sm__ERROR"),
     (f"bank.{JOB}", f"server.{JOB}", "sm__STREAM", "sm__ACK"),
+    (f"bank.{JOB}", f"server.{JOB}", "sm__STREAM", "sm__ERROR"),
     ("server", f"bank.{JOB}", "cellnet.channel", "bye"),
     (f"server.{JOB}", f"bank.{JOB}", "server_command", "get_task"),
     (f"server.{JOB}", f"bank.{JOB}", "server_command", "submit_update"),
@@ -40,6 +43,7 @@ SAID = [  # what is said in a run: to whom, by whom, on which channel, about wha
     (f"bank.{JOB}", "bank", "client_command", "abort"),
     (f"bank.{JOB}", f"server.{JOB}", "aux_communication", "__end_run__"),
     (f"bank.{JOB}", f"server.{JOB}", "return_only", "server_command:get_task"),
+    (f"bank.{JOB}", "server", "sm__STREAM", "sm__ERROR"),
     ("server", OPERATOR, "return_only", "any"),
     (f"server.{JOB}", f"bank.{JOB}", "return_only", "any"),
     (f"bank.{JOB}", f"server.{JOB}", SEALED, "to_role"),
@@ -111,14 +115,22 @@ def test_what_a_run_says_may_be_asked_and_nothing_else(own):
         (f"bank.{JOB}", "shop", SEALED, "between"),
         ("server", "bank", "sm__STREAM", "sm__ACK"),
         (f"server.{JOB}", f"bank.{OTHER}", "sm__STREAM", "sm__ACK"),
-        (f"bank.{JOB}", f"shop.{JOB}", "sm__STREAM", "sm__ERR"),
+        (f"bank.{JOB}", f"shop.{JOB}", "sm__STREAM", "sm__ERROR"),
+        (f"bank.{JOB}", "shop", "sm__STREAM", "sm__ERROR"),
+        (f"bank.{JOB}", "server", "sm__STREAM", "sm__ACK"),
+        (f"bank.{JOB}", f"clinic.{JOB}", KEYS, "key_exchange"),
+        (f"bank.{JOB}", f"{OPERATOR}.{JOB}", KEYS, "key_exchange"),
+        (f"bank.{JOB}", f"clinic.{JOB}", SEALED, "between"),
+        ("server", OPERATOR, "task", "heart_beat"),
     ],
 )
 def test_what_is_on_no_list_may_not_be_asked(own, origin, channel, topic):
     assert not may_ask(own, origin, channel, topic, SITES)
 
 
-@pytest.mark.parametrize("sites", [(), ("shop", "clinic")])
-def test_the_servers_process_of_a_job_hears_the_sites_of_the_job(sites):
-    """Who takes no part ended it, by an update that cannot be decoded."""
+@pytest.mark.parametrize("sites", [(), ("clinic",)])
+def test_a_process_of_a_job_hears_the_sites_of_the_job(sites):
+    """Who takes no part ended it by an update that cannot be decoded, or cut sites off."""
     assert not may_ask(f"server.{JOB}", f"bank.{JOB}", "server_command", "submit_update", sites)
+    assert not may_ask(f"shop.{JOB}", f"bank.{JOB}", KEYS, "key_exchange", sites)
+    assert may_ask(f"shop.{JOB}", f"server.{JOB}", KEYS, "key_exchange", sites)

@@ -3,11 +3,13 @@
 FLARE believes a message to be of the cell that it says it is of; what would prove another is in
 every message that the server sends, for anybody to say after it. It connects to whatever address a
 message brings, without certificates; calls whatever its parts have registered; decodes answers that
-nobody waits for, and writes files that stand in what it decodes. It takes who has any certificate
-of the federation for an operator, and lets one take the place of another who is connected. So, in a
-process that has a guard, who is said to speak has to be of the organisation whose certificate the
-connection has; addresses are taken out; what is not on the list of ``heard`` is dropped, as is an
-answer to nothing; no file stands in a message; and operators are whose certificates say so.
+nobody waits for, and writes files that stand in what it decodes. Of who says that a message is
+encrypted it waits an hour for a certificate. It takes who has any certificate of the federation for
+an operator, and lets one take the place of another who is connected. So, in a process that has a
+guard, who is said to speak has to be of the organisation whose certificate the connection has;
+addresses are taken out; what is not on the list of ``heard`` is dropped, as is an answer to
+nothing, and what is encrypted and need not be; no file stands in a message; and operators are whose
+certificates say so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
-from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet import core_cell
+from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
+from nvflare.fuel.f3.cellnet.credential_manager import CERT_REQ_TIMEOUT
 from nvflare.fuel.f3.cellnet.defs import (
     CellChannel,
     CellChannelTopic,
@@ -40,8 +44,9 @@ from nvflare.fuel.f3.streaming.stream_const import (
 from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
 from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
-from nvflare.private.defs import CellMessageHeaderKeys
+from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
+from colonnade.deployment.cells import INTRODUCTIONS
 from colonnade.deployment.heard import may_ask
 from colonnade.errors import ConfigurationError
 from colonnade.telling import short
@@ -51,7 +56,7 @@ __all__ = ["check_guarded", "guard_cells", "let_in"]
 _MOST = 2**16  # operators' connections that are remembered
 
 _log = logging.getLogger(__name__)
-_sites: set[str] = set()  # of the job whose process at the server this is
+_sites: set[str] = set()  # of the job whose process this is
 _operators: dict[str, str] = {}  # by the name of a cell
 
 
@@ -63,6 +68,8 @@ def guard_cells() -> None:
     if not _is_guarded():
         CoreCell.process_message = _guarded(CoreCell.process_message)
         CellIdentityResolver.require_match = _matched(CellIdentityResolver.require_match)
+        CertificateExchanger.exchange_certificate = _exchanged
+        core_cell._is_failed_cert_exchange = _is_no_reason_to_hang_up
         lobs.get_datum_dir = _refuse_file
         lobs.get_dot_handler = _refuse_download
         stream_runner.Lock = threading.RLock  # who sends a first piece twice had it wait for itself
@@ -78,7 +85,7 @@ def check_guarded() -> None:
 
 
 def let_in(sites: Iterable[str]) -> None:
-    """Let the server's process of a job hear these sites; before, it hears none."""
+    """Let a process of a job hear these sites; before, it hears none."""
     _sites.clear()
     _sites.update(sites)
 
@@ -117,12 +124,14 @@ def _why_dropped(
         return None
     kind = message.get_header(MessageHeaderKey.MSG_TYPE)
     if kind != MessageType.REQ:
-        return None if _is_awaited(cell, origin, kind, message) else ""  # it may come too late
+        is_answer = _is_awaited(cell, origin, kind, message) and not _is_to_be_decrypted(message)
+        return None if is_answer else ""  # it may come too late
     channel, topic = _asked_on(message)
     if not (
         isinstance(channel, str)
         and isinstance(topic, str)
         and may_ask(own, origin, channel, topic, _sites)
+        and (channel == INTRODUCTIONS or not _is_to_be_decrypted(message))
         and (channel != CellChannel.CELLNET or by == origin)  # a neighbour's goodbye, and its own
         and (channel != CellChannel.SERVER_MAIN or _names_itself(connection, topic, message))
         and (_is_whole(message) or FQCN.get_root(by) in (FQCN.get_root(own), *_operators))
@@ -158,9 +167,25 @@ def _names_itself(connection: Connection | None, topic: str, message: Message) -
     if message.get_header(MessageHeaderKey.SERVER_TRANSIT_REQUIRED):  # FLARE would forget the name
         return False
     name = message.get_header(CellMessageHeaderKeys.CLIENT_NAME)
-    shown = connection and connection.get_conn_properties().get(DriverParams.PEER_CN.value)
-    joins = (CellChannelTopic.Challenge, CellChannelTopic.Register)
-    return name == shown if name is not None else topic in joins
+    shown: Any = connection and connection.get_conn_properties().get(DriverParams.PEER_CN.value)
+    enters = topic in (CellChannelTopic.Challenge, CellChannelTopic.Register)
+    if topic == CellChannelTopic.Register:
+        sort = message.get_header(CellMessageHeaderKeys.CLIENT_TYPE)
+        return bool(name == shown) and (sort == ClientType.ADMIN) == _is_of_an_operator(shown)
+    if name is None:
+        return enters
+    return bool(name == shown) and (enters or not _is_of_an_operator(shown))
+
+
+def _is_of_an_operator(certificate: str | None) -> bool:
+    """Whether who has a certificate of this name operates: FLARE calls them so, and nobody else."""
+    return "@" in (certificate or "")
+
+
+def _is_to_be_decrypted(message: Message) -> bool:
+    """Whether FLARE would ask for a certificate, and have a thread wait for it."""
+    said = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
+    return any(message.get_header(each) for each in said)
 
 
 def _is_whole(message: Message) -> bool:
@@ -186,7 +211,7 @@ def _matched(match: Callable[..., None]) -> Callable[..., None]:
         match(self, fqcn, peer_cn, peer_desc)
         if not is_valid_admin_client_name(fqcn):
             return
-        if "@" not in peer_cn:  # FLARE calls operators so, and nobody else
+        if not _is_of_an_operator(peer_cn):
             raise ValueError(f"{peer_desc} is no operator's: {short(repr(peer_cn))}")
         if _operators.setdefault(fqcn, peer_cn) != peer_cn:
             raise ValueError(f"{peer_desc} takes the place of another operator")
@@ -194,6 +219,23 @@ def _matched(match: Callable[..., None]) -> Callable[..., None]:
             del _operators[next(iter(_operators))]
 
     return require_match
+
+
+def _exchanged(self: CertificateExchanger, target: str) -> bytes:
+    """Return the certificate of another cell, as FLARE does, but not after an hour."""
+    asked = Message(None, self.credential_manager.create_request())
+    on = (core_cell._SM_CHANNEL, core_cell._SM_TOPIC)
+    answer = self.core_cell.send_request(*on, target, asked, timeout=CERT_REQ_TIMEOUT)
+    if not answer.payload:
+        code = answer.get_header(MessageHeaderKey.RETURN_CODE)
+        raise RuntimeError(f"no certificate came of {short(repr(target))}: {code}")
+    certificate: bytes = self.credential_manager.process_response(answer)
+    return certificate
+
+
+def _is_no_reason_to_hang_up(channel: str, topic: str, reply: Message) -> bool:
+    """Tell FLARE to keep a connection by which a certificate came that is none: others share it."""
+    return False
 
 
 def _refuse_file() -> str:

@@ -27,10 +27,10 @@ from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError
 from colonnade.secure import AGREEMENT_BYTES, Conversation, context
 
-__all__ = ["CHANNELS", "CellPost", "cell_of_server", "cell_of_site"]
+__all__ = ["CHANNELS", "INTRODUCTIONS", "CellPost", "cell_of_server", "cell_of_site"]
 
-_INTRODUCTIONS, _SEALED = "colonnade-introductions", "colonnade-sealed"
-CHANNELS = (_INTRODUCTIONS, _SEALED, "credential_manager")
+INTRODUCTIONS, _SEALED = "colonnade-introductions", "colonnade-sealed"
+CHANNELS = (INTRODUCTIONS, _SEALED, "credential_manager")
 """On these comes what processes of a job say to each other; on the last, FLARE's certificates."""
 
 _MOST = 64  # datagrams that are kept for a peer until it is known; others are lost
@@ -104,8 +104,8 @@ class CellPost:
     def listen(self, receive: Callable[[str, bytes], None]) -> None:
         """Hand over what comes from now on: who sent it, and the datagram."""
         self._here[self._own] = receive
-        self._cell.add_incoming_filter(_INTRODUCTIONS, "*", _refused_unless_encrypted)
-        for channel in (_INTRODUCTIONS, _SEALED):
+        self._cell.add_incoming_filter(INTRODUCTIONS, "*", _refused_unless_encrypted)
+        for channel in (INTRODUCTIONS, _SEALED):
             self._cell.add_incoming_filter(channel, "*", _refused_unless_bytes)
             if self._own == GATEKEEPER:
                 self._hear(channel, _TO_GATEKEEPER, self._names.get, receive)
@@ -127,7 +127,7 @@ class CellPost:
             payload: Any = message.payload
             if name not in self._talks or not isinstance(payload, bytes | bytearray | memoryview):
                 return
-            if channel == _INTRODUCTIONS:
+            if channel == INTRODUCTIONS:
                 self._meet(name, bytes(payload))
                 return
             with self._talking:
@@ -149,7 +149,7 @@ class CellPost:
     def _introduce(self, peer: str) -> None:
         with self._talking:
             body = self._talks[peer].introduction()
-        self._push(_INTRODUCTIONS, peer, body)
+        self._push(INTRODUCTIONS, peer, body)
 
     def _send_kept(self, peer: str) -> bool:
         """Send what is kept for a peer, if it is known; return whether it is."""
@@ -164,7 +164,7 @@ class CellPost:
     def _push(self, channel: str, peer: str, body: bytes) -> None:
         """Send what is sealed as it is, and an introduction signed and encrypted by the engine."""
         message, to = new_cell_message({}, body), self._cells[peer]
-        topic, secure = self._topic(self._own, peer), channel == _INTRODUCTIONS
+        topic, secure = self._topic(self._own, peer), channel == INTRODUCTIONS
         self._cell.fire_and_forget(channel, topic, to, message, secure=secure, optional=True)
 
     @staticmethod

@@ -153,6 +153,7 @@ def _seat(fl_ctx: FLContext, here: dict[str, Callable[[str, bytes], None]] | Non
     site = load_site(Path(workspace.get_site_config_dir()) / SITE)
     for note in notes_of(job, site):
         _log.warning(note)
+    let_in(job.sites)
     post = CellPost(_cell(fl_ctx), site.organisation, _cells(job, fl_ctx), here)
     guest = Guest(job, site, post, "flare", _log.info)
     post.listen(guest.receive)

@@ -37,17 +37,11 @@ _ANSWERS = {
     STREAM_CHANNEL: frozenset({STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC}),
     CellChannel.RETURN_ONLY: _ANY,
 }
-_JOINS = {
-    CellChannel.SERVER_MAIN: frozenset(
-        {
-            CellChannelTopic.Challenge,
-            CellChannelTopic.Register,
-            CellChannelTopic.Quit,
-            CellChannelTopic.HEART_BEAT,
-            CellChannelTopic.REPORT_JOB_FAILURE,
-        }
-    )
-}
+_TELLS_IN_VAIN = {STREAM_CHANNEL: frozenset({STREAM_ERROR_TOPIC})}  # to whom nobody is there
+_ENTERS = frozenset({CellChannelTopic.Challenge, CellChannelTopic.Register})
+_IS_THERE = frozenset(
+    {CellChannelTopic.Quit, CellChannelTopic.HEART_BEAT, CellChannelTopic.REPORT_JOB_FAILURE}
+)
 _OPERATES = {
     CellChannel.HCI: _ANY,
     CellChannel.AUX_COMMUNICATION: frozenset({TOPIC_STREAM_REQUEST, TOPIC_STREAM_ABORT}),
@@ -66,12 +60,14 @@ _PRESIDES = {
 }
 _CONVERSES = dict.fromkeys(CHANNELS, _ANY)
 
-_OF_A_STRANGER, _OF_A_MEMBER = _list(_LEAVES), _list(_LEAVES, _JOINS)
-_OF_AN_OPERATOR = _list(_LEAVES, _JOINS, _ANSWERS, _OPERATES)
+_OF_A_STRANGER = _list(_LEAVES)
+_OF_A_MEMBER = _list(_LEAVES, {CellChannel.SERVER_MAIN: _ENTERS | _IS_THERE})
+_OF_AN_OPERATOR = _list(_LEAVES, {CellChannel.SERVER_MAIN: _ENTERS}, _ANSWERS, _OPERATES)
 _OF_THE_SERVER = _list(_LEAVES, {CellChannel.CLIENT_MAIN: _ANY})  # a site's guard looks again
 _OF_A_SEAT = _list(_LEAVES, _ANSWERS, _CONVERSES, _WORKS)
 _OF_THE_HOST = _list(_LEAVES, _ANSWERS, _CONVERSES, _PRESIDES)
 _OF_ANOTHER_SEAT = _list(_LEAVES, _CONVERSES)
+_OF_WHO_PASSES_ON = _list(_LEAVES, _TELLS_IN_VAIN)
 
 
 def may_ask(own: str, origin: str, channel: str, topic: str, sites: Collection[str] = ()) -> bool:
@@ -85,7 +81,7 @@ def may_ask(own: str, origin: str, channel: str, topic: str, sites: Collection[s
     channel, topic
         What is asked for.
     sites
-        Those of the job, as the server's process of it knows them.
+        Those of the job, as a process of it knows them.
 
     Examples
     --------
@@ -110,11 +106,13 @@ def _list_of(mine: list[str], whose: list[str], sites: Collection[str]) -> _Aske
     """Return what one cell may ask of another organisation's."""
     to_server, by_server = (name[0] == FQCN.ROOT_SERVER for name in (mine, whose))
     if mine[1:] != whose[1:]:  # a job's process and one that is none of this job
-        return _OF_A_STRANGER
+        return _OF_WHO_PASSES_ON if whose == [FQCN.ROOT_SERVER] else _OF_A_STRANGER
     if len(mine) > 1:
-        if to_server:
-            return _OF_A_SEAT if whose[0] in sites else _OF_A_STRANGER
-        return _OF_THE_HOST if by_server else _OF_ANOTHER_SEAT
+        if by_server:
+            return _OF_THE_HOST
+        if whose[0] not in sites:
+            return _OF_A_STRANGER
+        return _OF_A_SEAT if to_server else _OF_ANOTHER_SEAT
     if to_server:
         return _OF_AN_OPERATOR if is_valid_admin_client_name(whose[0]) else _OF_A_MEMBER
     return _OF_THE_SERVER if by_server else _OF_A_STRANGER
