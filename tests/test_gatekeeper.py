@@ -20,7 +20,7 @@ from colonnade.errors import (
 class Watched:
     """A gatekeeper of the roles a and b, who are there, and what it says and keeps."""
 
-    def __init__(self, are_there=True, **assignment):
+    def __init__(self, are_there=True, answers_within=None, **assignment):
         self.said, self.kept = [], []
         self.keeper = Gatekeeper(
             "ab",
@@ -29,6 +29,7 @@ class Watched:
             lambda: control.Begin(7),
             self.kept.append,
             patience=60.0,
+            answers_within=answers_within,
         )
         if are_there:
             for name, peer in ("ab", "ba"):
@@ -220,6 +221,49 @@ def test_nobody_is_asked_again_before_all_have_answered():
     assert not watched.last()
     watched.stands(number, "b", None)
     assert watched.asked() > number
+
+
+def looks(watched, seconds):
+    """Let it look that long whether it is answered."""
+    for _ in range(seconds):
+        watched.keeper._looked -= 1.0
+        watched.keeper.look_after()
+
+
+def test_who_is_there_and_answers_nothing_is_named():
+    """It was waited for without end."""
+    watched = Watched(answers_within=60.0)
+    watched.stands(watched.asked(), "a")
+    looks(watched, 59)
+    watched.keeper._looked -= 3600.0  # we were stopped ourselves, and answers may lie there
+    watched.keeper.heed("b", control.Standing(0, None, {}, {}, [], {}))
+    looks(watched, 59)
+    watched.stands(watched.asked(), "a")
+    with pytest.raises(RemoteProtocolError, match=r"'b' is there, and has not answered for 6. s"):
+        looks(watched, 62)
+    watched = Watched()  # where one may be stopped for as long as anybody likes
+    watched.stands(watched.asked(), "a")
+    looks(watched, 7200)
+
+
+def test_who_does_not_leave_when_all_has_come_is_named():
+    """Whoever kept that back kept what was trained from the label holder."""
+    watched = Watched(answers_within=60.0)
+    for name, other in ("ab", "ba"):
+        watched.hears(name, played(**{other: 3}))
+    watched.keeper.let_leave()
+    watched.hears("a", control.Left({}, [], 0.0, {}))
+    watched.last()
+    for _ in range(60):
+        number = watched.keeper._asked + 1
+        watched.keeper._heard -= 10.0
+        watched.keeper.look_after()
+        watched.stands(number, "b", "")
+    number = watched.keeper._asked + 1
+    watched.keeper._heard -= 10.0
+    watched.keeper.look_after()
+    with pytest.raises(RemoteProtocolError, match="that 'b' waits for, and it does not leave"):
+        watched.stands(number, "b", "")
 
 
 def test_what_a_lost_peer_had_sent_is_not_waited_for():

@@ -366,6 +366,27 @@ def test_messages_that_nobody_sent_are_not_waited_for(tmp_path, monkeypatch):
     assert "'bank' tells that it has sent 'insurer'" in str(failed[GATEKEEPER])
 
 
+@pytest.mark.parametrize("kinds", [control.Left, control.FromPlayer])
+def test_who_is_there_and_says_nothing_of_the_run_is_not_waited_for(tmp_path, monkeypatch, kinds):
+    """It kept what was trained from the label holder, without end."""
+    monkeypatch.setattr(gatekeeper, "_QUIET", 0.1)
+    monkeypatch.setattr(host, "STALLED", 1.5 / 120)
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+
+    def lie(told):
+        is_there = isinstance(told, control.Cast | control.Waiting)
+        return None if isinstance(told, kinds | meeting.Done) and not is_there else told
+
+    server = lying(mesh, job, lie)
+    finish = server.finish
+    server.finish = lambda name: None if name == "bank" else finish(name)
+    failed = play(job, sites, mesh, server)
+    assert "'bank' is there, and has not answered for" in str(failed[GATEKEEPER])
+    assert "'bank' is there, and has not answered for" in str(failed["insurer"])
+    assert play(job, sites, Mesh()) == {}
+
+
 def test_who_has_ended_and_told_no_last_word_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "_LAST_WORDS", 0.1)
     _, job, sites = prepared(tmp_path)

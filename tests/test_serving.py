@@ -747,6 +747,19 @@ def test_a_certificate_of_a_kind_that_nobody_takes_is_refused(tmp_path, kind):
         pass
 
 
+@pytest.mark.parametrize("version", [1, 7])
+def test_a_certificate_in_an_odd_form_that_openssl_takes_is_served_with(tmp_path, version):
+    """What looks at it took it for none, with a traceback."""
+    certified(tmp_path)
+    made = x509.load_pem_x509_certificate((tmp_path / "cert.pem").read_bytes())
+    body = made.public_bytes(serialization.Encoding.DER)
+    body = body.replace(b"\xa0\x03\x02\x01\x02", bytes([0xA0, 3, 2, 1, version]), 1)
+    (tmp_path / "cert.pem").write_text(ssl.DER_cert_to_PEM_cert(body))
+    place = config(port=0, certificate="cert.pem", key="key.pem").within(tmp_path)
+    with serving(Told(), place) as at:
+        assert at.url.startswith("https://")
+
+
 def test_nobody_is_asked_for_the_pass_phrase_of_a_key(tmp_path):
     certified(tmp_path, serialization.BestAvailableEncryption(b"a phrase"))
     place = config(port=0, certificate="cert.pem", key="key.pem").within(tmp_path)

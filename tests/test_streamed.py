@@ -587,6 +587,13 @@ def test_a_manifest_that_says_nonsense_of_its_files_is_no_traceback(files):
         make()
 
 
+def test_a_manifest_that_is_a_link_to_nothing_is_not_waited_for():
+    Path("store").mkdir()
+    Path("store/manifest.json").symlink_to("nowhere")
+    with pytest.raises(ConfigurationError, match="holds no rows that Colonnade encoded"):
+        make()
+
+
 @pytest.mark.parametrize("label", [7, -1, 2**40])
 def test_labels_that_are_no_class_are_damage(label):
     make()

@@ -165,8 +165,9 @@ class Host:
             on_round=self._on_round,
             on_report=self._on_report,
         )
+        patience = STALLED * self._patience
         gatekeeper = Gatekeeper(
-            names, assignment, self._tell, self._begin, _nothing, STALLED * self._patience
+            names, assignment, self._tell, self._begin, _nothing, patience, answers_within=patience
         )
         self._tell_everybody(meeting.Go(first, gatekeeper.gate))
         return gatekeeper

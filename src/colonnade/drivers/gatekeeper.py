@@ -68,6 +68,9 @@ class Gatekeeper:
         Called with the round at whose gate everybody has saved, before anybody goes on.
     patience
         Seconds in which something comes of what was sent, where all wait for it.
+    answers_within
+        Seconds in which who is there answers how it stands, and leaves when all has come; None
+        where a player may be stopped for as long as anybody likes.
     """
 
     def __init__(
@@ -78,12 +81,13 @@ class Gatekeeper:
         begin: Callable[[], control.Begin],
         keep: Callable[[int], None],
         patience: float,
+        answers_within: float | None = None,
     ) -> None:
         self.names = tuple(names)
         self.gate = 0
         self._assignment = assignment
         self._tell, self._begin, self._keep = tell, begin, keep
-        self._patience = patience
+        self._patience, self._answers_within = patience, answers_within
         self._due = self._next_due(assignment.first_round)
         self.gate = self._gate_from(assignment.first_round)
         self._stop_at = assignment.stop_before
@@ -101,6 +105,9 @@ class Gatekeeper:
         self._came_at = 0.0
         self._standings: dict[str, control.Standing] = {}  # answers to it
         self._owing: set[str] = set()  # who has not answered the last one that it was asked
+        self._looked = self._heard  # when it was last looked whether they did
+        self._silent = 0.0  # seconds for which it was looked
+        self._stayed = 0  # how often it was answered that all has come, and not told who left
 
     @property
     def everybody_is_there(self) -> bool:
@@ -254,9 +261,10 @@ class Gatekeeper:
     def look_after(self) -> None:
         """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""
         self._keep_gate()
+        self._refuse_silence()
         # Whoever is stopped for long must find one question when it goes on, not thousands.
         if not self._owing and time.monotonic() - self._heard > _QUIET:
-            self._owing = {name for name in self.names if name not in self._left}
+            self._owing, self._silent = {*self.names} - self._left, 0.0
             self.broadcast(control.Ask(self._asked + 1))
 
     # The gate
@@ -395,9 +403,30 @@ class Gatekeeper:
             for sender, count in _sent_to(receiver, self._played).items()
             if count > standing.received.get(sender, 0) and sender not in standing.lost
         ]
-        self._short = self._short + 1 if short else 0
+        self._short, self._stayed = (self._short + 1, 0) if short else (0, self._stayed + 1)
         if self._short >= _ASKED_IN_VAIN:
             raise short[0].refusal()
+        if self._answers_within is not None and self._stayed * _QUIET > self._answers_within:
+            name = min(standings)
+            raise RemoteProtocolError(
+                f"all has come that {name!r} waits for, and it does not leave"
+            )
+
+    def _refuse_silence(self) -> None:
+        """Refuse one who is there, and does not answer.
+
+        Time counts in which it is looked: whoever goes on after long finds answers first.
+        """
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, _QUIET), now
+        if self._answers_within is None or not self._owing:
+            return
+        self._silent += passed
+        if self._silent > self._answers_within:
+            name = min(self._owing)
+            raise RemoteProtocolError(
+                f"{name!r} is there, and has not answered for {self._silent:.0f} s how it stands"
+            )
 
 
 def _told_of(waits: str) -> str:

@@ -46,7 +46,7 @@ def check_certificate(config: ServeConfig) -> None:
         ) from None
     try:
         certificate = x509.load_pem_x509_certificate(config.certificate.read_bytes())
-    except ValueError:  # in a form that OpenSSL takes all the same
+    except (ValueError, x509.InvalidVersion):  # in a form that OpenSSL takes all the same
         return
     if not _is_taken(certificate):
         raise ConfigurationError(

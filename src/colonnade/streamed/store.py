@@ -339,6 +339,8 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
             with os.fdopen(open_ordinary(folder / _MANIFEST), "rb") as file:
                 manifest = json.loads(file.read(_LONGEST))
         except FileNotFoundError:
+            if (folder / _MANIFEST).is_symlink():  # to nothing
+                break
             continue  # another store takes the place of this one
         except (OSError, ValueError, RecursionError):
             break
