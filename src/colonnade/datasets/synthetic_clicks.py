@@ -31,6 +31,7 @@ from colonnade.datasets.criteo import COUNTS, CRITEO_NAMES, criteo_columns
 from colonnade.datasets.files import made_up
 from colonnade.errors import ConfigurationError
 from colonnade.faults import misnamed_or_unwritten
+from colonnade.forked import check_not_forked
 from colonnade.kernels.clicks import (
     CATEGORY_HEX,
     CATEGORY_WHOLE,
@@ -408,6 +409,7 @@ def _write_text(
 def _write_parquet(
     made: SyntheticClicks, path: Path, told: Callable[[int, int], None] | None
 ) -> None:
+    check_not_forked()
     log = _LOGS[made.like]
     kinds = dict(zip(log.names, log.kinds, strict=True))
     whole = {"label", "click", *COUNTS}

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import polars as pl
 
+from colonnade.forked import check_not_forked
+
 __all__ = ["hold_nothing", "only", "values_alone", "values_of", "without"]
 
 _Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
@@ -36,6 +38,7 @@ def only(frame: _Frame, names: Iterable[str]) -> _Frame:
     >>> only(frame, ["^age$", "*"]).rows(named=True)
     [{'^age$': 2, '*': 1}]
     """
+    check_not_forked()
     return frame.select([_called(name) for name in names])
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.errors import DataError
+from colonnade.forked import check_not_forked
 from colonnade.tables.columns import only
 from colonnade.tables.decimals import kind_of, without_decimals
 from colonnade.tables.names import check_named_once, check_present
@@ -81,6 +82,7 @@ def as_frame(
     >>> as_frame(np.zeros((5, 2))).columns
     ['0', '1']
     """
+    check_not_forked()
     if columns is not None:
         check_named_once("columns", columns)
     if isinstance(data, pl.LazyFrame):
@@ -127,6 +129,7 @@ def as_series(values: Any, name: str = "") -> pl.Series:
     >>> as_series(np.array(["a", None, float("nan")], dtype=object)).to_list()
     ['a', None, None]
     """
+    check_not_forked()
     if isinstance(values, pl.Series):
         return values if not name or values.name == name else _called(name, values)
     what = f"column {name!r}" if name else "the column"

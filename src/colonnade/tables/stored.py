@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from colonnade.errors import DataError
+from colonnade.forked import check_not_forked
 from colonnade.paths import as_path
 from colonnade.tables.columns import only, values_of
 from colonnade.tables.names import check_named_once, check_path, check_present
@@ -124,6 +125,7 @@ class StoredTable:
         return row
 
     def _read(self, what: Callable[[pl.LazyFrame], Any]) -> Any:
+        check_not_forked()
         if self._current_stamp() != self._stamp:
             raise DataError(f"{self.path} has changed while it was in use; start again")
         try:
