@@ -35,6 +35,7 @@ JOB, OTHER = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed", "5c0a7d7e-1111-4b2d-9b5d-ab
 OPERATOR = "_admin_1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 ORIGIN, URL, KIND = MessageHeaderKey.ORIGIN, MessageHeaderKey.CONN_URL, MessageHeaderKey.MSG_TYPE
 SEALED = "colonnade-sealed"
+ENCRYPTED = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def _as_before(monkeypatch):
         (core_cell, ["_is_failed_cert_exchange"]),
         (lobs, ["get_datum_dir", "get_dot_handler"]),
         (stream_runner, ["Lock"]),
-        (cell_guard, ["_sites", "_operators"]),
+        (cell_guard, ["_sites", "_operators", "_dropped"]),
     ):
         for name in names:
             usual = getattr(changed, name)
@@ -200,6 +201,62 @@ def test_what_need_not_be_encrypted_is_not(process, said):
     answers = {KIND: MessageType.REPLY, MessageHeaderKey.REQ_ID: "7"}
     assert party.hears(f"shop.{JOB}", "any", "any", by="server", said=answers)
     assert not party.hears(f"shop.{JOB}", "any", "any", by="server", said=answers | encrypted)
+
+
+def test_what_is_passed_on_is_encrypted_before_or_not_at_all(process):
+    """The server encrypted it itself, and waited for the certificate of who was to have it."""
+    server, on = process("server"), (f"shop.{JOB}", SEALED, "between")
+    passed = {"by": "shop", "to": f"bank.{JOB}"}
+    secure, both = (dict.fromkeys(said, True) for said in (ENCRYPTED[:1], ENCRYPTED))
+    for streamed in (False, True):
+        assert server.hears(*on, **passed, said=both, streamed=streamed)
+        assert server.hears(*on, **passed, streamed=streamed)
+        assert not server.hears(*on, **passed, said=secure, streamed=streamed)
+    for nowhere in (None, 7, [f"bank.{JOB}"], b"bank"):
+        assert not server.hears(*on, by="shop", said={MessageHeaderKey.DESTINATION: nowhere})
+
+
+def test_who_takes_nothing_keeps_few_waiting(process):
+    """Each message for it had one of the hundred threads wait that hear everybody."""
+    server, others = process("server"), []
+    takes, waits = threading.Event(), threading.Semaphore(0)
+
+    def to(name):
+        heads = {KIND: MessageType.REQ, ORIGIN: "shop", MessageHeaderKey.DESTINATION: name}
+        return Message(heads, b"abcd")
+
+    def hear(self, endpoint, connection, app_id, message):
+        whose = message.get_header(MessageHeaderKey.DESTINATION)
+        if whose == f"bank.{JOB}":
+            waits.release()
+            takes.wait()
+        others.append(whose)
+
+    heard = cell_guard._guarded(hear)
+    on = (server.cell, Endpoint("shop"), None, 1)
+    threads = [threading.Thread(target=heard, args=(*on, to(f"bank.{JOB}"))) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for _ in range(32):
+        assert waits.acquire(timeout=60)
+    heard(*on, to("bank.x"))
+    heard(*on, to("clinic"))
+    assert others == ["clinic"]
+    takes.set()
+    for thread in threads:
+        thread.join()
+    heard(*on, to("bank.x"))
+    assert others == ["clinic", *[f"bank.{JOB}"] * 32, "bank.x"]
+
+
+def test_nobody_fills_a_log(process, caplog):
+    server = process("server")
+    for _ in range(1025):
+        assert not server.hears("shop", "hci_channel", "command")
+    assert len(caplog.records) == 32 + 5
+    assert "by 'shop', 1024 so far: 'command' on 'hci_channel', asked" in caplog.text
+    assert not server.hears("clinic", "hci_channel", "command")
+    assert "by 'clinic', 1 so far" in caplog.text
 
 
 def test_a_certificate_is_waited_for_as_long_as_it_may_take(process):

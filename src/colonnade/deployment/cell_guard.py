@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
@@ -48,16 +49,20 @@ from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
 from colonnade.deployment.cells import INTRODUCTIONS
 from colonnade.deployment.heard import may_ask
+from colonnade.deployment.passing_on import passing_on
 from colonnade.errors import ConfigurationError
 from colonnade.telling import short
 
 __all__ = ["check_guarded", "guard_cells", "let_in"]
 
 _MOST = 2**16  # operators' connections that are remembered
+_LINES = 32  # about what is dropped of one organisation; then a line each time it is twice as much
 
 _log = logging.getLogger(__name__)
 _sites: set[str] = set()  # of the job whose process this is
 _operators: dict[str, str] = {}  # by the name of a cell
+_dropped: Counter[str] = Counter()  # by whose connection they came
+_counting = threading.Lock()
 
 
 def guard_cells() -> None:
@@ -104,9 +109,11 @@ def _guarded(hear: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:  # it is made so that it cannot be looked at
             dropped = type(error).__name__
         if dropped is None:
-            hear(self, endpoint, connection, app_id, message)
+            with passing_on(self.my_info.fqcn, message) as may:
+                if may:
+                    hear(self, endpoint, connection, app_id, message)
         elif dropped:
-            _log.warning("dropped what came by %s: %s", short(repr(endpoint.name)), dropped)
+            _tell_dropped(endpoint.name, dropped)
 
     return process_message
 
@@ -120,8 +127,11 @@ def _why_dropped(
     if not isinstance(origin, str) or not _may_bring(*map(FQCN.get_root, (own, by, origin))):
         return f"it is said to be of {short(repr(origin))}"
     message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
-    if message.get_header(MessageHeaderKey.DESTINATION) != own:
-        return None
+    destination = message.get_header(MessageHeaderKey.DESTINATION)
+    if not isinstance(destination, str):
+        return f"it is for {short(repr(destination))}"
+    if destination != own:
+        return "it is to be encrypted on its way" if _is_to_be_encrypted(message) else None
     kind = message.get_header(MessageHeaderKey.MSG_TYPE)
     if kind != MessageType.REQ:
         is_answer = _is_awaited(cell, origin, kind, message) and not _is_to_be_decrypted(message)
@@ -139,6 +149,18 @@ def _why_dropped(
         said = (short(repr(each)) for each in (topic, channel, origin))
         return "{} on {}, asked by {}".format(*said)
     return None
+
+
+def _tell_dropped(by: str, why: str) -> None:
+    """Say it in the log, which nobody may fill."""
+    whose = FQCN.get_root(by)
+    with _counting:
+        _dropped[whose] += 1
+        many = _dropped[whose]
+        if len(_dropped) > _MOST:
+            _dropped.clear()
+    if many <= _LINES or many.bit_count() == 1:
+        _log.warning("dropped what came by %s, %d so far: %s", short(repr(by)), many, why)
 
 
 def _may_bring(own: str, by: str, origin: str) -> bool:
@@ -180,6 +202,14 @@ def _names_itself(connection: Connection | None, topic: str, message: Message) -
 def _is_of_an_operator(certificate: str | None) -> bool:
     """Whether who has a certificate of this name operates: FLARE calls them so, and nobody else."""
     return "@" in (certificate or "")
+
+
+def _is_to_be_encrypted(message: Message) -> bool:
+    """Whether FLARE, as it passes it on, would ask for a certificate, and have a thread wait."""
+    secure, is_encrypted = map(
+        message.get_header, (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
+    )
+    return bool(secure) and not is_encrypted
 
 
 def _is_to_be_decrypted(message: Message) -> bool:

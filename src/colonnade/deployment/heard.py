@@ -106,7 +106,8 @@ def _list_of(mine: list[str], whose: list[str], sites: Collection[str]) -> _Aske
     """Return what one cell may ask of another organisation's."""
     to_server, by_server = (name[0] == FQCN.ROOT_SERVER for name in (mine, whose))
     if mine[1:] != whose[1:]:  # a job's process and one that is none of this job
-        return _OF_WHO_PASSES_ON if whose == [FQCN.ROOT_SERVER] else _OF_A_STRANGER
+        passes_on = len(whose) == 1 and whose[0] in (FQCN.ROOT_SERVER, *sites)
+        return _OF_WHO_PASSES_ON if passes_on else _OF_A_STRANGER
     if len(mine) > 1:
         if by_server:
             return _OF_THE_HOST
