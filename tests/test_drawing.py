@@ -47,6 +47,40 @@ def test_a_model_starts_alike_whatever_other_threads_try():
         other.join()
 
 
+def drops():
+    return nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.3))
+
+
+CALLS = {
+    "a federation": lambda federation, run: Federation(
+        federation.parties, federation.label_holder, range(30), range(30, 40)
+    ),
+    "a plan": lambda federation, run: plan(federation, methods.svfl(), ONCE),
+    "training": lambda federation, run: federation.train(None, ONCE, report=False),
+    "processes": lambda federation, run: federation.train(None, ONCE, Processes(), report=False),
+    "predictions": lambda federation, run: run.predict(
+        {party.name: party.features for party in federation.parties}
+    ),
+    "an audit": lambda federation, run: audit(federation, methods.svfl(), ONCE),
+}
+ONCE = Training(epochs=1, batch_size=10)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_a_user_draws_is_what_it_would_have_been(call):
+    """Each call left torch's generator in one state: who simulated drew the same ever after."""
+    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    parties = [Party(name, x[:, at : at + 2], drops()) for name, at in (("bank", 0), ("shop", 2))]
+    holder = LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(4, 2))
+    federation = Federation(parties, holder, range(30), range(30, 40))
+    run = federation.train(None, ONCE, report=False)
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    CALLS[call](federation, run)
+    assert torch.equal(torch.rand(3), expected)
+
+
 def test_who_listens_for_requests_keeps_nobody_from_work():
     came, over = threading.Event(), threading.Event()
 

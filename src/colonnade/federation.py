@@ -70,6 +70,7 @@ from colonnade.models import (
     check_module,
     check_optimiser,
     check_top_learns,
+    drawing_apart,
     parameter_count,
     shown,
     take,
@@ -144,7 +145,7 @@ class Federation:
     4800
     """
 
-    @drawing()
+    @drawing_apart()
     def __init__(
         self,
         parties: Sequence[Party],
@@ -312,7 +313,7 @@ class Federation:
 
     # Making the roles
 
-    @drawing()
+    @drawing_apart()
     def _prepared(
         self, method: Method, training: Training
     ) -> tuple[list[str], Agreement, dict[str, _Seat], _Roles, dict[str, Any]]:
@@ -375,7 +376,7 @@ class Federation:
 
     # Telling what happened
 
-    @drawing()
+    @drawing_apart()
     def _run(
         self,
         method: Method,
@@ -604,7 +605,7 @@ class Federation:
             own.check_learns(self.widths[own.name])
         check_optimiser(holder.name, holder.top, holder.optimiser, holder.scheduler, holder.device)
 
-    @drawing()
+    @drawing_apart()
     def check(self, method: Method) -> None:
         """Raise unless top model, loss and metrics fit the labels and this method's fusion.
 

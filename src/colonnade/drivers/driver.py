@@ -472,10 +472,22 @@ def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
         return _performed(work, role)
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
     with drawing():
-        torch.default_generator.manual_seed(words)
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            torch.cuda.manual_seed_all(words)
-        return _performed(work, role)
+        generators = _generators()
+        before = [generator.get_state() for generator in generators]
+        try:
+            for generator in generators:
+                generator.manual_seed(words)
+            return _performed(work, role)
+        finally:  # whoever trains goes on to draw what he would have drawn
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state(state)
+
+
+def _generators() -> list[torch.Generator]:
+    """Return torch's generators of the devices that are in use."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return [torch.default_generator]
+    return [torch.default_generator, *torch.cuda.default_generators]
 
 
 def _performed(work: Work[Any], role: str) -> tuple[Any, int]:

@@ -17,6 +17,7 @@ from colonnade.drawing import drawing
 
 __all__ = ["MANY_DRAWS", "drawing_alike", "drawing_apart", "without_dropout"]
 
+_CPU = torch.device("cpu")
 MANY_DRAWS = range(140)
 """Under one of these happens what happens once in ten draws, but in 4 of 10 million cases."""
 
@@ -55,11 +56,11 @@ def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def drawing_apart(device: torch.device) -> Iterator[None]:
+def drawing_apart(device: torch.device = _CPU) -> Iterator[None]:
     """Leave torch's generators, that of a device too, as if nothing had been drawn meanwhile.
 
     >>> with drawing_alike():
-    ...     with drawing_apart(torch.device("cpu")):
+    ...     with drawing_apart():
     ...         first = torch.rand(3)
     ...     torch.equal(first, torch.rand(3))
     True

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from colonnade.agreement import Agreement
-from colonnade.drawing import drawing
 from colonnade.federation import Federation
-from colonnade.models import Features, Learner, copied, sparse_parameters, take
+from colonnade.models import Features, Learner, copied, drawing_apart, sparse_parameters, take
 
 __all__ = ["MemoryUse", "memory_of"]
 
@@ -52,7 +51,7 @@ class MemoryUse:
         return sum(vars(self).values())
 
 
-@drawing()
+@drawing_apart()
 def memory_of(federation: Federation, agreement: Agreement) -> dict[str, MemoryUse]:
     """Return what each organisation will hold, by its name."""
     holder, flows = federation.label_holder, agreement.flows()
