@@ -925,3 +925,30 @@ def test_an_empty_place_is_not_the_folder_one_is_in(
     refused = colonnade(*arguments)
     assert refused.code == 2
     assert "it is empty; name a place" in plain(refused.err)
+
+
+def test_who_has_no_place_for_compiled_loops_is_told_of_one(colonnade, monkeypatch):
+    """It was a traceback of sixty lines."""
+    from numba.core import caching
+
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+
+    def compiled() -> None:
+        from numba import njit
+
+        njit(cache=True)(plain)
+
+    monkeypatch.setattr(cli, "app", compiled)
+    outcome = colonnade("methods")
+    assert outcome.code == 3
+    assert outcome.err.endswith("name a folder for them in NUMBA_CACHE_DIR\n")
+
+
+@pytest.mark.parametrize("width", ["0", "00"])
+def test_a_width_of_nothing_is_none(width, tmp_path):
+    """Every command was silent, its warnings too."""
+    environment = os.environ | {"COLUMNS": width}
+    command = [*COMMAND, "run", "nothing.yaml"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "nothing.yaml cannot be read" in ended.stderr

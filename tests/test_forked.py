@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import polars as pl
 import pytest
 
 from colonnade.run_folder import FILES
@@ -55,20 +56,24 @@ def loaded(number):
 warnings.simplefilter("ignore")
 if sys.argv[1] == "after":
     pl.DataFrame({"a": [1]}).lazy().with_columns(b=pl.col("a") + 1).collect()
+if sys.argv[1] == "after a look":
+    pl.read_parquet_schema(sys.argv[4])
 with multiprocessing.get_context("fork").Pool(1) as pool:
     for does in (work, read, loaded):
         print(pool.apply_async(does, (0,)).get(60))
 """
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", "after", "after a look"])
 def test_a_fork_of_who_has_computed_is_told_and_no_other(tmp_path, when):
     """It waited for ever, for threads that only its parent has."""
     table = tmp_path / "table.csv"
     table.write_text("a\n1\n2\n")
     for name in FILES:
         (tmp_path / name).touch()
-    command = [sys.executable, "-c", TRAINED, when, str(table), str(tmp_path)]
+    pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "table.parquet")
+    places = (str(table), str(tmp_path), str(tmp_path / "table.parquet"))
+    command = [sys.executable, "-c", TRAINED, when, *places]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     trained, height, loaded = ended.stdout.splitlines()
     if when == "before":

@@ -201,7 +201,8 @@ def test_an_answer_to_an_earlier_question_says_nothing():
         watched.stands(earlier, name)
     number = watched.asked()
     watched.stands(number, "a")
-    watched.stands(earlier, "b")
+    with pytest.raises(RemoteProtocolError, match="'b' told Standing out of turn"):
+        watched.stands(earlier, "b")
 
 
 def test_an_answer_before_somebody_went_on_says_nothing():
@@ -233,10 +234,11 @@ def looks(watched, seconds):
 def test_who_is_there_and_answers_nothing_is_named():
     """It was waited for without end."""
     watched = Watched(answers_within=60.0)
-    watched.stands(watched.asked(), "a")
+    number = watched.asked()
+    watched.stands(number, "a")
     looks(watched, 59)
     watched.keeper._looked -= 3600.0  # we were stopped ourselves, and answers may lie there
-    watched.keeper.heed("b", control.Standing(0, None, {}, {}, [], {}))
+    watched.stands(number, "b", None)
     looks(watched, 59)
     watched.stands(watched.asked(), "a")
     with pytest.raises(RemoteProtocolError, match=r"'b' is there, and has not answered for 6. s"):
@@ -246,24 +248,81 @@ def test_who_is_there_and_answers_nothing_is_named():
     looks(watched, 7200)
 
 
-def test_who_does_not_leave_when_all_has_come_is_named():
-    """Whoever kept that back kept what was trained from the label holder."""
+@pytest.mark.parametrize("number", [0, 5])
+def test_nobody_answers_what_was_not_asked(number):
+    """Who answered any number counted as one who answers, and kept all others waiting."""
+    watched = Watched()
+    watched.asked()
+    with pytest.raises(RemoteProtocolError, match="'b' told Standing out of turn"):
+        watched.stands(number, "b")
+    with pytest.raises(RemoteProtocolError, match="'b' told Standing out of turn"):
+        Watched().stands(number, "b")
+
+
+def test_an_answer_comes_after_what_is_told_before_it():
+    """A slow line was taken for silence, as all was told that had been sent before a crash."""
     watched = Watched(answers_within=60.0)
+    watched.stands(watched.asked(), "a")
+    for _ in range(100):
+        watched.keeper.heed("b", control.Recorded([], [], before=True), 184_320)
+        looks(watched, 45)
+    with pytest.raises(RemoteProtocolError, match="'b' is there, and has not answered"):
+        looks(watched, 61)
+
+
+def test_who_keeps_telling_nothing_is_no_sign_that_it_goes_on():
+    watched = Watched()
+    number = watched.asked()
+    watched.stands(number, "a")
+    watched.hears("b", control.Recorded([], []))
+    with pytest.raises(Deadlock):
+        watched.stands(number, "b")
+
+
+def ended(**given):
+    """Return a gatekeeper whose roles have played, of whom a has left."""
+    watched = Watched(**given)
     for name, other in ("ab", "ba"):
         watched.hears(name, played(**{other: 3}))
     watched.keeper.let_leave()
     watched.hears("a", control.Left({}, [], 0.0, {}))
     watched.last()
-    for _ in range(60):
-        number = watched.keeper._asked + 1
-        watched.keeper._heard -= 10.0
-        watched.keeper.look_after()
-        watched.stands(number, "b", "")
-    number = watched.keeper._asked + 1
+    return watched
+
+
+def asks_b(watched):
+    """Let it ask, and look for a second; return the number of the question."""
     watched.keeper._heard -= 10.0
-    watched.keeper.look_after()
-    with pytest.raises(RemoteProtocolError, match="that 'b' waits for, and it does not leave"):
-        watched.stands(number, "b", "")
+    looks(watched, 1)
+    return watched.keeper._question
+
+
+LEAVES_NOT = {
+    "all has come": lambda turn: {},
+    "less has come each other time": lambda turn: {"received": 3 - turn % 2},
+    "it works": lambda turn: {"waits": None},
+}
+
+
+@pytest.mark.parametrize("way", LEAVES_NOT)
+def test_who_does_not_leave_when_all_has_come_is_named(way):
+    """Whoever kept that back kept what was trained from the label holder."""
+    watched = ended(answers_within=60.0)
+
+    def answers(turns):
+        for turn in range(turns):
+            watched.stands(asks_b(watched), "b", **{"waits": "", **LEAVES_NOT[way](turn)})
+
+    answers(50)
+    with pytest.raises(RemoteProtocolError, match="'b' does not leave, though all has come"):
+        answers(20)
+
+
+def test_who_has_something_to_come_is_waited_for_as_long_as_it_comes():
+    watched = ended(answers_within=60.0)
+    for came in range(0, 3000, 10):
+        looks(watched, 10)
+        watched.stands(asks_b(watched), "b", None, received=2, came=came)
 
 
 def test_what_a_lost_peer_had_sent_is_not_waited_for():

@@ -10,7 +10,7 @@ from colonnade.errors import ConfigurationError
 __all__ = ["check_not_forked"]
 
 _THREADS = Path("/proc/self/task")
-_OF_POLARS = "polars-0"  # the first of those that compute, which begin as the first is computed
+_OF_POLARS = ("polars-0", "tokio-rt-worker")  # of those that compute, and of those that read
 
 _parent_had, _is_stuck = False, False
 
@@ -36,7 +36,7 @@ def _look() -> None:
 
 def _is_of_polars(thread: Path) -> bool:
     try:
-        return thread.read_text().strip() == _OF_POLARS
+        return thread.read_text().strip() in _OF_POLARS
     except OSError:  # it has ended
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 import warnings
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Show", "Told", "Watch", "counted", "err", "out", "say", "watched"]
 
+if os.environ.get("COLUMNS", "").strip("0") == "":  # rich would show nothing in a width of 0
+    os.environ.pop("COLUMNS", None)
 out = Console()
 err = Console(stderr=True)
 

@@ -50,6 +50,8 @@ class _Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
 
+_NOWHERE = "no locator available"  # says numba
+
 app = typer.Typer(
     name="colonnade",
     cls=_Commands,
@@ -116,6 +118,13 @@ def main() -> None:
                 app()
         except OSError as error:
             raise refused(error) from error
+        except RuntimeError as error:
+            if _NOWHERE not in str(error):
+                raise
+            raise Unwritten(
+                "compiled loops cannot be kept, neither beside Colonnade nor in a cache of this "
+                "user's; name a folder for them in NUMBA_CACHE_DIR"
+            ) from error
     except ColonnadeError as error:
         err.print("[bold red]error:[/] ", end="")
         say(err, " ".join(str(error).split()))

@@ -219,7 +219,7 @@ class Host:
                 case _:
                     with _making_sense(name):
                         self._came.note(name, message, size)
-                        gatekeeper.heed(name, message)
+                        gatekeeper.heed(name, message, size)
         for name, when in self._ended.items():
             if name in self._came.left:
                 self._know_done(name)

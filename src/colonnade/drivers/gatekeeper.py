@@ -32,6 +32,8 @@ __all__ = ["Gatekeeper", "out_of_turn", "rebuilt"]
 
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
 _ASKED_IN_VAIN = 5  # times, after which what has not come does not come
+_SLOWEST = 4096  # bytes a second, of what one tells before it answers
+_OF_WHO_MAY_WAIT = (control.Reported, control.Recorded)  # no sign that it goes on
 _LONGEST = 2000  # characters of what a player says that it waits for
 _QUIET = 1.0  # seconds in which nothing is heard, after which the gatekeeper asks how it stands
 
@@ -99,15 +101,16 @@ class Gatekeeper:
         self._played: dict[str, dict[str, int]] = {}  # what those had sent who came to their end
         self._left: set[str] = set()
         self._heard = time.monotonic()  # when a player last told anything of its own accord
-        self._asked = 0  # the number of the last question
+        self._asked = 0  # a number for each question, and for each word by which answers are void
+        self._question = 0  # the number of the last question
         self._short = 0  # how often it was answered that less came than was sent
         self._came = (-1, -1)  # messages, and bytes, that had come as all waited for more
         self._came_at = 0.0
         self._standings: dict[str, control.Standing] = {}  # answers to it
-        self._owing: set[str] = set()  # who has not answered the last one that it was asked
-        self._looked = self._heard  # when it was last looked whether they did
-        self._silent = 0.0  # seconds for which it was looked
-        self._stayed = 0  # how often it was answered that all has come, and not told who left
+        self._owing: dict[str, float] = {}  # who has not answered the last one, for how long
+        self._looked = self._heard  # when it was last looked who does not answer, or leave
+        self._stayed = 0.0  # seconds in which nobody left, and nothing came
+        self._behind: set[str] = set()  # who then told that less came than was sent
 
     @property
     def everybody_is_there(self) -> bool:
@@ -137,8 +140,8 @@ class Gatekeeper:
             if name not in self._left:
                 self._tell(name, control.Stop(_sent_to(name, self._played)))
 
-    def heed(self, name: str, message: control.FromPlayer) -> None:
-        """Take note of what the player of ``name`` tells.
+    def heed(self, name: str, message: control.FromPlayer, size: int = 0) -> None:
+        """Take note of what the player of ``name`` tells, in so many bytes.
 
         Raises
         ------
@@ -151,8 +154,15 @@ class Gatekeeper:
         RemoteProtocolError
             If it tells what it was not asked for.
         """
+        if name in self._owing:  # its answer comes after what it had told before
+            self._owing[name] = max(0.0, self._owing[name] - size / _SLOWEST)
+        self._stayed = max(0.0, self._stayed - size / _SLOWEST)
         if isinstance(message, control.Standing):
-            self._owing.discard(name)
+            if name in self._left:  # it was asked before that was known
+                return
+            if name not in self._owing or message.number != self._question:
+                raise out_of_turn(name, message)
+            del self._owing[name]
             if message.waits == "" and name not in self._played:
                 raise RemoteProtocolError(f"{name!r} is at its end, and has told none")
             told_of = message.sent.keys() | message.received.keys() | {*message.lost}
@@ -163,7 +173,7 @@ class Gatekeeper:
                 self._refuse_deadlock()
             return
         self._refuse_out_of_turn(name, message)
-        if not isinstance(message, control.Reported):  # who reports may wait all the same
+        if not isinstance(message, _OF_WHO_MAY_WAIT):
             self._void()
             self._short, self._came = 0, (-1, -1)
         match message:
@@ -205,7 +215,8 @@ class Gatekeeper:
                 if name not in self._played or name in self._left:
                     raise RemoteProtocolError(f"{name!r} told that it left, and is not to leave")
                 self._left.add(name)
-                self._owing.discard(name)
+                self._owing.pop(name, None)
+                self._stayed = 0.0
             case control.Failed():
                 raise rebuilt(name, message)
 
@@ -261,11 +272,12 @@ class Gatekeeper:
     def look_after(self) -> None:
         """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""
         self._keep_gate()
-        self._refuse_silence()
+        self._refuse_idle()
         # Whoever is stopped for long must find one question when it goes on, not thousands.
         if not self._owing and time.monotonic() - self._heard > _QUIET:
-            self._owing, self._silent = {*self.names} - self._left, 0.0
-            self.broadcast(control.Ask(self._asked + 1))
+            self._owing = {name: 0.0 for name in self.names if name not in self._left}
+            self._question = self._asked + 1
+            self.broadcast(control.Ask(self._question))
 
     # The gate
 
@@ -372,20 +384,24 @@ class Gatekeeper:
 
         That it tells of more and more of them is no sign that any is under way.
         """
-        now = time.monotonic()
+        if self._has_more_come({name: each.sent for name, each in self._standings.items()}):
+            self._came_at = time.monotonic()
+        elif time.monotonic() - self._came_at > self._patience:
+            raise short[0].refusal()
+
+    def _has_more_come(self, sent: Mapping[str, Mapping[str, int]]) -> bool:
+        """Whether messages have come, of those that were sent, or bytes, as never before."""
         came = (
             sum(
-                min(count, self._standings[sender].sent.get(receiver, 0))
+                min(count, sent[sender].get(receiver, 0))
                 for receiver, standing in self._standings.items()
                 for sender, count in standing.received.items()
             ),
             sum(sum(standing.came.values()) for standing in self._standings.values()),
         )
-        most = (max(came[0], self._came[0]), max(came[1], self._came[1]))
-        if most != self._came:
-            self._came, self._came_at = most, now
-        elif now - self._came_at > self._patience:
-            raise short[0].refusal()
+        before = self._came
+        self._came = max(came[0], before[0]), max(came[1], before[1])
+        return self._came != before
 
     def _refuse_short(self) -> None:
         """Refuse what a sender tells of its messages, where so many do not come.
@@ -403,30 +419,35 @@ class Gatekeeper:
             for sender, count in _sent_to(receiver, self._played).items()
             if count > standing.received.get(sender, 0) and sender not in standing.lost
         ]
-        self._short, self._stayed = (self._short + 1, 0) if short else (0, self._stayed + 1)
+        self._short = self._short + 1 if short else 0
         if self._short >= _ASKED_IN_VAIN:
             raise short[0].refusal()
-        if self._answers_within is not None and self._stayed * _QUIET > self._answers_within:
-            name = min(standings)
-            raise RemoteProtocolError(
-                f"all has come that {name!r} waits for, and it does not leave"
-            )
+        self._behind = {each.receiver for each in short}
+        if self._has_more_come(self._played):
+            self._stayed = 0.0
 
-    def _refuse_silence(self) -> None:
-        """Refuse one who is there, and does not answer.
+    def _refuse_idle(self) -> None:
+        """Refuse one who is there, and does not answer, or does not leave though all has come.
 
         Time counts in which it is looked: whoever goes on after long finds answers first.
         """
         now = time.monotonic()
         passed, self._looked = min(now - self._looked, _QUIET), now
-        if self._answers_within is None or not self._owing:
+        if self._answers_within is None:
             return
-        self._silent += passed
-        if self._silent > self._answers_within:
-            name = min(self._owing)
-            raise RemoteProtocolError(
-                f"{name!r} is there, and has not answered for {self._silent:.0f} s how it stands"
-            )
+        for name in self._owing:
+            self._owing[name] += passed
+            if self._owing[name] > self._answers_within:
+                raise RemoteProtocolError(
+                    f"{name!r} is there, and has not answered for {self._owing[name]:.0f} s how it "
+                    "stands"
+                )
+        if self.everybody_has_played:
+            self._stayed += passed
+            if self._stayed > self._answers_within:
+                stay = [name for name in self.names if name not in self._left]
+                name = next((name for name in stay if name not in self._behind), stay[0])
+                raise RemoteProtocolError(f"{name!r} does not leave, though all has come")
 
 
 def _told_of(waits: str) -> str:
