@@ -17,8 +17,10 @@ from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
 from nvflare.fuel.f3.cellnet.utils import make_reply
+from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamDataType, StreamHeaderKey
 from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
@@ -46,6 +48,8 @@ def _as_before(monkeypatch):
         (CellIdentityResolver, ["require_match"]),
         (CertificateExchanger, ["exchange_certificate"]),
         (core_cell, ["_is_failed_cert_exchange"]),
+        (TcpStreamServer, ["__init__", "finish_request"]),
+        (SfmConnection, ["send_frame"]),
         (lobs, ["get_datum_dir", "get_dot_handler"]),
         (stream_runner, ["Lock"]),
         (cell_guard, ["_sites", "_operators", "_dropped"]),
@@ -242,11 +246,35 @@ def test_who_takes_nothing_keeps_few_waiting(process):
     heard(*on, to("bank.x"))
     heard(*on, to("clinic"))
     assert others == ["clinic"]
+    by_another = Message({KIND: MessageType.REQ, ORIGIN: "clinic"}, b"abcd")
+    by_another.set_header(MessageHeaderKey.DESTINATION, "bank.x")
+    heard(server.cell, Endpoint("clinic"), None, 1, by_another)
+    assert others == ["clinic", "bank.x"]
     takes.set()
     for thread in threads:
         thread.join()
     heard(*on, to("bank.x"))
-    assert others == ["clinic", *[f"bank.{JOB}"] * 32, "bank.x"]
+    assert others == ["clinic", "bank.x", *[f"bank.{JOB}"] * 32, "bank.x"]
+
+
+@pytest.mark.parametrize("header", ["CHANNEL", "TOPIC"])
+@pytest.mark.parametrize("headers", [MessageHeaderKey, StreamHeaderKey])
+def test_no_channel_or_topic_is_kept_that_is_a_book(process, headers, header):
+    """FLARE counts messages by them, and says in its log where one goes to nobody."""
+    for to in (None, f"bank.{JOB}"):
+        for length in (200, 201):
+            said = {getattr(headers, header): "x" * length}
+            server = process("server")
+            heard = server.hears("server.x", "any", "any", by="server", to=to, said=said)
+            assert heard == (length == 200)
+
+
+def test_no_thread_waits_for_as_long_as_somebody_says(process):
+    waits = {StreamHeaderKey.RETRY_TIMEOUT: 3600.0, StreamHeaderKey.RETRY_WAIT: 3600.0}
+    holder = process(f"server.{JOB}")
+    on = (f"bank.{JOB}", "aux_communication", "__sync_runner__")
+    assert holder.hears(*on, streamed=True, said=waits)
+    assert not {*waits} & holder.message.headers.keys()
 
 
 def test_nobody_fills_a_log(process, caplog):

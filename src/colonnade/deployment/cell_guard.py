@@ -49,13 +49,20 @@ from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
 from colonnade.deployment.cells import INTRODUCTIONS
 from colonnade.deployment.heard import may_ask
-from colonnade.deployment.passing_on import passing_on
+from colonnade.deployment.held_up import guard_connections, passing_on
 from colonnade.errors import ConfigurationError
 from colonnade.telling import short
 
 __all__ = ["check_guarded", "guard_cells", "let_in"]
 
 _MOST = 2**16  # operators' connections that are remembered
+_LONGEST = 200  # characters of a channel or topic: FLARE keeps those it has heard
+_ON = (
+    MessageHeaderKey.CHANNEL,
+    MessageHeaderKey.TOPIC,
+    StreamHeaderKey.CHANNEL,
+    StreamHeaderKey.TOPIC,
+)
 _LINES = 32  # about what is dropped of one organisation; then a line each time it is twice as much
 
 _log = logging.getLogger(__name__)
@@ -78,6 +85,7 @@ def guard_cells() -> None:
         lobs.get_datum_dir = _refuse_file
         lobs.get_dot_handler = _refuse_download
         stream_runner.Lock = threading.RLock  # who sends a first piece twice had it wait for itself
+        guard_connections()
 
 
 def check_guarded() -> None:
@@ -109,7 +117,7 @@ def _guarded(hear: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:  # it is made so that it cannot be looked at
             dropped = type(error).__name__
         if dropped is None:
-            with passing_on(self.my_info.fqcn, message) as may:
+            with passing_on(self.my_info.fqcn, endpoint.name, message) as may:
                 if may:
                     hear(self, endpoint, connection, app_id, message)
         elif dropped:
@@ -127,6 +135,11 @@ def _why_dropped(
     if not isinstance(origin, str) or not _may_bring(*map(FQCN.get_root, (own, by, origin))):
         return f"it is said to be of {short(repr(origin))}"
     message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
+    for header in (StreamHeaderKey.RETRY_WAIT, StreamHeaderKey.RETRY_TIMEOUT):
+        message.remove_header(header)  # for as long a thread would wait
+    on = map(message.get_header, _ON)
+    if any(isinstance(each, str) and len(each) > _LONGEST for each in on):
+        return "no channel or topic has so long a name"
     destination = message.get_header(MessageHeaderKey.DESTINATION)
     if not isinstance(destination, str):
         return f"it is for {short(repr(destination))}"
