@@ -944,7 +944,7 @@ def test_who_has_no_place_for_compiled_loops_is_told_of_one(colonnade, monkeypat
     assert outcome.err.endswith("name a folder for them in NUMBA_CACHE_DIR\n")
 
 
-@pytest.mark.parametrize("width", ["0", "00"])
+@pytest.mark.parametrize("width", ["0", "00", "²"])
 def test_a_width_of_nothing_is_none(width, tmp_path):
     """Every command was silent, its warnings too."""
     environment = os.environ | {"COLUMNS": width}

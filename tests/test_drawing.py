@@ -57,6 +57,9 @@ CALLS = {
     ),
     "a plan": lambda federation, run: plan(federation, methods.svfl(), ONCE),
     "training": lambda federation, run: federation.train(None, ONCE, report=False),
+    "a resume": lambda federation, run: federation.train(
+        None, ONCE, out="run", resume=True, report=False
+    ),
     "processes": lambda federation, run: federation.train(None, ONCE, Processes(), report=False),
     "predictions": lambda federation, run: run.predict(
         {party.name: party.features for party in federation.parties}
@@ -67,13 +70,14 @@ ONCE = Training(epochs=1, batch_size=10)
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_a_user_draws_is_what_it_would_have_been(call):
+def test_what_a_user_draws_is_what_it_would_have_been(call, tmp_path, monkeypatch):
     """Each call left torch's generator in one state: who simulated drew the same ever after."""
     x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
     parties = [Party(name, x[:, at : at + 2], drops()) for name, at in (("bank", 0), ("shop", 2))]
     holder = LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(4, 2))
     federation = Federation(parties, holder, range(30), range(30, 40))
-    run = federation.train(None, ONCE, report=False)
+    monkeypatch.chdir(tmp_path)
+    run = federation.train(None, ONCE, report=False, out="run", stop_before=2)
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)

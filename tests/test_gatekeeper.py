@@ -270,6 +270,33 @@ def test_an_answer_comes_after_what_is_told_before_it():
         looks(watched, 61)
 
 
+def test_reports_are_no_answer():
+    """For so many bytes a second, nobody ever had to answer."""
+    watched = Watched(answers_within=60.0)
+    watched.stands(watched.asked(), "a")
+    looks(watched, 58)
+    watched.keeper.heed("b", control.Reported({"x": 1.0}), 2**20)
+    with pytest.raises(RemoteProtocolError, match="'b' is there, and has not answered"):
+        looks(watched, 4)
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_nobody_leaves_before_all_may(stops):
+    """Who left while others played was waited for without end: nobody was asked any more."""
+    watched = Watched(stop_before=1) if stops else Watched()
+    if stops:
+        watched.reached(1)
+        for name in "ab":
+            watched.hears(name, saved())
+    watched.hears("a", control.Played(not stops, 1, b"", {}, [], [], {}, None))
+    leaves = control.Left({}, [], 0.0, {})
+    if stops:
+        watched.hears("a", leaves)
+    else:
+        with pytest.raises(RemoteProtocolError, match="'a' told that it left, and is not to leave"):
+            watched.hears("a", leaves)
+
+
 def test_who_keeps_telling_nothing_is_no_sign_that_it_goes_on():
     watched = Watched()
     number = watched.asked()
@@ -355,7 +382,10 @@ def test_nobody_leaves_before_its_end_or_ends_twice():
     with pytest.raises(RemoteProtocolError, match="'a' told that it left, and is not to leave"):
         Watched().hears("a", left)
     watched = Watched()
-    watched.hears("a", PLAYED, left)
+    watched.hears("a", PLAYED)
+    watched.hears("b", PLAYED)
+    watched.keeper.let_leave()
+    watched.hears("a", left)
     with pytest.raises(RemoteProtocolError, match="'a' told that it left, and is not to leave"):
         watched.hears("a", left)
     watched = Watched()
@@ -376,6 +406,7 @@ def test_messages_that_never_come_end_a_run_by_the_name_of_who_tells_of_them():
     more = control.Played(True, 0, b"", {}, [], [], {"b": 5}, None)
     watched.hears("a", more)
     watched.hears("b", PLAYED)
+    watched.keeper.let_leave()
     watched.hears("a", control.Left({}, [], 0.0))
     for _ in range(4):
         watched.stands(watched_asks(watched), "b", "waits for what is still under way", received=3)

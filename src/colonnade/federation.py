@@ -52,7 +52,6 @@ from colonnade.checks import (
 )
 from colonnade.clocks import Clock
 from colonnade.descriptions import content_of, described, device_told, kept_by
-from colonnade.drawing import drawing
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_driver
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
@@ -365,7 +364,7 @@ class Federation:
         return seats | {holder.name: HolderSeat(holder, self.metrics)}
 
     @staticmethod
-    @drawing()
+    @drawing_apart()
     def _try(agreement: Agreement, seats: Mapping[str, _Seat], checkpoint: Checkpoint) -> None:
         """Raise ``CheckpointError`` unless roles take a checkpoint: it may name files elsewhere.
 

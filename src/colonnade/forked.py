@@ -23,8 +23,9 @@ def check_not_forked() -> None:
     """
     if _is_stuck:
         raise ConfigurationError(
-            "this process was forked from one that had computed with polars, whose threads it has "
-            "not: it would wait for ever; start it by spawn or forkserver, as by "
+            "this process was forked from one that had computed with polars, or read by it (or by "
+            "another package with tokio), whose threads it has not: it could wait for ever; start "
+            "it by spawn or forkserver, as by "
             "multiprocessing.get_context('spawn')"
         )
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Show", "Told", "Watch", "counted", "err", "out", "say", "watched"]
 
-if os.environ.get("COLUMNS", "").strip("0") == "":  # rich would show nothing in a width of 0
+_said = os.environ.get("COLUMNS", "").strip("0")
+if not (_said.isascii() and _said.isdigit()):  # rich would show nothing in a width of 0
     os.environ.pop("COLUMNS", None)
 out = Console()
 err = Console(stderr=True)

@@ -33,6 +33,7 @@ __all__ = ["Gatekeeper", "out_of_turn", "rebuilt"]
 _GATE_AHEAD = 32  # rounds that roles may run before they hear from the gatekeeper again
 _ASKED_IN_VAIN = 5  # times, after which what has not come does not come
 _SLOWEST = 4096  # bytes a second, of what one tells before it answers
+_LONG = (control.Recorded, control.Saved, control.Played)
 _OF_WHO_MAY_WAIT = (control.Reported, control.Recorded)  # no sign that it goes on
 _LONGEST = 2000  # characters of what a player says that it waits for
 _QUIET = 1.0  # seconds in which nothing is heard, after which the gatekeeper asks how it stands
@@ -99,6 +100,7 @@ class Gatekeeper:
         self._peers: dict[str, frozenset[str]] = {}  # of those who are there
         self._saved: set[str] | None = None  # who has, while a save is under way
         self._played: dict[str, dict[str, int]] = {}  # what those had sent who came to their end
+        self._may_leave = False  # who has played
         self._left: set[str] = set()
         self._heard = time.monotonic()  # when a player last told anything of its own accord
         self._asked = 0  # a number for each question, and for each word by which answers are void
@@ -136,6 +138,7 @@ class Gatekeeper:
 
     def let_leave(self) -> None:
         """Tell everybody to leave when all that was sent has come."""
+        self._may_leave = True
         for name in self.names:
             if name not in self._left:
                 self._tell(name, control.Stop(_sent_to(name, self._played)))
@@ -154,9 +157,8 @@ class Gatekeeper:
         RemoteProtocolError
             If it tells what it was not asked for.
         """
-        if name in self._owing:  # its answer comes after what it had told before
+        if name in self._owing and isinstance(message, _LONG):  # its answer comes after it
             self._owing[name] = max(0.0, self._owing[name] - size / _SLOWEST)
-        self._stayed = max(0.0, self._stayed - size / _SLOWEST)
         if isinstance(message, control.Standing):
             if name in self._left:  # it was asked before that was known
                 return
@@ -212,7 +214,7 @@ class Gatekeeper:
                 self._refuse_fewer(name, message.sent)
                 self._played[name] = message.sent
             case control.Left():
-                if name not in self._played or name in self._left:
+                if not self._may_leave or name not in self._played or name in self._left:
                     raise RemoteProtocolError(f"{name!r} told that it left, and is not to leave")
                 self._left.add(name)
                 self._owing.pop(name, None)
@@ -317,6 +319,7 @@ class Gatekeeper:
         """Stop the run or move the gate, now that everybody has saved."""
         self._keep(self.gate)
         if self._stop_at == self.gate:
+            self._may_leave = True
             self.broadcast(control.Stop())
             return
         self._saved = None
